@@ -103,7 +103,7 @@ def test_the_version_is_typed_once():
 def test_embedded_data_have_a_licence():
     """Each file of data in the package is named in DATA-LICENSES.md, or is a page or style of our own."""
     package = ROOT / "fednet_emu"
-    ours = {".py", ".typed", ".bib", ".js", ".css", ".html"}
+    ours = {".py", ".pyi", ".typed", ".bib", ".js", ".css", ".html"}
     found = {
         str(f.relative_to(package)) for f in package.rglob("*.*") if f.is_file() and f.suffix not in ours | {".pyc"}
     }

@@ -64,7 +64,8 @@ def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
     shapes: Sequence[Shape] = [Shape.of(Scenario)]
     for key in keys:
         shapes = _inside(shapes).get(key, [])
-    return _inside(shapes)
+    kinds = [shape for shape in shapes if shape.choice is not None]
+    return ({"kind": kinds} if kinds else {}) | _inside(shapes)
 
 
 def choices(shapes: Iterable[Shape]) -> list[str]:

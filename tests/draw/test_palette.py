@@ -11,7 +11,7 @@ from fednet_emu.draw.page.document import browser_file, page
 from fednet_emu.draw.page.run import SCRIPTS
 from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
 from fednet_emu.draw.style import line_style
-from fednet_emu.draw.trace.names import COMPUTE_NAMES, TRANSFER_NAMES, WAIT_NAMES
+from fednet_emu.draw.trace.names import fixed_names
 
 SIGHT = {
     "usual": np.eye(3),
@@ -59,7 +59,6 @@ def test_a_page_has_the_colours_of_figures():
 
 def test_a_trace_has_the_names_of_the_others():
     """Bars of the timeline and slices of the trace are called alike."""
-    assert {COMPUTE_NAMES[0], WAIT_NAMES[0]} == {ACTIVITIES["compute"].title, ACTIVITIES["waiting"].title}
-    assert {ACTIVITIES[kind].title for kind in ("uplink", "downlink", "sidelink")} <= {
-        name.removesuffix(" out").removesuffix(" in") for name in TRANSFER_NAMES
-    }
+    told = {name.removesuffix(" out").removesuffix(" in") for _, name in fixed_names()}
+    kinds = ("compute", "waiting", "uplink", "downlink", "sidelink")
+    assert {ACTIVITIES[kind].title for kind in kinds} <= told

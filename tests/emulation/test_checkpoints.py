@@ -293,7 +293,7 @@ class Fed:
     timing_only = False
 
     def __init__(self, byte: int) -> None:
-        self.graph = Graph(byte)
+        self.graph, self.learner = Graph(byte), self
 
     def checkpoint(self) -> None:
         """Nothing."""

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from fednet_emu.emulation.hardware import hardware, notes
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.plausibility import radiated
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import ScenarioError
@@ -371,7 +372,7 @@ def test_a_run_names_the_evidence_of_its_radios():
 )
 def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
     """With its source, and that it is from memory where it is."""
-    found = [what for _, what in radiated(small_scenario(*(f"channel.{setting}" for setting in settings)))]
+    found = [what for _, what in radiated(Outlook(small_scenario(*(f"channel.{setting}" for setting in settings))))]
 
     assert len(found) == len(told)
     for what, part in zip(found, told, strict=True):

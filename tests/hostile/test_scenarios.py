@@ -365,7 +365,7 @@ def test_a_study_has_a_limited_number_of_cells(settings: str) -> None:
     """A product of axes is counted before its cells are made."""
     Path("study.yaml").write_text(f"base: quickstart\n{settings}", encoding="utf-8")
 
-    assert "a study has at most 10000 cells, got " in refused("check", "study.yaml")
+    assert "a study has at most 10000 runs, got " in refused("check", "study.yaml")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.records.ledger import DESCRIBED
 from fednet_emu.scenario.model import Scenario
 from tests.inert.changes import changed, changes
 from tests.inert.keys import Key, keys_of, labels
@@ -134,7 +135,9 @@ def outcome(scenario: Scenario) -> str:
     except (FednetError, Hangs) as error:
         return f"{type(error).__name__}: {error}"
     whole.update(repr(sorted((name, its) for name, its in ended.summary.items() if name not in HOST)).encode())
-    for name, frame in sorted(ended.ledger.frames().items()):
+    frames = ended.ledger.frames()
+    for name in sorted(frames.keys() - set(DESCRIBED)):
+        frame = frames[name]
         whole.update(name.encode())
         whole.update(frame.to_csv(float_format="%.17g").encode())
     if ended.model is not None:

@@ -9,7 +9,7 @@ import record_tables
 
 import fednet_emu as fe
 from fednet_emu.devices import processors
-from fednet_emu.draw.page.run import Played, run_document
+from fednet_emu.draw.page.run import run_document
 from fednet_emu.draw.trace.names import fixed_names
 from fednet_emu.records import ledger, rows
 from fednet_emu.scenario.document import from_text
@@ -36,14 +36,14 @@ def test_a_fault_is_a_file_and_an_entry_point():
     """The model is there after 320 us and trained after 1.04 ms; of uploads in turns the second meets the storm."""
     storm = {"kind": "storm", "from_s": 1.5e-3, "to_s": 2.1e-3}
     run = fe.run(MAPPING, settings={"network.uplink.loss": storm, "stop.rounds": 1})
-    sent = run.view.table("transfers")
+    sent = run.table("transfers")
     uploads = sent[sent["kind"] == "uplink"]
 
     assert uploads["lost"].astype(str).tolist() == ["", "storm", "storm", "storm"]
     assert uploads["air_bit"].tolist() == pytest.approx([320, 140, 0, 0])
     assert run.summary["losses"] == {"storm": 3}
     assert "3 lost by storm" in " ".join(run.explain(replay=False).lines())
-    assert "storm" in run_document(run.view, "", Played())["reasons"]
+    assert "storm" in run_document(run, "")["reasons"]
     assert "uplink, lost: storm" in dict(fixed_names()).values()
 
 

@@ -8,7 +8,7 @@ from fednet_emu.analysis.scales import TRADED
 from fednet_emu.draw.figures.study_pareto import pareto_figure
 from fednet_emu.draw.page.study_page import study_document
 from fednet_emu.results import sweeping
-from fednet_emu.study.here import run_here
+from fednet_emu.study.runners import run_here
 
 COSTS = [cost.column for cost in TRADED.values()]
 

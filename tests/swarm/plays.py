@@ -24,7 +24,7 @@ from fednet_emu.federation import rounds
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.ledger import DESCRIBED, Ledger
 from fednet_emu.scenario.document import from_mapping
 from fednet_emu.scenario.model import Scenario
 
@@ -77,9 +77,11 @@ class Play:
 
     @cached_property
     def books(self) -> str:
-        """Digest of everything that is written of a run: all columns of all tables, to the last bit, and the series."""
+        """Digest of all that happened: all columns of all tables, to the last bit, and the series."""
         whole = blake2b(digest_size=16)
-        for name, frame in sorted(self.ledger.frames().items()):
+        frames = self.ledger.frames()
+        for name in sorted(frames.keys() - set(DESCRIBED)):
+            frame = frames[name]
             whole.update(name.encode())
             whole.update(frame.to_csv(float_format="%.17g").encode())
         return whole.hexdigest()

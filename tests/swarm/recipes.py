@@ -225,7 +225,7 @@ RECIPES: dict[str, Recipe] = {
     "simulated_s": spread(1, 1000),
     "slot_s": spread(0.01, 1),
     "target_dbm": between(-110, -60),
-    "target_sinr_db": between(-5, 20),
+    "target_snr_db": between(-5, 20),
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
     "transmit_j_per_bit": among(0.0, 1e-7),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL, small_scenario
@@ -62,7 +63,7 @@ def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:
     first = drawn(0, mixed=True).settings
 
     assert first == drawn(0, mixed=True).settings
-    assert first["network"]["uplink"]["access"]["planner"]["kind"] == "resource-blocks"
+    assert first["network"]["uplink"]["access"]["planner"]["kind"] in PLANNERS
     assert first["network"]["cells"]["kind"] in ("list", "hexagonal")
     assert first != drawn(0).settings
     assert not tried(0, mixed=True).failures
