@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import measured
+import measured_table as measured
 import pytest
 
 CELLS = """access,seed,rounds,total_bit,time_to_target_s
