@@ -74,7 +74,7 @@ def test_the_page_of_the_gallery_runs(tmp_path):
     """The script is not run when the site is built; from a folder with the examples it draws its two pictures."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
-    script = ROOT / "docs" / "examples" / "show_flower_app.py"
+    script = ROOT / "docs/examples/learning/show_flower_app.py"
     done = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,
