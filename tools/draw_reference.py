@@ -52,7 +52,8 @@ def main(names: list[str]) -> None:
     """Draw the figures of these studies, or of all whose tables are committed."""
     for name in names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv")):
         loaded = load_study(name)
-        view = view_of(loaded, pd.read_csv(REFERENCE / name / "cells.csv"))
+        texts = [axis.name for axis in loaded.axes if isinstance(axis.levels[0].columns[axis.name], str)]
+        view = view_of(loaded, pd.read_csv(REFERENCE / name / "cells.csv", dtype=dict.fromkeys(texts, str)))
         with paper_style():
             drawn = {
                 what: figure for what, figure in figures_of(view) if figure and is_kept(what, loaded.study.figures)
