@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 
 
-class TextResult:
+class TextResult(ABC):
     """A result as lines of text, which Python, the command line and a notebook show alike."""
 
+    @abstractmethod
     def lines(self) -> list[str]:
         """The result as lines of text."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -230,7 +230,8 @@ def plot(
         Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")
     ] = None,
     data: Annotated[
-        bool, typer.Option("--data", help="Draw who has what instead: labels and sizes of all devices, without a run.")
+        bool,
+        typer.Option("--data", help="Draw the data split instead: labels and sizes of all devices, without a run."),
     ] = False,
     seed: Seed = None,
     overrides: Overrides = None,
@@ -263,7 +264,7 @@ def plot(
 ) -> None:
     """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds.
 
-    With --data, draw who has what in a scenario or run: the labels and the number of samples of each device.
+    With --data, draw the data split of a scenario or run: the labels and the number of samples of each device.
     """
     page = Page(picture, size, title, csv, latex)
     changes, of_runs = _all_overrides(overrides, seed, None), (from_s, until_s, devices, sort)

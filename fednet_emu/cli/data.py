@@ -1,4 +1,4 @@
-"""The pictures of who has what, which `fednet plot --data` draws."""
+"""Plots of how samples are distributed over devices, which `fednet plot --data` draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fednet_emu.errors import FednetError
 
 
 def plot(sources: Sequence[Path], out: Path | None, changes: Sequence[str], data_dir: Path | None, page: Page) -> None:
-    """Draw who has what of a scenario, or of a run, and print the files."""
+    """Draw how the samples of a scenario or run are distributed over devices, and print the files."""
     if len(sources) != 1:
         raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.results.data_split import data_figures, scenario_in

@@ -1,4 +1,4 @@
-"""Who has what: load a scenario's data, split it among the devices, and let each see its own in its own way."""
+"""The data split: load a scenario's data, split it among the devices, and let each see its own in its own way."""
 
 from __future__ import annotations
 

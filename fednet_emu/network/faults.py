@@ -74,7 +74,8 @@ class Absence(Fault):
 
     @override
     def until_ns(self, transfer: Transfer, now_ns: int) -> int:
-        return min(self._presence.until_ns(end, now_ns) for end in (transfer.sender, transfer.receiver))
+        until_ns = self._presence.until_ns
+        return min(until_ns(transfer.sender, now_ns), until_ns(transfer.receiver, now_ns))
 
 
 class Loss(Fault, Component):
@@ -133,4 +134,7 @@ class Faults:
         if transfer.grant is not None and uniform(mix(key, 1), count) < transfer.grant.error:
             return RandomLoss.reason
         draw = uniform(key, count)
-        return next(filter(None, (fault.fate(transfer, draw) for fault in self.losing)), "")
+        for fault in self.losing:
+            if lost := fault.fate(transfer, draw):
+                return lost
+        return ""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 """The file of a page in its folder."""
 DATA_FIGURES = ("data", "data-test")
-"""Names of the figures that show who has what; they need no run."""
+"""Names of the figures that show the data split; they need no run."""
 
 
 class Timeline(TypedDict, total=False):
@@ -174,7 +174,7 @@ class Run(RunRecords):
 
         Args:
             what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
-                name of a series that the algorithm recorded; or `data` and `data-test`: who has what of the training
+                name of a series that the algorithm recorded; or `data` and `data-test`: the data split of the training
                 and of the test samples.
             against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
             timeline: what the timeline shows: `from_s` and `until_s` in simulated seconds (by default the first three
@@ -324,7 +324,7 @@ def plot(
 
 
 def _data_figure(runs: Sequence[Run | ScenarioLike], what: str) -> Figure:
-    """The figure of who has what in one run or scenario.
+    """The figure of the data split of one run or scenario.
 
     Raises:
         FednetError: there are several, or nobody has test samples.

@@ -176,13 +176,13 @@ def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
         strategy, own = self.strategy, {key: its for key, its in vars(self.strategy).items() if key == "evaluate"}
         evaluate = strategy.evaluate
 
-        def told(server_round: int, parameters: Any) -> Any:
+        def recorded(server_round: int, parameters: Any) -> Any:
             result = evaluate(server_round, parameters)
             if result is not None:
                 _tell(self, "central", result[0], result[1])
             return result
 
-        strategy.evaluate = told
+        strategy.evaluate = recorded
         try:
             return fit(self, num_rounds, timeout)
         finally:

@@ -131,7 +131,7 @@ def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
         bound = signature.bind(self, grid, *args, **options)
         evaluate = bound.arguments.get("evaluate_fn")
         if evaluate is not None:
-            bound.arguments["evaluate_fn"] = _told(evaluate, lambda result: scores.summed_up("central", result))
+            bound.arguments["evaluate_fn"] = _recorded(evaluate, lambda result: scores.summed_up("central", result))
         with _telling(self, scores):
             return start(*bound.args, **bound.kwargs)
 
@@ -147,7 +147,7 @@ def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
     }
     own = {name: vars(strategy)[name] for name in tellers if name in vars(strategy)}
     for name, tell in tellers.items():
-        setattr(strategy, name, _told(getattr(strategy, name), tell))
+        setattr(strategy, name, _recorded(getattr(strategy, name), tell))
     before, scores.in_strategy = scores.in_strategy, True
     try:
         yield
@@ -158,13 +158,13 @@ def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
         vars(strategy).update(own)
 
 
-def _told(function: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
-    def telling(*args: Any, **options: Any) -> Any:
+def _recorded(function: Callable[..., Any], record: Callable[[Any], None]) -> Callable[..., Any]:
+    def recording(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
-        tell(result)
+        record(result)
         return result
 
-    return telling
+    return recording
 
 
 STRATEGIES = StandIns(lambda: [StandIn(Strategy, "start", _observed(Strategy.start))])

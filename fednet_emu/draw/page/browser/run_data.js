@@ -1,10 +1,10 @@
 "use strict";
-// Who has what: sizes of the devices' shares, and below them their labels or targets.
+// Data split: sizes of the devices' shares, and below them their labels or targets.
 
 const MOST_BUBBLES = 40;
 
 const runData = (told) => {
-  const { missing, devices, of, by, parts } = told.data, section = fednet.section("data", "Who has what");
+  const { missing, devices, of, by, parts } = told.data, section = fednet.section("data", "Data split");
   if (!parts || !parts.train) {
     section.append(fednet.element("p", { text: `Who has which samples is not known: ${missing || "nobody has any"}` }));
     return null;
@@ -36,7 +36,7 @@ const runData = (told) => {
     return [bars(low, high, 1.5), bars(first, third, 7), { x, y: median, mode: "markers", marker: { size: 8, color: fednet.colour("mark") }, text: places.map((place) => `device ${devices[place]}`), hovertemplate: "%{text}: median %{y:.4g}<extra></extra>" }];
   };
 
-  const figure = fednet.figure(section, "Who has what", () => {
+  const figure = fednet.figure(section, "Data split", () => {
     const { sizes, counts, targets, all } = parts[state.part], places = state.alike ? alike : numbered;
     const text = (place, label, number) => `device ${devices[place]}<br>label ${label}: ${units.count(number)} of ${units.count(sizes[place])} samples`;
     const below = counts ? (few ? bubbles(counts, places, text) : shades(counts, sizes, places)) : targets ? spread(targets, places) : [];
