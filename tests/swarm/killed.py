@@ -15,27 +15,33 @@ from numpy.typing import NDArray
 
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock
+from fednet_emu.host import clean_context, main_left_out
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.table import Table
 from fednet_emu.scenario.model import Scenario
+
+LONGEST_S = 300
+"""Time in s on the host after which a run, which takes milliseconds, is taken to hang."""
 
 
 def killed_and_resumed(scenario: Scenario, rows: int) -> Ledger:
     """Kill a run (SIGKILL) as it writes its row number `rows`, give the same command again, and return its records.
 
-    The run must end as `done`, and nothing in this process may have started threads that a fork would lose.
+    The run must end as `done`. It is forked from a server that has no threads: a fork of this process, whose
+    libraries have started some, may wait for ever for a lock that one of them has held.
 
     Raises:
         RuntimeError: the run ended in another way than by the kill.
     """
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        child = os.fork()
-        if not child:
-            _run_until_killed(scenario, out, rows)
-        _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            raise RuntimeError(f"the run that was to be killed ended by itself, with status {status}")
+        child = clean_context("tests.swarm.killed").Process(target=_run_until_killed, args=(scenario, out, rows))
+        with main_left_out():
+            child.start()
+        child.join(LONGEST_S)
+        if child.exitcode != -signal.SIGKILL:
+            child.kill()
+            raise RuntimeError(f"the run that was to be killed ended by itself, with status {child.exitcode}")
         return play(scenario, "drawn", out).ledger
 
 
@@ -56,13 +62,10 @@ def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
         count(len(next(iter(columns.values()))))
         extend(table, **columns)
 
-    torch.set_num_threads(1)  # a fork has lost the threads that torch believes to have
-    try:
-        with (
-            suppress(Deadlock),
-            patch.object(Table, "append", append_counted),
-            patch.object(Table, "extend", extend_counted),
-        ):
-            play(scenario, "drawn", out)
-    finally:
-        os._exit(0)
+    torch.set_num_threads(1)
+    with (
+        suppress(Deadlock),
+        patch.object(Table, "append", append_counted),
+        patch.object(Table, "extend", extend_counted),
+    ):
+        play(scenario, "drawn", out)
