@@ -7,7 +7,7 @@ behaviour.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
@@ -77,6 +77,13 @@ class Component(BaseModel):
         if _DECIBEL.search(str(info.field_name)) and not _is_moderate(value):
             raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
         return value
+
+    def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
+        """What does not go with other settings of the scenario that this is a part of: (key, what is wrong).
+
+        A key is one of this component's, with dots for those below it; an empty one is the component as a whole.
+        """
+        return ()
 
 
 def is_ours(component: type) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from typing_extensions import override
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
@@ -48,8 +49,9 @@ class Attack(Component):
         listed = range(count - self.malicious, count) if isinstance(self.malicious, int) else sorted(self.malicious)
         return np.array(listed, dtype=np.int64)
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
-        """Settings that are invalid with `count` devices, as (key, what is wrong)."""
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
         devices = self.devices(count)
         if len(devices) >= count or (len(devices) and not 0 <= devices.min() <= devices.max() < count):
             yield "malicious", f"not some of the devices, got {self.malicious}; must leave one of {count} alone"

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -89,6 +89,9 @@ class Extent(NamedTuple):
 
 class Dataset(Component):
     """A source of samples."""
+
+    regression: ClassVar[bool] = False
+    """Whether the samples are a regression, where that is known before they are read."""
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """What is known of the samples without reading or drawing them; None if nothing is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ class SyntheticRegression(Dataset):
 
     The optimum that comes with the samples is the least squares solution of the training set, not the w and b drawn.
     """
+
+    regression: ClassVar[bool] = True
 
     n_samples: PositiveInt = 1000
     """Number of training samples."""
