@@ -10,7 +10,7 @@ from fednet_emu.algorithms.flower.folder import AppFolder, NoApp
 from fednet_emu.emulation.given import ScenarioLike
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.library import run_name
-from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA
+from fednet_emu.scenario.model import LEARNING
 
 NODES = 10
 """Number of devices where neither a scenario nor the app says it, as in Flower's own simulation."""
@@ -47,6 +47,6 @@ def app_in(app: str, scenario: str | None) -> tuple[ScenarioLike, str, list[str]
         devices = {**URBAN_CELL["devices"], "count": folder.nodes or NODES}
         title = f"The Flower app {name} in an urban cell"
         return {"title": title, **URBAN_CELL, "devices": devices}, name, [algorithm]
-    nothing = [f"{key}=null" for key in (*LEARNING, *ON_OUR_DATA)]
+    nothing = [f"{key}=null" for key in LEARNING]
     never_used = ["server={}", "network.edges=null", "network.sidelink=null"]
     return scenario, f"{name}-{run_name(Path(scenario))}", [algorithm, *nothing, *never_used]

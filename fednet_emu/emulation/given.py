@@ -21,7 +21,7 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.given_module import GivenModule
 from fednet_emu.scenario.document import Document, apply_overrides, filled, from_mapping, load
 from fednet_emu.scenario.library import run_name
-from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA, Scenario
+from fednet_emu.scenario.model import LEARNING, Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Place, node_of
@@ -32,8 +32,6 @@ Settings = Mapping[str, Any] | Iterable[str]
 """Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
 """A model component, a PyTorch module, or a function or class that makes a module."""
-NOTHING = object()
-"""A setting that an algorithm with its own learning replaces."""
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
@@ -75,12 +73,10 @@ def changes(
     else:
         yield from settings or ()
     given: dict[str, Any] = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
-    if brings_own_learning(algorithm):
-        given |= dict.fromkeys((*LEARNING, *ON_OUR_DATA), NOTHING)
-    for key, value in given.items():
-        if value is not None:
-            meant = None if value is NOTHING else _component(key, value)
-            yield Setting(key, node_of(meant, Place(f"{key}=")))
+    replaced = LEARNING if brings_own_learning(algorithm) else ()
+    meant = {key: _component(key, value) for key, value in given.items() if value is not None}
+    for key, value in {**meant, **dict.fromkeys(replaced)}.items():
+        yield Setting(key, node_of(value, Place(f"{key}=")))
 
 
 def scenario_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Waived
 from fednet_emu.devices.availability import Always, AnyAvailability
 from fednet_emu.devices.battery import Battery
 from fednet_emu.devices.frequency import Frequency
@@ -42,8 +41,8 @@ from fednet_emu.radio.energy import AnyComputeEnergy
 Problem = tuple[tuple[str, ...], str]
 """The key path of a setting, and what is wrong with it."""
 
-LEARNING, ON_OUR_DATA = ("data", "partition", "model"), ("groups", "feature_noise", "attack")
-"""Settings that a scenario gives unless its algorithm brings its own learning, and those that then make no sense."""
+LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
+"""Settings that are null where the algorithm brings its own learning; else those whose default is not null are not."""
 
 
 class Devices(Component):
@@ -168,10 +167,10 @@ class Training(Component):
 class Scenario(Component):
     """A scenario: the network, the data, the model, the algorithm, and when to stop."""
 
-    waived: ClassVar[Waived] = Waived(
-        LEARNING, "algorithm", tuple(kind for kind, its in ALGORITHMS.items() if its.own_learning)
-    )
-
+    waived: ClassVar[Mapping[str, Sequence[str]]] = {
+        "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
+    }
+    """The setting and its kinds with which required settings that may be null are null where they are left out."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
     """Required settings that a document takes from the library where they are left out."""
 
@@ -202,7 +201,7 @@ class Scenario(Component):
     @model_validator(mode="before")
     @classmethod
     def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
-        """Take data, partition and model as null where they are left out because the algorithm brings its own."""
+        """Take the settings of the learning as null where they are left out because the algorithm brings its own."""
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
@@ -226,14 +225,14 @@ class Scenario(Component):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """Find what is given of data, partition and model though the algorithm brings its own, and what is missing."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
-        for key in (*LEARNING, *(ON_OUR_DATA if own else ())):
-            value = getattr(self, key)
+        for key in LEARNING:
+            value, default = getattr(self, key), type(self).model_fields[key].default
             if own and value is not None:
                 what = (
                     f"the algorithm {kind} brings its own data and model, got {(value.kind or type(value).__name__)!r}"
                 )
                 yield key, f"{what}; leave it out"
-            elif not own and value is None:
+            elif not own and value is None and default is not None:
                 yield key, f"is required, the algorithm {kind} does not bring its own, got null; give one"
         if own and self.evaluation.metrics:
             what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"

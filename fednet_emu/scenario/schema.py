@@ -10,19 +10,18 @@ an editor reports a problem at the exact key. With `anyOf` it would report the w
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from fednet_emu.component.slot import Slot, Waived
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.document import SHORT_FORMS
 from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.includes import INCLUDE, MIXED
-from fednet_emu.scenario.shapes import short_default
+from fednet_emu.scenario.shapes import Shape, short_default
 from fednet_emu.units import unit_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -86,9 +85,13 @@ class _Builder:
 
     def _mapping(self, model_class: type[BaseModel], kind: str | None = None, *, partial: bool) -> Schema:
         fields = {field.alias or name: field for name, field in documented_fields(model_class).items()}
+        shapes = Shape(model_class).settings
         filled: frozenset[str] = getattr(model_class, "filled", frozenset())
-        needed = [] if partial else [name for name, field in fields.items() if field.is_required()]
-        properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
+        needed = (
+            [] if partial else [name for name, field in fields.items() if field.is_required() and name not in filled]
+        )
+        nullable = [name for name in needed if shapes[name].optional]
+        properties = {name: self._setting(name, field, shapes[name], partial=partial) for name, field in fields.items()}
         if kind is not None:
             properties = {"kind": {"const": kind}, **properties}
         return {
@@ -96,13 +99,13 @@ class _Builder:
             "description": model_class.__doc__ or "",
             "properties": properties | self.extra,
             "additionalProperties": False,
-            **_required([name for name in needed if name not in filled], getattr(model_class, "waived", None)),
+            **_required(needed, nullable, getattr(model_class, "waived", {})),
         }
 
-    def _setting(self, name: str, field: FieldInfo, *, partial: bool) -> Schema:
+    def _setting(self, name: str, field: FieldInfo, shape: Shape, *, partial: bool) -> Schema:
         unit = unit_of(name)
         text = f"{field.description or ''}{f' Unit: {unit}.' if unit else ''}".strip()
-        choice = self._value(field.annotation, tuple(field.metadata), partial=partial)
+        choice = self._value(shape, partial=partial)
         if name in self.short_forms:
             choice = _either([(frozenset({"string"}), {"type": "string"}), choice])
             choice = (choice[0], {"if": _SHARES, "then": {}, "else": choice[1]}) if name == MIXED else choice
@@ -111,37 +114,37 @@ class _Builder:
         )
         return {**choice[1], **({"description": text} if text else {}), **default}
 
-    def _value(self, annotation: Any, metadata: tuple[Any, ...] = (), *, partial: bool) -> Choice:
-        """Return the JSON types and the schema of the values that an annotation allows."""
-        if get_origin(annotation) is Annotated:
-            inner, *more = get_args(annotation)
-            return self._value(inner, (*metadata, *more), partial=partial)
-        slot = next((item for item in metadata if isinstance(item, Slot)), None)
-        if slot is not None:
-            return self._slot(slot, partial=partial)
-        if get_origin(annotation) in (Union, types.UnionType):
-            members = get_args(annotation)
-            own = metadata if len(members) - (types.NoneType in members) == 1 else ()
-            return _either([self._value(member, own, partial=partial) for member in members])
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return frozenset({"object"}), self.reference(annotation.__name__, annotation, partial=partial)
-        return self._part(annotation, metadata, partial=partial)
+    def _value(self, shape: Shape, *, partial: bool) -> Choice:
+        """Return the JSON types and the schema of the values of a shape."""
+        if shape.members:
+            choices = [self._value(member, partial=partial) for member in shape.members]
+        elif shape.choice is not None:
+            choices = [self._slot(shape.choice, partial=partial)]
+        elif shape.model is not None:
+            choices = [(frozenset({"object"}), self.reference(shape.model.__name__, shape.model, partial=partial))]
+        else:
+            choices = [self._part(shape, partial=partial)]
+        if shape.optional:
+            choices.append((frozenset({"null"}), {"type": "null"}))
+        return _either(choices) if len(choices) > 1 else choices[0]
 
-    def _part(self, annotation: Any, metadata: tuple[Any, ...], *, partial: bool) -> Choice:
+    def _part(self, shape: Shape, *, partial: bool) -> Choice:
         """Like `_value`, for a list, a mapping with arbitrary keys, or a scalar."""
-        origin, arguments = get_origin(annotation), get_args(annotation)
-        container = origin if isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set) else None
-        if container is None:
-            plain = _plain_schema(annotation, metadata)
+        origin, entries = get_origin(shape.annotation), shape.entries
+        if not entries:
+            plain = dict(_plain_schema(shape.annotation, shape.metadata))
             return frozenset(_types_of(plain)), plain
-        if issubclass(container, Mapping):
-            rest = self._value(arguments[1], partial=partial)[1]
-            return frozenset({"object"}), {"type": "object", "properties": self.extra, "additionalProperties": rest}
-        parts = [self._value(each, partial=partial)[1] for each in arguments if each is not Ellipsis]
-        if container is tuple and Ellipsis not in arguments:
+        parts = [self._value(Shape.of(each), partial=partial)[1] for each in entries if each is not Ellipsis]
+        if issubclass(origin, Mapping):
+            return frozenset({"object"}), {
+                "type": "object",
+                "properties": self.extra,
+                "additionalProperties": parts[1],
+            }
+        if origin is tuple and Ellipsis not in entries:
             fixed = {"prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
             return frozenset({"array"}), {"type": "array", **fixed}
-        return frozenset({"array"}), {**_plain_schema(list[Any], metadata), "items": parts[0]}
+        return frozenset({"array"}), {**_plain_schema(list[Any], shape.metadata), "items": parts[0]}
 
     def _slot(self, slot: Slot, *, partial: bool) -> Choice:
         name = f"{slot.name}.partial" if partial else slot.name
@@ -191,16 +194,16 @@ class _Builder:
         return {"properties": properties, "additionalProperties": False}
 
 
-def _required(names: Sequence[str], waived: Waived | None) -> Schema:
-    """Require these settings; if some are waived where another setting has a certain kind, only elsewhere."""
-    if waived is None or not names:
+def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
+    """Require these settings; those that may be null only where no setting has a kind that waives them."""
+    if not (names and waived):
         return {"required": list(names)} if names else {}
-    waiving = {"type": "object", "properties": {"kind": {"enum": list(waived.kinds)}}, "required": ["kind"]}
-    always = [name for name in names if name not in waived.names]
+    ((by, kinds),) = waived.items()
+    waiving = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
     return {
-        "required": always,
-        "if": {"properties": {waived.by: waiving}, "required": [waived.by]},
-        "else": {"required": [name for name in names if name in waived.names]},
+        "required": [name for name in names if name not in nullable],
+        "if": {"properties": {by: waiving}, "required": [by]},
+        "else": {"required": list(nullable)},
     }
 
 
@@ -217,12 +220,8 @@ def _either(choices: list[Choice]) -> Choice:
     return whole, {"type": sorted(whole), "allOf": parts} if parts else {"type": sorted(whole)}
 
 
-def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
-    return dict(_cached_schema(annotation, metadata))
-
-
 @cache
-def _cached_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
+def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
     return TypeAdapter(Annotated[annotation, *metadata] if metadata else annotation).json_schema()
 
 
