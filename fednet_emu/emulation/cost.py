@@ -17,9 +17,8 @@ import torch
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Extent
 from fednet_emu.learning.models.base import Model
-from fednet_emu.learning.models.given_module import GivenModule
 from fednet_emu.learning.models.torch_seed import seeded_module
-from fednet_emu.learning.models.user_module import UserModule
+from fednet_emu.learning.models.user_module import GivenModule, UserModule
 from fednet_emu.scenario.model import Scenario
 
 BYTE_PER_DEVICE = 400

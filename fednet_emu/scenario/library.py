@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from fednet_emu.errors import ScenarioError, did_you_mean
-from fednet_emu.files.paths import exists, expanded, is_file
+from fednet_emu.files.data_folder import exists, expanded, is_file
 from fednet_emu.limits import problem_of
 from fednet_emu.scenario.tree import Node, shortened, show
 

@@ -27,11 +27,10 @@ from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
 from fednet_emu.learning.data.datasets.base import Dataset, Extent
 from fednet_emu.learning.data.datasets.digits import Digits
-from fednet_emu.learning.data.feature_noise import FeatureNoise
-from fednet_emu.learning.data.groups import AnyGroups
 from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
-from fednet_emu.learning.data.partitions.iid import Iid
+from fednet_emu.learning.data.partitions.rules import Iid
+from fednet_emu.learning.data.views import AnyGroups, FeatureNoise
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
 from fednet_emu.network.settings import NetworkSettings

@@ -10,8 +10,12 @@ an editor reports a problem at the exact key. With `anyOf` it would report the w
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, get_origin
 
 from pydantic import BaseModel, TypeAdapter
@@ -19,10 +23,37 @@ from pydantic.fields import FieldInfo
 
 from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.document import SHORT_FORMS
-from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.includes import INCLUDE, MIXED
 from fednet_emu.scenario.shapes import Shape, short_default
 from fednet_emu.units import unit_of
+
+
+def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a class by name, each with its docstring, or that of the field it overrides."""
+    texts: dict[str, str] = {}
+    for owner in reversed(model_class.__mro__):
+        if issubclass(owner, BaseModel):
+            texts |= docstrings(owner)
+    for name, info in model_class.model_fields.items():
+        info.description = info.description or texts.get(name)
+    return model_class.model_fields
+
+
+@cache
+def docstrings(owner: type) -> dict[str, str]:
+    """Return the docstrings below the fields that a class itself declares; none where its source is not known."""
+    try:
+        source = textwrap.dedent(inspect.getsource(owner))
+    except (OSError, TypeError):
+        return {}
+    (declared,) = ast.parse(source).body
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(getattr(declared, "body", ()))
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

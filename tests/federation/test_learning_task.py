@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.learning.data.attacks.base import Attack
+from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.hold_out import Held
 from fednet_emu.learning.data.partitions.base import Partitioned

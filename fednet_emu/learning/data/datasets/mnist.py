@@ -16,8 +16,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import DATA_VARIABLE, data_folder, locate, note
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
-from fednet_emu.learning.data.datasets.fetch import fetch
-from fednet_emu.learning.data.datasets.idx import read_idx
+from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
 
 @dataclass(frozen=True)
