@@ -24,16 +24,15 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.hold_out import Held, hold_out
-from fednet_emu.learning.data.partitions.base import Partitioned
+from fednet_emu.learning.data.partitions.base import Held, Partitioned, hold_out
 from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.host_time import HostTime
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.network.network import Network
 from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.ledger import DATA_SPLIT, Ledger

@@ -15,7 +15,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.models.torch_seed import seeded_module
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.records.folder.manifest import require_sound
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario

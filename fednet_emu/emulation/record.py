@@ -15,8 +15,8 @@ import numpy as np
 
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.emulation.checkpoints import Saver
+from fednet_emu.emulation.guard import graceful
 from fednet_emu.emulation.hardware import hardware, speeds
-from fednet_emu.emulation.signals import graceful
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder

@@ -26,7 +26,7 @@ from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
 from fednet_emu.learning.data.datasets.base import Dataset, Extent
-from fednet_emu.learning.data.datasets.digits import Digits
+from fednet_emu.learning.data.datasets.mnist import Digits
 from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
 from fednet_emu.learning.data.partitions.rules import Iid

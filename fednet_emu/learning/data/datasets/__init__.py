@@ -5,9 +5,8 @@ from typing import Annotated
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.data.datasets.adult import Adult
 from fednet_emu.learning.data.datasets.base import Dataset
-from fednet_emu.learning.data.datasets.digits import Digits
 from fednet_emu.learning.data.datasets.hugging_face import HuggingFace
-from fednet_emu.learning.data.datasets.mnist import FashionMnist, Mnist
+from fednet_emu.learning.data.datasets.mnist import Digits, FashionMnist, Mnist
 from fednet_emu.learning.data.datasets.npz import Npz
 from fednet_emu.learning.data.datasets.synthetic import Fcube, Synthetic, SyntheticRegression
 from fednet_emu.learning.data.datasets.text import Text

@@ -13,8 +13,7 @@ from pydantic import Field
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
-from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
-from fednet_emu.learning.data.datasets.held_out import last_of_each
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each
 from fednet_emu.learning.data.text import (
     CHARACTERS,
     characters,

@@ -14,8 +14,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.npz import read_arrays
-from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
-from fednet_emu.learning.data.datasets.held_out import last_of_each, windows_of_people
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each, windows_of_people
 
 _ACTIVITIES = 6
 SIGNALS = ("body_acc_x", "body_acc_y", "body_acc_z", "body_gyro_x", "body_gyro_y", "body_gyro_z",
