@@ -69,11 +69,6 @@ class Dealt(NamedTuple):
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
     """Load the data, take the server's part, split the rest, and apply the attack, the groups' views and the noise.
 
-    Args:
-        scenario: a scenario whose algorithm does not bring its own data.
-        streams: the randomness of the run.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-
     Raises:
         ScenarioError: parts of the scenario are incompatible, or the algorithm brings its own data.
         DataError: the data cannot be read.
@@ -101,13 +96,10 @@ def build(
     timing_only: bool = False,
     host: HostTime | None = None,
 ) -> Federation:
-    """Build the emulation that a scenario describes, ready to run.
+    """Build the emulation that a valid scenario describes, ready to run.
 
-    Args:
-        scenario: a valid scenario.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
-        host: measures how the host's time is spent.
+    If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. `host` measures how the
+    host's time is spent.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.

@@ -45,9 +45,7 @@ class Refused(ValueError):  # noqa: N818  (what happens to the checkpoint)
 def to_bytes(checkpoint: Checkpoint, belongs: Mapping[str, Any]) -> bytes:
     """Return the content of a checkpoint file.
 
-    Args:
-        checkpoint: what to save.
-        belongs: names of what the checkpoint depends on, with their versions or hashes, as JSON holds them.
+    `belongs` are the names of what it depends on, with their versions or hashes, as JSON holds them.
 
     Raises:
         NotPlain: a value cannot be saved without code.
@@ -174,12 +172,7 @@ LINE_BYTE = 64
 
 @final
 class Replies:
-    """Values by their keys. In memory are only the places where they lie in the file.
-
-    Args:
-        file: the file, open for reading and writing.
-        belongs: what the values depend on, as JSON holds it.
-    """
+    """Values by their keys, in a file open for reading and writing; in memory are only their places in it."""
 
     def __init__(self, file: IO[bytes], belongs: Mapping[str, Any]) -> None:
         self._file = file

@@ -40,11 +40,7 @@ class FinalModel:
     outputs: int
 
     def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
-        """Return the model in evaluation mode, or a list with one model for each device if `own` is set.
-
-        Args:
-            scenario: the scenario of the run, which says how the model is built.
-        """
+        """Return the model in evaluation mode, or a list with one model for each device if `own` is set."""
         key = Streams(scenario.seed).key("init") >> 1
         network = scenario.learning()[2]
         found = [seeded_module(lambda: network.build(self.input_shape, self.outputs), key) for _ in self.states]

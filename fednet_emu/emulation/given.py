@@ -90,13 +90,8 @@ def scenario_of(
 ) -> tuple[str, Outlook]:
     """Return the name of a scenario, and the outlook of the complete and checked scenario with `changes` applied.
 
-    A `Scenario` that nothing is changed in is valid already; only whether its parts go together is checked.
-
-    Args:
-        scenario: a name of the library, a path, a mapping, a `Scenario`, or a document that was read.
-        settings: settings to change.
-        data_dir: the folder with data sets.
-        given: the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
+    A `Scenario` that nothing is changed in is valid already; only whether its parts go together is checked. `given` are
+    the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
         ScenarioError: lists every problem of the scenario.

@@ -35,8 +35,10 @@ class Signals:
         Further ones do nothing.
         """
         if threading.current_thread() is threading.main_thread():
-            ordinary = [number for number in SIGNALS if _is_ordinary(signal.getsignal(number))]
-            self._before = {number: signal.signal(number, self._stop) for number in ordinary}
+            for number in SIGNALS:
+                handler = signal.getsignal(number)  # None for one set by code that is not Python's
+                if handler is signal.default_int_handler or isinstance(handler, signal.Handlers):
+                    self._before[number] = signal.signal(number, self._stop)
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
@@ -53,11 +55,6 @@ class Signals:
         """Restore the handlers that were installed before `watch`."""
         for number, before in self._before.items():
             signal.signal(number, before)
-
-
-def _is_ordinary(handler: Any) -> bool:
-    """Return whether a handler is one that Python starts with; None means a handler set by non-Python code."""
-    return handler is signal.default_int_handler or isinstance(handler, signal.Handlers)
 
 
 @contextmanager

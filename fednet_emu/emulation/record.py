@@ -166,7 +166,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         **_backhaul(ledger),
         **_energies(fed, scenario),
         **_emptiness(fed),
-        **asking(ledger.asked, _able(fed)),
+        **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
         "event_digest": ledger.event_digest(),
         "verified": not any(laws.values()),
@@ -214,11 +214,6 @@ def _emptiness(fed: Federation) -> dict[str, float]:
     return {"empty_share": float(empty_s(fed.ledger, fed.n_devices).sum() / whole_s) if whole_s else 0.0}
 
 
-def _able(fed: Federation) -> int:
-    """How many devices can be asked: those with samples."""
-    return int(np.count_nonzero(fed.task.n_samples)) if fed.ledger.asked else 0
-
-
 def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
     """Check each conservation law that must hold for the scenario's access schemes; an empty text means it holds."""
     network = scenario.network
@@ -243,11 +238,8 @@ def _last_evaluation(fed: Federation) -> dict[str, float | None]:
     evaluations = fed.ledger.evaluations
     if len(evaluations) == 0:
         return dict.fromkeys(scores_in(evaluations.columns))
-    return {name: _finite(float(evaluations.column(name)[-1])) for name in scores_in(evaluations.columns)}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    last = {name: float(evaluations.column(name)[-1]) for name in scores_in(evaluations.columns)}
+    return {name: last[name] if math.isfinite(last[name]) else None for name in last}
 
 
 @contextmanager
@@ -287,13 +279,7 @@ MOST_PLACES = 200_000
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Look at the network of a scenario from its begin until a time, whatever its clock says.
-
-    Args:
-        scenario: the scenario.
-        network: its network.
-        until_s: the last instant in simulated seconds.
-        data_dir: the folder with recorded speeds; None takes it from the environment variable FEDNET_DATA.
+    """Look at the network of a scenario from its begin until a time in simulated seconds, whatever its clock says.
 
     Raises:
         DataError: recorded speeds cannot be read.

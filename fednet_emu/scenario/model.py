@@ -265,16 +265,9 @@ class Scenario(Component):
         return ", ".join(kind for kind, its in ALGORITHMS.items() if part in its.uses)
 
     def unless_used(self, part: str, without: str, got: str, key: str = "") -> Iterator[tuple[str, str]]:
-        """Find that something is given though the algorithm never uses it, so that it would change nothing.
+        """Find that something is given, by `key`, though the algorithm never uses it: (key, what is wrong).
 
-        Args:
-            part: what the `uses` of an algorithm call it.
-            without: what an algorithm that does not use it does instead.
-            got: what is given.
-            key: the setting that gives it.
-
-        Yields:
-            The key, and what is wrong.
+        `part` is what the `uses` of algorithms call it, and `without` says what one does that has no use for it.
         """
         algorithm = self.algorithm
         if part not in algorithm.uses:

@@ -75,10 +75,7 @@ def json_schema(
 ) -> Schema:
     """Return the JSON schema (draft 2020-12) of the documents that describe a model.
 
-    Args:
-        model_class: The class that a document is validated against.
-        short_forms: Names of settings whose value may be the name of a file.
-        includes: Whether mappings may include files; those of a study may not.
+    Settings called as in `short_forms` may be names of files; mappings may include files, unless `includes` is false.
     """
     builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
     builder.reference(model_class.__name__, model_class)
@@ -100,11 +97,7 @@ class _Builder:
     ) -> Schema:
         """Return a reference to the definition of a class, and add the definition if it is missing.
 
-        Args:
-            name: name of the definition.
-            model_class: the class to describe.
-            kind: the value that the key `kind` must have; None if the class has no such key.
-            partial: whether to refer to the version in which no key is required.
+        With `kind`, the key `kind` must have this value; of the `partial` version no key is required.
         """
         if name not in self.definitions:
             self.definitions |= {name: {}, f"{name}.partial": {}}  # ends the recursion for a class that contains itself
@@ -180,7 +173,7 @@ class _Builder:
     def _slot(self, slot: Slot, *, partial: bool) -> Choice:
         name = f"{slot.name}.partial" if partial else slot.name
         kinds = slot.kinds()
-        short = [kind for kind, its in kinds.items() if not _needed(its)]
+        short = [kind for kind, its in kinds.items() if not any(map(FieldInfo.is_required, its.model_fields.values()))]
         if name not in self.definitions:
             self.definitions[name] = {}
             if f"{slot.name}.any" not in self.definitions:
@@ -259,10 +252,6 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 def _name_of_kind(kinds: list[str]) -> Schema:
     """Allow one of these names, or the import path `package.module:Class` of a class with unknown settings."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
-
-
-def _needed(component: type[BaseModel]) -> bool:
-    return any(field.is_required() for field in component.model_fields.values())
 
 
 def _types_of(schema: Schema) -> Iterator[str]:

@@ -32,12 +32,9 @@ _DIGITS = 100
 
 
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
-    """Parse the text of a whole file, whose top level must be a mapping.
+    """Parse the text of a whole file, whose top level must be a mapping; problems name it `source`.
 
-    Args:
-        text: The YAML text.
-        source: The name of the text in error messages, usually its file.
-        quoted: Whether problems of a text that is no scenario at all may quote it.
+    They may quote a text that is no scenario at all only if `quoted`.
 
     Raises:
         ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
@@ -149,7 +146,10 @@ class _Converter:
         self._open.append(id(node))
         before = self._size
         self._grow(1, place, path)
-        value = self._mapping(node, path) if isinstance(node, MappingNode) else self._list(node, path)
+        if isinstance(node, MappingNode):
+            value = self._mapping(node, path)
+        else:
+            value = [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
         self._made[id(node)] = value, self._size - before
         self._open.pop()
         if str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
@@ -173,9 +173,6 @@ class _Converter:
                 self._complain(place, (*path, key), f"is given twice, first in line {first}; keep one of them")
             value.setdefault(key, self.node(child, (*path, key), place))
         return value
-
-    def _list(self, node: SequenceNode, path: KeyPath) -> list[Node]:
-        return [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
 
     def _key(self, node: Any, path: KeyPath, place: Place) -> str | None:
         tag = str(node.tag)

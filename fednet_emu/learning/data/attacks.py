@@ -61,17 +61,10 @@ class Attack(Component):
 def deal_poisoned(
     attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
-    """Distribute the samples among devices, some of which are malicious.
+    """Distribute clean samples among `count` devices, some of which are malicious.
 
-    Args:
-        attack: The attack.
-        samples: Clean samples.
-        partition: The rule that distributes them.
-        count: Number of devices, malicious ones included.
-        rngs: Random streams of the partition and of the attack.
-
-    Returns:
-        The samples with those of malicious devices changed or added, and the splits of training and test samples.
+    `rngs` are the random streams of the partition and of the attack. Returns the samples with those of malicious
+    devices changed or added, and the splits of training and test samples.
 
     Raises:
         ScenarioError: The samples are a regression, or the target is not one of their classes.

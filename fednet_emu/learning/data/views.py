@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -44,12 +44,7 @@ class Groups(Component):
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """The samples, transformed for the groups of their owners; samples without an owner are unchanged.
-
-        Args:
-            samples: training and test samples.
-            splits: who owns which of the training and of the test samples.
-            rng: random stream of the transformations.
+        """Training and test samples, transformed for the groups of their owners by `splits`; the others are unchanged.
 
         Raises:
             ScenarioError: such samples cannot be transformed in this way.
@@ -157,12 +152,7 @@ class FeatureNoise(Component):
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
-        """The samples as their owners see them.
-
-        Args:
-            samples: training and test samples.
-            splits: who owns which of the training and of the test samples.
-            streams: the randomness of the run; each device's noise has a stream of its own.
+        """Training and test samples as their owners see them; each device's noise has a random stream of its own.
 
         Raises:
             ScenarioError: the inputs are no real numbers, but names of words for example.
@@ -179,9 +169,7 @@ class FeatureNoise(Component):
         x = x.clone()
         for device, variance in enumerate(self.variances(len(split.offsets) - 1)):
             rows = torch.from_numpy(np.unique(split.of(device)))  # a sample in several sets has noise once
-            x[rows] += math.sqrt(variance) * _normal((len(rows), *x.shape[1:]), device, which, streams).to(x)
+            rng = streams("feature noise", device, which)
+            drawn = rng.standard_normal((len(rows), *x.shape[1:]), dtype="float32")
+            x[rows] += math.sqrt(variance) * torch.from_numpy(drawn).to(x)
         return x
-
-
-def _normal(shape: Sequence[int], device: int, which: str, streams: Streams) -> Tensor:
-    return torch.from_numpy(streams("feature noise", device, which).standard_normal(shape, dtype="float32"))

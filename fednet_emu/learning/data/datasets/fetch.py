@@ -29,10 +29,6 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
     Source: the format as published with MNIST: two zero bytes, a type code, the number of dimensions, the dimensions
     as big-endian uint32, then the items in row-major order.
 
-    Args:
-        path: The .gz file.
-        md5: Checksum that the compressed file must have.
-
     Raises:
         DataError: The file cannot be read, has another checksum, or is not IDX.
     """
@@ -82,12 +78,7 @@ TIMEOUT_S = 60.0
 
 
 def fetch(url: str, path: Path, *, md5: str) -> None:
-    """Download a file; it is written to its path only when it is complete and verified.
-
-    Args:
-        url: Address at the publisher, or at a mirror with the same bytes.
-        path: Destination; missing folders are created.
-        md5: Checksum of the published file.
+    """Download a published file; it is written to its path only when it is complete and has this checksum.
 
     Raises:
         DataError: The download failed, has another checksum, or could not be written.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -90,7 +89,11 @@ class _Images(Dataset):
         samples = self._read(data_dir)
         if self.classes is not None:
             samples = _only(samples, self.classes)
-        return _pixelwise(samples) if self.normalise == "pixelwise" else samples
+        if self.normalise != "pixelwise":
+            return samples
+        mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
+        train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
+        return replace(samples, train_x=train_x, test_x=test_x)
 
     def _read(self, data_dir: Path | None) -> Samples:
         """All samples, with pixels scaled unless that is done pixel by pixel."""
@@ -178,13 +181,6 @@ def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
     )
 
 
-def _pixelwise(samples: Samples) -> Samples:
-    """Each pixel (value / 255) standardised over the training images, as for agnostic federated learning."""
-    mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
-    train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
-    return replace(samples, train_x=train_x, test_x=test_x)
-
-
 def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path:
     home = folder / archive.folder / name
     for path in (home, folder / archive.kind / name, folder / name):
@@ -220,14 +216,9 @@ class Digits(Dataset):
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read the images; the data folder and the random stream are not used."""
-        train_x, train_y, test_x, test_y = (torch.from_numpy(part.copy()) for part in _split())
+        with np.load(FILE, allow_pickle=False) as digits:
+            train_x, test_x = (
+                torch.from_numpy((digits[part] / 16.0).astype(np.float32)[:, None]) for part in ("train_x", "test_x")
+            )
+            train_y, test_y = (torch.from_numpy(digits[part].astype(np.int64)) for part in ("train_y", "test_y"))
         return Samples(train_x, train_y, test_x, test_y, classes=10)
-
-
-@cache
-def _split() -> tuple[NDArray[Any], ...]:
-    """Images and labels for training, then for testing."""
-    with np.load(FILE, allow_pickle=False) as digits:
-        images = [(digits[part] / 16.0).astype(np.float32)[:, None] for part in ("train_x", "test_x")]
-        labels = [digits[part].astype(np.int64) for part in ("train_y", "test_y")]
-    return images[0], labels[0], images[1], labels[1]
