@@ -199,22 +199,23 @@ def check(
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.warnings import warn
         from fednet_emu.scenario.document import dump
-        from fednet_emu.study.runs import Sources, load_study, opened
+        from fednet_emu.study.file import StudyFile, opened
+        from fednet_emu.study.runs import runs_of
 
-        changes, sources = _all_overrides(overrides, seed, None), opened(name)
-        if not isinstance(sources, Sources):
-            _, outlook = scenario_of(sources, changes)
+        changes, found = _all_overrides(overrides, seed, None), opened(name)
+        if not isinstance(found, StudyFile):
+            _, outlook = scenario_of(found, changes)
             warn(outlook)
             OUTPUT.out(dump(outlook.scenario), end="")
             _print_outlook(outlook)
             return
-        if sources.study.search is None:
-            extent = load_study(sources, changes).extent
+        if found.search is None:
+            runs_of(found, changes)
         else:
             from fednet_emu.study.search.search import load_search
 
-            extent = load_search(sources, changes).extent
-        OUTPUT.out(f"{dump(sources.study)}# {extent}")
+            load_search(found, changes)
+        OUTPUT.out(f"{dump(found)}# {found.extent}")
 
 
 @app.command()

@@ -33,14 +33,14 @@ def search(
     """Find the settings that reach a study's target at the least cost; leave them as scenario files in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.results.search import searched
+        from fednet_emu.study.file import StudyFile
         from fednet_emu.study.runners import runner_of
-        from fednet_emu.study.runs import study_file
         from fednet_emu.study.search.search import load_search
 
-        loaded = load_search(study_file(study), overrides or [], trials=trials, timing_only=timing_only)
-        folder = out or Path("results") / loaded.sources.name
-        runner = runner_of([loaded.example], workers, ray_address or ray)
-        found, ended = searched(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
+        maker = load_search(StudyFile.read(study), overrides or [], trials=trials, timing_only=timing_only)
+        folder = out or Path("results") / maker.study.name
+        runner = runner_of([maker.example], workers, ray_address or ray)
+        found, ended = searched(maker, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
         if not quiet:
             for line in found.lines():
                 OUTPUT.out(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.results.study import Study
     from fednet_emu.study.runners import Runner
-    from fednet_emu.study.runs import LoadedStudy
+    from fednet_emu.study.runs import StudyRun
 
 StudyName = Annotated[
     str,
@@ -82,19 +83,19 @@ def sweep(
     """Run what a study has not finished; leave its tables, figures and a CSV in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.emulation.record import APPROXIMATE
-        from fednet_emu.study.runs import load_study
+        from fednet_emu.study.runs import runs_of
 
-        loaded = load_study(study, overrides or [], timing_only=timing_only)
-        if timing_only and any(run.scenario.events_depend_on_learning for run in loaded.runs):
+        runs = runs_of(study, overrides or [], timing_only=timing_only)
+        if timing_only and any(run.scenario.events_depend_on_learning for run in runs):
             ERRORS.print(APPROXIMATE)
-        cluster, folder = ray_address or ray, out or Path("results") / loaded.name
+        cluster, folder = ray_address or ray, out or Path("results") / runs[0].study.name
         if slurm + collect + bool(cluster) > 1:
             raise FednetError("sweep: a study runs in one place, got several of --ray, --slurm, --collect; give one")
         if slurm:
             again = _options(study, folder, overrides, data_dir, timing_only, track, plots)
-            _to_slurm(loaded, folder, again, data_dir, track)
+            _to_slurm(runs, folder, again, data_dir, track)
             return
-        done = _swept(loaded, folder, _runner(loaded, folder, workers, cluster, collect), data_dir, quiet, track)
+        done = _swept(runs, folder, _runner(runs, folder, workers, cluster, collect), data_dir, quiet, track)
         if plots:
             for path in _drawn(folder, Page()):
                 if not quiet:
@@ -195,17 +196,17 @@ def reproduce(
         from fednet_emu.analysis.study import StudyRecords
         from fednet_emu.draw.figures.study_figures import study_figures
         from fednet_emu.study.reproduce import fitting_studies, write_reference
-        from fednet_emu.study.runs import load_study
+        from fednet_emu.study.runs import runs_of
 
         whole = True
         for name, cost in fitting_studies(minutes).items():
-            loaded, folder = load_study(name), Path("results") / name
+            runs, folder = runs_of(name), Path("results") / name
             if not quiet:
-                ERRORS.print(f"{name}: {counted(len(loaded.runs), 'run')}, about {cost:g} min on two cores")
-            done = _swept(loaded, folder, _runner(loaded, folder, workers), data_dir, quiet)
+                ERRORS.print(f"{name}: {counted(len(runs), 'run')}, about {cost:g} min on two cores")
+            done = _swept(runs, folder, _runner(runs, folder, workers), data_dir, quiet)
             if done:
                 view = StudyRecords.opened(folder)
-                for path in write_reference(view, study_figures(view), out / name, loaded.study.figures):
+                for path in write_reference(view, study_figures(view), out / name, runs[0].study.figures):
                     OUTPUT.out(str(path))
             whole = whole and done
         if not whole:
@@ -261,27 +262,27 @@ def _tell_unfinished(view: StudyRecords, use: str) -> None:
 
 
 def _runner(
-    loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
+    runs: Sequence[StudyRun], folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
     """What runs the jobs of a study."""
     from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
-    return partial(collected, out=folder) if collect else runner_of([run.scenario for run in loaded.runs], workers, ray)
+    return partial(collected, out=folder) if collect else runner_of([run.scenario for run in runs], workers, ray)
 
 
 def _to_slurm(
-    loaded: LoadedStudy, folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
+    runs: Sequence[StudyRun], folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
     """Write the runs that are left as a job array, submit it, and say what to do where that is impossible."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
-    from fednet_emu.study.sweep import sweep as run_cells
+    from fednet_emu.study.sweep import sweep as run_sweep
 
     slurm = Slurm(folder, collect)
-    run_cells(loaded, folder, slurm, data_dir=data_dir, track=tuple(track or ()))
+    run_sweep(runs, folder, slurm, data_dir=data_dir, track=tuple(track or ()))
     if slurm.jobs is None:
-        OUTPUT.out(f"all {counted(len(loaded.runs), 'run')} are finished; tables in {folder}")
+        OUTPUT.out(f"all {counted(len(runs), 'run')} are finished; tables in {folder}")
         return
     OUTPUT.out(f"{counted(slurm.jobs.runs, 'run')} to run: {slurm.jobs.array}")
     numbers = submit(slurm.jobs)
@@ -310,7 +311,7 @@ def _options(
 
 
 def _swept(
-    loaded: LoadedStudy,
+    runs: Sequence[StudyRun],
     folder: Path,
     runner: Runner,
     data_dir: Path | None,
@@ -321,9 +322,9 @@ def _swept(
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.sweeping import swept
 
-    study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
+    study = swept(runs, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(study.cells)} of {counted(len(loaded.runs), 'run')} done; tables in {folder}")
+        OUTPUT.out(f"{len(study.cells)} of {counted(len(runs), 'run')} done; tables in {folder}")
     _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")

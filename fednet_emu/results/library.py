@@ -127,6 +127,6 @@ def kinds(slot: str | None = None) -> dict[str, Any]:
 def schema(*, study: bool = False) -> dict[str, Any]:
     """Return the JSON schema of scenario files, or of study files, for editors that complete and check them."""
     from fednet_emu.scenario.schema import json_schema
-    from fednet_emu.study.model import Study
+    from fednet_emu.study.file import StudyFile
 
-    return json_schema(Study, (), includes=False) if study else json_schema(Scenario)
+    return json_schema(StudyFile, (), includes=False) if study else json_schema(Scenario)

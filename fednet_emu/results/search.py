@@ -11,14 +11,13 @@ import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.searched import SearchRecords
-from fednet_emu.emulation.given import ScenarioLike, Settings, changes, named
-from fednet_emu.errors import FednetError
+from fednet_emu.emulation.given import ScenarioLike, Settings, changes
 from fednet_emu.results.study import Home, Study
-from fednet_emu.results.sweeping import folder_of, tracker_names
+from fednet_emu.results.sweeping import folder_of, study_of, tracker_names
 from fednet_emu.screen.progress import sweep_shown
 from fednet_emu.study.runners import Runner, runner_of
-from fednet_emu.study.runs import Sources, opened, study_values
-from fednet_emu.study.search.search import LoadedSearch, load_search
+from fednet_emu.study.runs import RunMaker
+from fednet_emu.study.search.search import load_search
 from fednet_emu.study.search.search import search as run_search
 from fednet_emu.study.sweep import Sweep
 
@@ -119,31 +118,16 @@ def search(
         FednetError: Optuna is not installed, or the arguments contradict each other.
         DataError: the folder holds something else, or another search writes to it.
     """
-    changed = [*changes(settings)]
-    told = {"minimise": minimise, "maximise": maximise, "within": within}
-    its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in told.items() if value}
-    sources = opened(study) if isinstance(study, str | Path) and space is None else study
-    if isinstance(sources, Sources):
-        if its or seeds is not None or target is not None:
-            raise FednetError(f"search: what is searched is in the study's file, got more for '{study}'; change that")
-    elif space is None:
-        raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
-    else:
-        name, base = named(sources)
-        keys = {
-            "base": name,
-            "search": {"space": space, **its},
-            "seeds": 5 if seeds is None else seeds,
-            "target": target,
-        }
-        sources = study_values(name, base, {key: value for key, value in keys.items() if value is not None})
-    loaded = load_search(sources, changed, trials=trials, timing_only=timing_only)
-    runner = runner_of([loaded.example], workers, ray)
-    return searched(loaded, out, runner, data_dir=data_dir, track=track, progress=progress)[0]
+    asked = {"space": space, "minimise": minimise, "maximise": maximise, "within": within}
+    its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in asked.items() if value}
+    meant = study_of("search", study, space, {"search": its or None, "seeds": seeds, "target": target})
+    maker = load_search(meant, changes(settings), trials=trials, timing_only=timing_only)
+    runner = runner_of([maker.example], workers, ray)
+    return searched(maker, out, runner, data_dir=data_dir, track=track, progress=progress)[0]
 
 
 def searched(
-    loaded: LoadedSearch,
+    maker: RunMaker,
     out: str | Path | None,
     runner: Runner,
     *,
@@ -154,5 +138,5 @@ def searched(
     """Search, and open what came out."""
     names, folder = tracker_names(track), folder_of(out)
     with sweep_shown(progress) as show:
-        ended = run_search(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
+        ended = run_search(maker, folder, runner, data_dir=data_dir, track=names, on_event=show)
     return Search.opened(folder, temporary=out is None, failures=len(ended.failures)), ended

@@ -13,9 +13,10 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.paths import folder_to_write
 from fednet_emu.results.study import Failure, Study
 from fednet_emu.screen.progress import sweep_shown
+from fednet_emu.study.file import StudyFile, opened
 from fednet_emu.study.runners import Runner, runner_of
-from fednet_emu.study.runs import LoadedStudy, Sources, load_study, opened, study_values
-from fednet_emu.study.sweep import sweep as run_cells
+from fednet_emu.study.runs import StudyRun, runs_of
+from fednet_emu.study.sweep import sweep as run_sweep
 from fednet_emu.tracking.table import trackers_of
 
 if TYPE_CHECKING:
@@ -67,32 +68,46 @@ def sweep(
         ScenarioError: every problem of the study and of its scenarios.
         DataError: the folder holds something else, or another sweep or search writes to it.
     """
-    changed = [*changes(settings, algorithm=algorithm, model=model, data=data)]
-    sources = opened(study) if isinstance(study, str | Path) and grid is None else study
-    if not isinstance(sources, Sources):
-        name, base = named(sources)
-        keys = {"base": name, "grid": grid or {}, "seeds": 5 if seeds is None else seeds, "target": target}
-        sources = study_values(name, base, {key: value for key, value in keys.items() if value is not None})
-    elif seeds is not None or target is not None:
-        raise FednetError(f"sweep: seeds and target are in the study's file, got them for '{study}'; change that")
-    loaded = load_study(sources, changed, timing_only=timing_only)
-    found = swept(
-        loaded,
-        out,
-        runner_of([run.scenario for run in loaded.runs], workers, ray),
-        data_dir=data_dir,
-        track=track,
-        progress=progress,
-    )
+    meant = study_of("sweep", study, grid, {"grid": grid, "seeds": seeds, "target": target})
+    changed = changes(settings, algorithm=algorithm, model=model, data=data)
+    runs = runs_of(meant, changed, timing_only=timing_only)
+    runner = runner_of([run.scenario for run in runs], workers, ray)
+    found = swept(runs, out, runner, data_dir=data_dir, track=track, progress=progress)
     if found.failures:
         first = found.failures[0]
-        text = f"{len(found.failures)} of {len(loaded.runs)} runs failed, first {first.label}: {first.reason}"
+        text = f"{len(found.failures)} of {len(runs)} runs failed, first {first.label}: {first.reason}"
         warnings.warn(text, stacklevel=2)
     return found
 
 
+def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
+    """Return the study that is meant: that of a file, or one that varies a scenario.
+
+    Args:
+        command: what it is for, in errors.
+        study: a study file by path or name, or a scenario.
+        varied: what is varied of a scenario; None for what a study file says.
+        keys: keys of a study file that the arguments give, None for those that they do not.
+
+    Raises:
+        ScenarioError: every problem of the study, or of its base.
+        FednetError: the file has these keys itself, or nothing is to be searched.
+    """
+    found = opened(study) if isinstance(study, str | Path) and varied is None else study
+    given = {key: value for key, value in keys.items() if value is not None}
+    if isinstance(found, StudyFile):
+        if given:
+            what = "what is varied, seeds and target are in the study's file"
+            raise FednetError(f"{command}: {what}, got more for '{study}'; change that")
+        return found
+    if command == "search" and varied is None:
+        raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
+    name, scenario = named(found)
+    return StudyFile.of(name, scenario, {"base": name, "seeds": 5, **given})
+
+
 def swept(
-    loaded: LoadedStudy,
+    runs: Sequence[StudyRun],
     out: str | Path | None,
     runner: Runner,
     *,
@@ -103,7 +118,7 @@ def swept(
     """Run what a study has not finished, and open it."""
     names, folder = tracker_names(track), folder_of(out)
     with sweep_shown(progress) as show:
-        ended = run_cells(loaded, folder, runner, data_dir=data_dir, track=names, on_event=show)
+        ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
     failures = [
         Failure(ended.runs[place].label, reason, ended.replay(place))
         for place, reason in sorted(ended.failures.items())

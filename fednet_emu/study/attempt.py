@@ -23,7 +23,7 @@ from fednet_emu.host import clean_context, end_with_parent, ending, main_left_ou
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.model import Limits
+from fednet_emu.study.file import Limits
 from fednet_emu.tracking.table import trackers_of
 
 POLL_S = 0.05

@@ -13,7 +13,7 @@ from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import csv_text, write_text
 from fednet_emu.scenario.library import STUDIES, names
-from fednet_emu.study.runs import study_file
+from fednet_emu.study.file import StudyFile
 
 LEFT_OUT = ("-rounds",)
 """Endings of the names of figures that are not part of a reference: a number of rounds is no cost by itself."""
@@ -30,7 +30,7 @@ def fitting_studies(minutes: float) -> dict[str, float]:
     Raises:
         FednetError: not even one fits.
     """
-    studies = {name: study_file(name).study for name in names(STUDIES)}
+    studies = {name: StudyFile.read(name) for name in names(STUDIES)}
     swept = {name: study.minutes for name, study in studies.items() if study.search is None}
     known = sorted((cost, name) for name, cost in swept.items() if cost is not None)
     if not known or known[0][0] > minutes:

@@ -25,7 +25,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import told, write_text
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.attempt import Job, Outcome, complete
-from fednet_emu.study.model import Limits
+from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000

@@ -16,7 +16,7 @@ from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.analysis.targets import Measure, first_reached, with_total_bits
 from fednet_emu.files.writing import write_table
 from fednet_emu.records.ledger import SCORES, Ledger
-from fednet_emu.study.model import Target
+from fednet_emu.study.file import Target
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")

@@ -18,7 +18,7 @@ from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY
 from fednet_emu.analysis.targets import Measure, with_total_bits
 from fednet_emu.arrays import Array
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.tables import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
@@ -70,13 +70,13 @@ class Aim:
     level: float
 
     @classmethod
-    def of(cls, study: Study) -> Aim:
+    def of(cls, study: StudyFile) -> Aim:
         """The aim of a study that is searched."""
-        told = study.search
-        assert told is not None
+        asked = study.search
+        assert asked is not None
         measure, level = aim(study.target)
-        limits = {str(cost): most for cost, most in told.within.items()}
-        return cls(() if told.maximise else told.costs, limits, measure, level)
+        limits = {str(cost): most for cost, most in asked.within.items()}
+        return cls(() if asked.maximise else asked.costs, limits, measure, level)
 
     @property
     def is_single(self) -> bool:

@@ -90,7 +90,7 @@ class Trials:
         seeds: Sequence[int],
     ) -> None:
         self.aim, self.sweep, self.seeds, self.all = aim, sweep, seeds, list[Trial]()
-        self._parameters, self._maker = parameters, maker
+        self.parameters, self.maker = parameters, maker
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
@@ -101,19 +101,19 @@ class Trials:
             hurdles: what it has to keep up with, by seed; nothing where there is none.
             least_rounds: fewest rounds in which the target could be reached.
         """
-        levels, label = levels_at(self._parameters, point), label_of(self._parameters, point)
+        levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
         columns = {SETTING: label, **{name: value for level in levels for name, value in level.columns.items()}}
         settings = tuple(setting for level in levels for setting in level.settings)
         trial = Trial(len(self.all), point, label, columns, settings)
         self.all.append(trial)
         try:
-            plain = [next(self._maker.runs(label, columns, settings, [seed])) for seed in self.seeds]
+            plain = [next(self.maker.runs(label, columns, settings, [seed])) for seed in self.seeds]
         except ScenarioError as error:
             trial.unable = f"invalid: {'; '.join(error.problems)}"
             return trial
         trial.scenario = plain[0].scenario
         runs = [(run, hurdles.get(run.scenario.seed, Hurdle())) for run in plain]
-        for run, hurdle in runs if not self.sweep.timing_only else ():
+        for run, hurdle in runs if not self.maker.timing_only else ():
             why = too_costly(self.aim, run.scenario, least_rounds, hurdle.cap, self.sweep.data_dir)
             if why:
                 trial.unable = f"too costly: {why}"
@@ -123,7 +123,7 @@ class Trials:
 
     def more(self, trial: Trial, seed: int) -> None:
         """Take in one more run of a trial, with another seed."""
-        run = next(self._maker.runs(trial.label, trial.columns, trial.settings, [seed]))
+        run = next(self.maker.runs(trial.label, trial.columns, trial.settings, [seed]))
         self._run(trial, [(run, Hurdle())])
 
     def _run(self, trial: Trial, runs: Sequence[tuple[StudyRun, Hurdle]]) -> None:
@@ -159,4 +159,4 @@ class Trials:
         """The run of a scenario that ends when its outcome is known."""
         stops = self.aim.stops(scenario, *hurdle)
         settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
-        return next(self._maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
+        return next(self.maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
