@@ -15,7 +15,7 @@ from fednet_emu.results.library import schema as schema
 from fednet_emu.results.run import Run as Run
 from fednet_emu.results.study import Study as Study
 from fednet_emu.analysis.comparison import Comparison as Comparison
-from fednet_emu.results.ranking import Ranking as Ranking
+from fednet_emu.results.study import Ranking as Ranking
 from fednet_emu.results.search import Search as Search
 from fednet_emu.analysis.explanation import Explanation as Explanation
 from fednet_emu.scenario.model import Scenario as Scenario

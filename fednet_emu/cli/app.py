@@ -331,7 +331,7 @@ def report(
 ) -> None:
     """Write a page that shows a run or a study in any browser, without a network: figures to zoom into, tables."""
     with outcome():
-        from fednet_emu.results.report import report as written
+        from fednet_emu.results.study import report as written
 
         OUTPUT.out(str(written(runs, out)))
 

@@ -46,9 +46,9 @@ def channels(
     with outcome():
         from fednet_emu.draw.figures.rates import rate_figure
         from fednet_emu.draw.figures.run_figures import save
-        from fednet_emu.results.channels import rate_curves, rows
+        from fednet_emu.results.library import channel_rows, rate_curves
 
-        OUTPUT.out("\n".join(rows(names)))
+        OUTPUT.out("\n".join(channel_rows(names)))
         if out is not None:
             for path in save({"rate-distance": rate_figure(rate_curves(names))}, out):
                 OUTPUT.out(str(path))
@@ -62,9 +62,9 @@ def profiles(
 ) -> None:
     """List devices, radios and base stations that exist with their powers, and how well each number is known."""
     with outcome():
-        from fednet_emu.results.profiles import rows
+        from fednet_emu.results.library import profile_rows
 
-        OUTPUT.out("\n".join(rows(names)))
+        OUTPUT.out("\n".join(profile_rows(names)))
 
 
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:

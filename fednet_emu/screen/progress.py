@@ -140,13 +140,8 @@ class _InNotebook(Bar):
 
 
 @contextmanager
-def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """Provide an observer that shows the progress of a run at the end of each round; None if nothing is shown.
-
-    Args:
-        stop: the conditions that end the run.
-        progress: whether to show the progress; None shows it only in a terminal or a notebook.
-    """
+def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
+    """Provide what shows a text and the part that is done, both computed only when it is time; None if nothing is."""
     where = screen(progress)
     if where is None:
         yield None
@@ -154,14 +149,37 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
     shown_s = time.monotonic()
     with where.bar() as bar:
 
-        def show(fed: Federation) -> None:
+        def show(state: Callable[[], tuple[str, float]]) -> None:
             nonlocal shown_s
             now_s = time.monotonic()
             if now_s - shown_s >= bar.every_s:
                 shown_s = now_s
-                bar.show(line(fed), progress_of(fed, stop))
+                bar.show(*state())
 
         yield show
+
+
+@contextmanager
+def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
+    """Provide an observer that shows the progress of a run at the end of each round; None if nothing is shown.
+
+    Args:
+        stop: the conditions that end the run.
+        progress: whether to show the progress; None shows it only in a terminal or a notebook.
+    """
+    with _now_and_then(progress) as show:
+        yield None if show is None else lambda fed: show(lambda: (line(fed), progress_of(fed, stop)))
+
+
+@contextmanager
+def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
+    """Provide what shows how far a trace is written, called with the time in ns and the slices; None if nothing is."""
+    with _now_and_then(progress) as show:
+
+        def state(now_ns: int, slices: int) -> tuple[str, float]:
+            return f"t = {format_seconds(now_ns / 1e9)}  {slices} slices", min(now_ns / end_ns, 1.0) if end_ns else 1.0
+
+        yield None if show is None else lambda now_ns, slices: show(lambda: state(now_ns, slices))
 
 
 def line(fed: Federation) -> str:
