@@ -12,12 +12,11 @@ import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.confidence_set import ALPHA, fewest_seeds, smallest_p
-from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.quantities import TextResult, counted
 from fednet_emu.analysis.scales import COSTS, Cost, limits_text
 from fednet_emu.analysis.settings import Setting
 from fednet_emu.analysis.statistics import Interval
 from fednet_emu.analysis.study import level_text, target_text
-from fednet_emu.analysis.text_result import TextResult
 from fednet_emu.arrays import Array, Mask
 
 MOST_NAMED = 4

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
 from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
-from fednet_emu.analysis.targets import Measure, first_reached, with_total_bits
 from fednet_emu.files.writing import write_table
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.study.file import Target

@@ -4,8 +4,7 @@ from typing import get_args
 
 import pytest
 
-from fednet_emu.analysis.scales import COSTS, RECORDED, limits_text
-from fednet_emu.analysis.targets import TO_TARGET
+from fednet_emu.analysis.scales import COSTS, RECORDED, TO_TARGET, limits_text
 from fednet_emu.draw.page.columns import TITLES
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.study import model

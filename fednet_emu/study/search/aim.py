@@ -14,8 +14,7 @@ import pandas as pd
 
 from fednet_emu.analysis.ranked import ENDED
 from fednet_emu.analysis.ranking import course_of
-from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY
-from fednet_emu.analysis.targets import Measure, with_total_bits
+from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total_bits
 from fednet_emu.arrays import Array
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import StudyFile
