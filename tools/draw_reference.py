@@ -24,7 +24,7 @@ from fednet_emu.draw.figures.study_differences import difference_figure
 from fednet_emu.draw.figures.study_final import final_figure
 from fednet_emu.draw.style import paper_style
 from fednet_emu.study.file import StudyFile
-from fednet_emu.study.reproduce import is_kept
+from fednet_emu.study.reproduce import is_reference
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
 
@@ -54,7 +54,7 @@ def main(names: list[str]) -> None:
         texts = [axis.name for axis in study.axes if isinstance(axis.levels[0].columns[axis.name], str)]
         view = view_of(study, pd.read_csv(REFERENCE / name / "cells.csv", dtype=dict.fromkeys(texts, str)))
         with paper_style():
-            drawn = {what: figure for what, figure in figures_of(view) if figure and is_kept(what, study.figures)}
+            drawn = {what: figure for what, figure in figures_of(view) if figure and is_reference(what, study.figures)}
         for path in save(drawn, REFERENCE / name):
             print(path.relative_to(REFERENCE))
 

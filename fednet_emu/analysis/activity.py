@@ -107,37 +107,24 @@ def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
 
 
-def _waiting_s(bars: pd.DataFrame) -> pd.Series[float]:
-    return bars["took_s"].where(bars["activity"] == WAITING, 0.0)
-
-
-def _computing_s(bars: pd.DataFrame) -> pd.Series[float]:
-    return bars["took_s"].where(bars["activity"] == "compute", 0.0)
-
-
-def _busy_s(bars: pd.DataFrame) -> pd.Series[float]:
-    return bars["took_s"].where(bars["activity"] != WAITING, 0.0)
-
-
-def _lost_s(bars: pd.DataFrame) -> pd.Series[float]:
-    return bars["took_s"].where(bars["failed"], 0.0)
-
-
-SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[float]] | None] = {
-    "device": None, "waiting": _waiting_s, "computing": _computing_s, "busy": _busy_s, "lost": _lost_s,
-}  # fmt: skip
-"""Orders of devices: by number, or by the time that they spend on something, the longest first."""
+SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
+    "device": None,
+    "waiting": lambda bars: bars["activity"] == WAITING,
+    "computing": lambda bars: bars["activity"] == "compute",
+    "busy": lambda bars: bars["activity"] != WAITING,
+    "lost": lambda bars: bars["failed"],
+}
+"""Orders of devices: by number, or by the time that they spend in bars of a kind, the longest first."""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
     """All devices that did anything, in one of the orders of SORTS; equal ones by their numbers."""
-    spent = SORTS[sort]
-    devices = np.unique(bars["device"].to_numpy(np.int64))
-    if spent is None:
-        return [int(device) for device in devices]
-    timed = bars.assign(took_s=bars["ended_s"] - bars["started_s"])
-    total_s = spent(timed).groupby(timed["device"]).sum().reindex(devices).to_numpy(np.float64)
-    return [int(device) for device in devices[np.argsort(-total_s, kind="stable")]]
+    counts, devices = SORTS[sort], np.unique(bars["device"].to_numpy(np.int64))
+    if counts is not None:
+        took_s = (bars["ended_s"] - bars["started_s"]).where(counts(bars), 0.0)
+        total_s = took_s.groupby(bars["device"]).sum().reindex(devices).to_numpy(np.float64)
+        devices = devices[np.argsort(-total_s, kind="stable")]
+    return [int(device) for device in devices]
 
 
 def spread(ranking: list[int], count: int) -> list[int]:

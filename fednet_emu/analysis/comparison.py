@@ -141,7 +141,7 @@ def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str
     """
     its, mean, (low, high) = difference.quantity, difference.paired.mean, difference.paired[1:]
     if not difference.pairs:
-        return _nobody(difference, names, target)
+        return _no_pair(difference, names, target)
     if difference.is_none:
         return f"{its.title} is the same with {' and '.join(names)} on every seed{_lacking(difference, names)}"
     if abs(mean) <= ROUNDING * max(map(abs, difference.means)):
@@ -167,7 +167,7 @@ def _numbers(difference: Difference) -> str:
     return f"{text}; as if unpaired {show(low)} to {show(high)}; p = {difference.p:.2g}"
 
 
-def _nobody(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
+def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
     """Say why there is no pair: one side or both never have the quantity, or never on the same seed."""
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"

@@ -65,7 +65,7 @@ class Outcome:
     """The state of an attempt to run a run.
 
     Attributes:
-        status: `begun`; `done`; `failed`; or `stopped`, because the sweep was stopped.
+        status: `begun`, `done`, `failed`, or `stopped` because the sweep was stopped.
         reason: why the attempt failed, in one line.
         details: the traceback of a failure, if there is one.
         host_s: host time of the attempt, in seconds.

@@ -43,20 +43,13 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write `cells.csv`, one row for each run, and figures; nothing in them depends on the host's speed.
-
-    Args:
-        view: the study.
-        figures: its figures by name.
-        folder: where the files go.
-        wanted: names of the figures that are written; None for all that are part of a reference.
-    """
-    kept = {name: figure for name, figure in figures.items() if is_kept(name, wanted)}
-    return [write_cells(view, folder), *save(kept, folder, ["png"])]
+    """Write `cells.csv`, one row for each run, and the wanted figures; nothing in them depends on the host's speed."""
+    chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
+    return [write_cells(view, folder), *save(chosen, folder, ["png"])]
 
 
-def is_kept(name: str, wanted: Sequence[str] | None) -> bool:
-    """Whether a figure is one of those of a study's reference results."""
+def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
+    """Whether a figure is part of a study's reference results; `wanted` are those that its file names, if any."""
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 

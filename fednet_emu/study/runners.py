@@ -19,7 +19,7 @@ WAIT_S = 0.2
 
 
 class Event(NamedTuple):
-    """The outcome of the job number `place`, counted from 0; the outcome is None if the job has just started."""
+    """The outcome of the job number `place`, counted from 0; None if the job has just started."""
 
     place: int
     outcome: Outcome | None

@@ -60,7 +60,7 @@ class Sweep:
     at_once: int = 0
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
-        """Take in more runs, some of which may be finished already, and return their places."""
+        """Add runs, some of which may be finished already, and return their places."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
         self.folder_of.extend(_folders(runs, self.out / "cells"))
@@ -98,7 +98,7 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Take in what has become of a run; a failure leaves a file with its reason and how to replay it."""
+        """Note the start or the outcome of a run; a failure leaves a file with its reason and how to replay it."""
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
@@ -154,7 +154,7 @@ def sweep(
     However the sweep ends, the tables hold what is finished by then.
 
     Args:
-        runs: all runs of the study.
+        runs: all runs of the study, at least one.
         out: the folder of the study, made when it is not there.
         runner: runs the jobs.
         data_dir: where data sets are.
@@ -214,12 +214,7 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study, inside the `with` block; the lock is released when the process ends.
-
-    Args:
-        out: the folder.
-        what: who else may write to it, for the error.
-    """
+    """Lock the folder of a study for the `with` block, at most until this process ends; `what` may hold it already."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

@@ -87,12 +87,7 @@ class Aim:
     ) -> dict[str, Any]:
         """Return the limits with which a scenario ends as soon as its outcome is known, by their names under `stop`.
 
-        That is at the target, beyond a limit, or at a cap. Limits that the scenario has itself stay.
-
-        Args:
-            scenario: the scenario.
-            cap: the largest amount of the minimised cost.
-            milestones: the accuracy that it must have once it has spent so much of the minimised cost.
+        That is at the target, beyond a limit, or at a hurdle, see `Hurdle`. Limits that the scenario has itself stay.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
         stops: dict[str, Any] = {}
@@ -181,10 +176,6 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
     A run that did not reach the target counts as one to two times the largest cost of any run that did, the more the
     further it was from the target: such runs are worse than all others, and among themselves ordered by how far they
     came.
-
-    Args:
-        aim: what the search is for.
-        trials: the outcomes of the runs of each trial.
     """
     size = max(len(aim.costs), 1)
     known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
