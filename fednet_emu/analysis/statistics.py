@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import special
+import scipy
 
 from fednet_emu.analysis.scales import Cost
 from fednet_emu.arrays import Array
@@ -114,13 +114,13 @@ def _first_times_drawn(n: int) -> Array:
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
     """Return the expanded 2.5 % and 97.5 % quantiles, each [columns], of resampled means [resamples, columns]."""
-    tail = float(special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
+    tail = float(scipy.special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
 
 
 def _student(freedom: float) -> float:
-    return float(special.stdtrit(freedom, (1 + LEVEL) / 2))
+    return float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
 
 
 def _variance_of_mean(values: Array) -> float:

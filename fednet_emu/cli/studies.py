@@ -93,7 +93,7 @@ def search(
 ) -> None:
     """Find the settings that reach a study's target at the least cost; leave them as scenario files in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
-        from fednet_emu.results.search import searched
+        from fednet_emu.results.running import searched
         from fednet_emu.study.file import StudyFile
         from fednet_emu.study.runners import runner_of
         from fednet_emu.study.search.search import load_search
@@ -217,7 +217,7 @@ def _swept(
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all runs are done."""
     from fednet_emu.analysis.quantities import counted
-    from fednet_emu.results.sweeping import swept
+    from fednet_emu.results.running import swept
 
     study = swept(runs, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:

@@ -281,6 +281,50 @@ class Study(StudyRecords):
         return f"<p>{html.escape(repr(self))}</p>{means.to_html(float_format='{:.4g}'.format)}"
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Search(SearchRecords):
+    """The results of a search: all trials, the settings that may be the best, and what matters.
+
+    Attributes:
+        home: where it is.
+        failures: how many runs failed in this search.
+    """
+
+    home: Home
+    failures: int = 0
+
+    @classmethod
+    @override
+    def opened(cls, folder: Path, *, temporary: bool = False, failures: int = 0) -> Self:
+        home = Home(folder, temporary=temporary)
+        return cls(**vars(SearchRecords.opened(folder)), home=home, failures=failures)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the search; None for a temporary one."""
+        return None if self.home.temporary else self.home.path
+
+    @property
+    def best(self) -> list[dict[str, Any]]:
+        """The settings that remained in the race, the best first, by the names of what was varied."""
+        rows = self.trials.set_index("trial")
+        values = [{name: rows[name][number] for name in self.parameters} for number in self.finalists]
+        return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
+
+    @property
+    def study(self) -> Study:
+        """The finalists that remained, as a study with the axis `setting`."""
+        return Study.at(self.home)
+
+    def plot(self) -> Figure:
+        """Draw what every trial cost, in the order in which they were tried, and the finalists."""
+        from fednet_emu.draw.figures.study_search import search_figure
+        from fednet_emu.draw.style import paper_style
+
+        with paper_style():
+            return search_figure(self)
+
+
 def opened(path: str | Path) -> Run | Study:
     """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`.
 

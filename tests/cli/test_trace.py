@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -91,18 +91,9 @@ def test_progress_is_shown(finished: Path, tmp_path: Path, monkeypatch: pytest.M
     """Simulated time and slices grow with the parts that are read, up to the end of the run."""
     shown: list[tuple[str, float]] = []
 
-    class Recorder(Bar):
-        every_s = 0.0
-
-        def show(self, text: str, part: float, table: object = None) -> None:
-            shown.append((text, part))
-
-    class Place:
-        def bar(self) -> AbstractContextManager[Bar]:
-            return nullcontext(Recorder())
-
+    recorder = Bar(0.0, lambda text, part, _: shown.append((text, part)))
     monkeypatch.setattr(feed, "PART_ROWS", 10)
-    monkeypatch.setattr(progress, "screen", lambda _progress: Place())
+    monkeypatch.setattr(progress, "bar", lambda _progress: nullcontext(recorder))
     fe.Run.opened(finished).trace(tmp_path / "t.pftrace")
 
     parts = [part for _, part in shown]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.results.search import Search
+from fednet_emu.results.study import Search
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 from tests.commands import fednet
