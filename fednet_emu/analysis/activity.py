@@ -201,10 +201,6 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
     """Return the edges of equal stretches of the run in simulated seconds, [stretches + 1], and the use of each band.
 
     The more bands there are, the fewer are the stretches.
-
-    Args:
-        transfers: the columns `kind`, `cell`, `started_s` and `ended_s` of the transfers.
-        simulated_s: the duration of the run.
     """
     on_air = transfers[transfers["started_s"].notna()]
     bands = on_air.groupby(["kind", "cell"], observed=True)

@@ -86,13 +86,7 @@ class Comparison(TextResult):
 def between(
     study: StudyRecords, settings: tuple[Condition, Condition], *, accuracy: float | None = None, within: Within = ()
 ) -> Comparison:
-    """Compare two settings of one study.
-
-    Args:
-        study: the study.
-        settings: A and B.
-        accuracy: a target accuracy, instead of the study's target.
-        within: upper limits of what both sides may spend.
+    """Compare the settings A and B of one study; the arguments are those of `Study.compare`.
 
     Raises:
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
@@ -112,13 +106,7 @@ def side_by_side(
     accuracy: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or two parts of studies.
-
-    Args:
-        sides: A and B.
-        names: the names of A and B in the text.
-        accuracy: a target accuracy for both sides, instead of their own targets.
-        within: upper limits of what both sides may spend.
+    """Compare two studies, or two parts of studies, under these names; for the others see `Study.compare`.
 
     Raises:
         FednetError: there is no such cost, or nothing to pair.
@@ -132,13 +120,7 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Return a difference in words: by how much B differs from A, on how many seeds, and whether zero is possible.
-
-    Args:
-        difference: B minus A.
-        names: how A and B are called.
-        target: the target of the study.
-    """
+    """Return a difference in words: by how much B differs from A, on how many seeds, and whether zero is possible."""
     its, mean, (low, high) = difference.quantity, difference.paired.mean, difference.paired[1:]
     if not difference.pairs:
         return _no_pair(difference, names, target)

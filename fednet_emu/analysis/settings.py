@@ -185,11 +185,7 @@ def _without_unit(name: str) -> str:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others.
-
-    Args:
-        data: the settings of each data set; None where the algorithm brings its own.
-    """
+    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)

@@ -167,16 +167,7 @@ def even_costs(runs: Sequence[Steps], points: int) -> Array:
 
 
 def step_values(cost: Array, score: Array, grid: Array) -> Array:
-    """Evaluate a step function at the points of a grid.
-
-    Args:
-        cost: positions [n] of the steps, ascending.
-        score: values [n] from each position on.
-        grid: positions [points] at which to evaluate.
-
-    Returns:
-        Values [points]; NaN before the first step.
-    """
+    """Evaluate a step function of ascending positions [n] and values [n] on a grid [points]; NaN before it begins."""
     last = np.searchsorted(cost, grid, side="right") - 1
     return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
 
@@ -184,17 +175,9 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
     """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting, drawn in many points.
 
-    They begin where the last run begins; the ends of runs are points, too.
+    None if no run has the metric or none spent anything. The band begins where the last run begins, and ends with the
+    longest run, or at the cost `until`. So many `points` are evenly spread; the ends of runs are points, too.
 
-    Args:
-        rows: the evaluations of the setting.
-        metric: a column of them.
-        cost: the cost.
-        points: how many evenly spread points there are at least.
-        until: the last point; None for the end of the longest run.
-
-    Returns:
-        None if no run has the metric, or none spent anything.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

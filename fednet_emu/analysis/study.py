@@ -30,9 +30,6 @@ def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
     """Return the way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
 
-    Args:
-        turns: the series `cyclic_turns` of the run.
-
     Returns:
         `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds; the
         numbers are NaN if there is no complete cycle.
@@ -156,10 +153,6 @@ class StudyRecords:
 
         Scores and totals are those at this evaluation; the costs of reaching the target stay those of the whole runs.
 
-        Args:
-            cost: a key of `COSTS`.
-            amount: the largest cost that is allowed, in simulated seconds, bits, joules or rounds.
-
         Raises:
             FednetError: there is no such cost.
         """
@@ -171,9 +164,6 @@ class StudyRecords:
 
     def spent(self, cost: str) -> pd.Series:
         """Return what a run had spent by each evaluation: simulated seconds, bits, joules or rounds.
-
-        Args:
-            cost: a key of `COSTS`.
 
         Raises:
             FednetError: there is no such cost, or it is one per device, and the number of devices is not known.
@@ -194,9 +184,6 @@ class StudyRecords:
 
     def where(self, levels: Levels) -> Self:
         """Return the part of the study with these levels; their axes are removed.
-
-        Args:
-            levels: the level of each of some axes, or a text that means it.
 
         Raises:
             FednetError: there is no such axis or level.

@@ -15,11 +15,7 @@ DIGEST_LENGTH = 12
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out.
-
-    Args:
-        summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
-    """
+    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out."""
     known = {**summary, "losses": losses_in_words(summary) or None}
     measured = {
         key: value

@@ -23,10 +23,6 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
     Labels and targets are those that devices see: after an attack, and as their groups have them.
 
-    Args:
-        scenario: the scenario.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-
     Raises:
         FednetError: the algorithm brings its own data.
         DataError: the data cannot be read.

@@ -176,13 +176,7 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study that is meant: that of a file, or one that varies a scenario.
-
-    Args:
-        command: what it is for, in errors.
-        study: a study file by path or name, or a scenario.
-        varied: what is varied of a scenario; None for what a study file says.
-        keys: keys of a study file that the arguments give, None for those that they do not.
+    """Return the study that is meant: that of a file, or one with these keys, if not None, that varies a scenario.
 
     Raises:
         ScenarioError: every problem of the study, or of its base.

@@ -113,8 +113,7 @@ class Attempt:
     def stop(self, verdict: Outcome | None = None) -> None:
         """Tell the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
 
-        Args:
-            verdict: the outcome to report; None reports `stopped`.
+        The outcome is `verdict`, by default `stopped`.
         """
         if self._verdict is None:
             self._verdict = verdict or Outcome("stopped")

@@ -184,12 +184,7 @@ class StudyFile(Component):
 
     @classmethod
     def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
-        """Return the study that a file with these keys would be.
-
-        Args:
-            name: name of the study.
-            scenario: the scenario that the study varies.
-            keys: the keys of a study file; its `base` is only used as a name.
+        """Return the study that a file with these keys would be, whose `base` is only used as a name.
 
         Raises:
             ScenarioError: every problem of the keys.

@@ -146,13 +146,7 @@ class RunMaker:
     def runs(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
     ) -> Iterator[StudyRun]:
-        """Yield the run of a setting with each seed.
-
-        Args:
-            label: the setting as readable text.
-            columns: the varied keys and their values.
-            settings: what is varied.
-            seeds: the seeds.
+        """Yield the run of a setting, of the varied keys `columns`, with each seed.
 
         Raises:
             ScenarioError: every problem of the scenario.

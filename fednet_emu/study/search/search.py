@@ -40,13 +40,9 @@ PARTS = (0.25, 0.5, 0.75)
 def load_search(
     study: StudyFile, overrides: Iterable[str | Setting] = (), *, trials: int | None = None, timing_only: bool = False
 ) -> RunMaker:
-    """Check a study that is searched, and return what makes its runs.
+    """Check a study that is searched, with the settings of all runs, and return what makes its runs.
 
-    Args:
-        study: the study.
-        overrides: settings of every run; they must not be varied.
-        trials: how many settings are tried; None for as many as the study says.
-        timing_only: whether runs leave out training.
+    `trials` replaces the number of settings that the study says are tried.
 
     Raises:
         ScenarioError: every problem of the study, and of the scenarios at the ends of its space.
@@ -84,11 +80,7 @@ def search(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Search, and leave the tables of the finalists, of all trials, and the best scenarios in a folder.
-
-    Args:
-        maker: makes the runs of the study; see `load_search`.
-        out, runner, data_dir, track, on_event: as for `sweep`.
+    """Search, and leave the tables of the finalists, of all trials, and the best scenarios in a folder; see `sweep`.
 
     Raises:
         DataError: the folder holds something else, or another search or sweep writes to it.
