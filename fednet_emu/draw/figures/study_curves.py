@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 
 from fednet_emu.analysis.bands import Band, band_of
 from fednet_emu.analysis.scales import RECORDED
-from fednet_emu.analysis.settings import Names
+from fednet_emu.analysis.settings import Names, is_bare_number
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
 from fednet_emu.arrays import Array
 from fednet_emu.draw.style import (
@@ -97,7 +97,7 @@ class Layout:
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
     """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
     alone = {name for levels in lines for name in levels}
-    numbers = all(isinstance(level, int | float) for levels in lines for level in levels.values())
+    numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:
         (axis,) = alone
         axes.set_ylabel(names.axis(axis))

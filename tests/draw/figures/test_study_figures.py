@@ -179,6 +179,19 @@ def test_levels_have_units_and_names_where_they_need_them(levels, text):
     assert Names.of(AXES).text(levels) == text
 
 
+def test_texts_that_are_bare_numbers_are_named():
+    """`5` and `20` say nothing without their axis, in figures, on pages and in rows; `20 kbit/s` does."""
+    axes = {"k1": ["5", "20"], "backhaul": ["20 kbit/s", "2 Mbit/s"], "on": ["false"]}
+    names, rows = Names.of(axes), Figure().subplots()
+    levels = {"k1": "5", "backhaul": "20 kbit/s", "on": "false"}
+    name_rows(rows, [{"k1": level} for level in axes["k1"]], names)
+
+    assert names.text(levels) == names.whole(levels) == "k1 = 5, 20 kbit/s, false"
+    assert names.legend([{"k1": level} for level in axes["k1"]]) == ("", ["k1 = 5", "k1 = 20"])
+    assert (rows.get_ylabel(), [tick.get_text() for tick in rows.get_yticklabels()]) == ("k1", ["5", "20"])
+    assert settings_of(grid_of({"k1": ["5", "20"]}))[0].label == "k1 = 5"
+
+
 def test_two_axes_of_one_unit_are_named():
     """100 m could be either."""
     names = Names.of({"devices.placement.radius_m": [100], "devices.placement.inner_radius_m": [10]})
