@@ -21,10 +21,10 @@ from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.study_bars import bar_figure
-from fednet_emu.draw.figures.study_curves import Layout, name_rows
-from fednet_emu.draw.figures.study_differences import difference_figure
+from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
+from fednet_emu.draw.figures.study_rows import difference_figure, name_rows
 from fednet_emu.draw.page.study_sections import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
@@ -328,7 +328,7 @@ def test_differences_are_paired_by_seed():
     figure = difference_figure(view, "accuracy", Layout.of(view, None))
     (axes,) = figure.axes
     means = [line.get_xdata()[0] for line in axes.get_lines() if line.get_label() == "mean"]
-    seeds = [list(line.get_xdata()) for line in axes.get_lines() if line.get_label() == "seeds"]
+    seeds = [list(line.get_xdata()) for line in axes.get_lines() if line.get_label() == "runs"]
 
     assert means == pytest.approx([0.06, 0.0])
     assert seeds[0] == pytest.approx([0.05, 0.07])
