@@ -15,7 +15,6 @@ from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Unheard
@@ -30,12 +29,10 @@ from fednet_emu.network.picture import Picture
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, World
 from fednet_emu.network.traces.assign import device_rates
-from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.radio.receiver.power_control import FullPower
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.units import db_to_linear
 
 
 class Network:
@@ -216,36 +213,6 @@ class Network:
         if isinstance(settings, Sidelink):
             return settings.asymmetry.tx_power_sigma_db > 0
         return settings.DIRECTION == "uplink" and not isinstance(self.settings.power_control, FullPower)
-
-    def rivals(self, sinr_db: float | None = None, margin_db: float = 0.0) -> Rivals:
-        """Return all devices as uplink senders at full power, to decide which may be on the air together now.
-
-        Args:
-            sinr_db: SINR in dB that each sender needs; None for the lowest at which the rate is above zero.
-            margin_db: margin in dB on top of that SINR.
-
-        Raises:
-            ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
-        """
-        band, links, rates = self.uplink.band, self.uplink.links.now(), self.uplink.rates
-        access = self.uplink.settings.access
-        if not isinstance(access, Shared | Noma) or rates is not None:
-            got = access.kind if rates is None else "recorded rates"
-            raise ScenarioError(
-                f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
-            )
-        receiver = [links.station_of(device) for device in self._everybody.tolist()]
-        gain = links.snrs(self._everybody[None, :], np.array(receiver)[:, None])
-        lowest = max(band.law.min_sinr, band.threshold)
-        target = lowest if sinr_db is None else db_to_linear(sinr_db)
-        if target == 0:
-            raise ScenarioError(
-                "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
-                "channel.rate; give it here, or sinr_db to the groups"
-            )
-        gain = band.reception.of_pairs(gain, np.array(receiver), access.max_senders or len(receiver))
-        residual = access.residual if isinstance(access, Noma) else None
-        return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
 
     def unheard(self) -> list[Unheard]:
         """Return the transfers that ended without a waiting process since the last call."""

@@ -39,6 +39,14 @@ class Access(Component):
         """Largest number of bursts of one cell on the air at once, None for no limit; further bursts wait."""
 
     @property
+    def residual_share(self) -> float | None:
+        """Share of a decoded burst's power that still disturbs the other bursts of its cell; 1 without cancellation.
+
+        None if bursts that are on the air together have parts of the band, or cannot all be decoded on purpose.
+        """
+        return None
+
+    @property
     def threshold(self) -> float:
         """SINR (linear) below which a block carries nothing, in addition to the rate law's own limit."""
         return 0.0

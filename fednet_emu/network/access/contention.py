@@ -54,9 +54,14 @@ class UpTo(WholeBand):
     """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
 
     @property
+    @override
     def capacity(self) -> int | None:
-        """The limit `max_senders`."""
         return self.max_senders
+
+    @property
+    @override
+    def residual_share(self) -> float | None:
+        return 1.0
 
 
 class Shared(UpTo):
@@ -81,6 +86,11 @@ class Noma(UpTo):
 
     residual: float = Field(default=0.0, ge=0, le=1)
     """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
+
+    @property
+    @override
+    def residual_share(self) -> float | None:
+        return self.residual
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
