@@ -12,14 +12,14 @@ from typing_extensions import override
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.kernel.streams import mixes, uniforms
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
 from fednet_emu.units import db_to_linear
 
 
-class WholeBand(Access):
+class WholeBand(RatedAccess):
     """All transmissions use the whole band at once."""
 
     overlapping: ClassVar[bool] = True
@@ -28,8 +28,8 @@ class WholeBand(Access):
     """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
 
     @property
+    @override
     def threshold(self) -> float:
-        """`threshold_db` as a linear ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     @override
@@ -117,7 +117,7 @@ class Noma(UpTo):
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
 
 
-class SlottedAloha(Access):
+class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; a receiver decodes those above the capture threshold.
 
     If a slot's SINR reaches the capture threshold, the slot carries bits at the rate that the rate law gives for it;
@@ -140,18 +140,13 @@ class SlottedAloha(Access):
     capture_db: float = 10.0
     """Capture threshold: lowest SINR in dB at which a receiver decodes a transmission despite the others."""
 
-    @property
-    @override
-    def capacity(self) -> int | None:
-        return None
-
     @override
     def share(self, active: int) -> float:
         return 1.0
 
     @property
+    @override
     def threshold(self) -> float:
-        """`capture_db` as a linear ratio."""
         return db_to_linear(self.capture_db)
 
     @override

@@ -18,11 +18,12 @@ from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import Air, SeparateAir
 from fednet_emu.network.air.traced import TraceWalker
-from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
+from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Drain
 from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
@@ -96,7 +97,7 @@ class Medium:
         group: int | None = None,
         cluster: int = 0,
         power_part: float = 1.0,
-        grant: Grant | None = None,
+        grant: Grant[float] | None = None,
     ) -> Transfer:
         """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
