@@ -7,7 +7,7 @@ import numpy as np
 from fednet_emu.analysis.quantities import counted, format_bits, format_energy, format_seconds
 from fednet_emu.analysis.usage import Usage
 from fednet_emu.arrays import Array
-from fednet_emu.records.losses import losses_in_words
+from fednet_emu.records.summaries import losses_in_words
 
 DOING = {
     "uplink": "sending to the server", "downlink": "receiving from the server", "sidelink": "talking to each other",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,14 +19,11 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Unheard
-from fednet_emu.network.backhaul import Backhaul
-from fednet_emu.network.edge_servers import EdgeServers
+from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.links import CellLinks, Links, LinksOverTime, PairLinks, Sky, network_links
-from fednet_emu.network.links.moving import MovingLinks
+from fednet_emu.network.links.links import CellLinks, Links, LinksOverTime, MovingLinks, PairLinks, Sky, network_links
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.radios import Radios
-from fednet_emu.network.picture import Picture
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, World
 from fednet_emu.network.traces.assign import device_rates
@@ -228,3 +226,21 @@ class Network:
             if medium is not None:
                 medium.close()
         self.backhaul.close()
+
+
+class Picture(NamedTuple):
+    """The network at an instant, with an entry per device in each array.
+
+    Attributes:
+        xy_m: coordinates in m, [devices, 2].
+        cell: the cell that serves it.
+        up_snr: mean SNR (linear) of its uplink alone in the band.
+        up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
+        down_bps: the same for its downlink.
+    """
+
+    xy_m: Array
+    cell: IntArray
+    up_snr: Array
+    up_bps: Array
+    down_bps: Array

@@ -17,6 +17,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.air.band import ROUGHLY, Band
 from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.traces.assign import DeviceRates
 
 _MANY_LEGS = 16
 """From this number of legs on, NumPy arrays are faster than a loop over legs."""
@@ -202,3 +203,35 @@ class BandWalker:
         for place in np.flatnonzero(safe).tolist():
             burst[place].air_bit = float(size_bit)
         return [burst[place] for place in np.flatnonzero(~safe).tolist()]
+
+
+@final
+class TraceWalker:
+    """Links at recorded rates.
+
+    Simultaneous transfers of one device each get its full recorded rate. Ignored here: everything but the recorded
+    rate, which already contains the interference and fading of the recording.
+    """
+
+    ahead_ns = FOREVER_NS
+
+    def __init__(self, rates: DeviceRates) -> None:
+        self._rates = rates
+
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Compute each leg's end from its recorded rate, whatever the horizon; return the end of the slowest in ns."""
+        return max([self._walk_leg(leg, start_ns) for leg in burst])
+
+    def _walk_leg(self, leg: Transfer, start_ns: int) -> int:
+        device = _device(leg)
+        end_ns = start_ns + self._rates.needed_ns(device, leg.size_bit, start_ns)
+        if end_ns <= leg.until_ns:
+            leg.air_bit = float(leg.size_bit)
+            return end_ns
+        leg.lost = leg.until_reason
+        leg.air_bit = min(self._rates.bits_between(device, start_ns, leg.until_ns), float(leg.size_bit))
+        return leg.until_ns
+
+
+def _device(leg: Transfer) -> int:
+    return leg.sender if leg.receiver < 0 else leg.receiver

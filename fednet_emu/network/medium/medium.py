@@ -16,13 +16,11 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.network.air.separate import Air, SeparateAir
-from fednet_emu.network.air.traced import TraceWalker
+from fednet_emu.network.air.separate import Air, SeparateAir, TraceWalker
 from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
-from fednet_emu.network.medium.loads import Drain
-from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.medium.loads import Drain, Radios
 from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
