@@ -130,8 +130,8 @@ def omega_bit(numbers: IntArray) -> IntArray:
     """Length in bits of the code of each number [n], 1 or more: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
 
     The code of a number is its binary digits, before which comes that of their count less one, down to a count of one;
-    a zero ends it. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on Information
-    Theory 21, 1975.
+    a zero ends it. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
+    Information Theory 21, 1975.
     """
     length, rest = np.ones_like(numbers), numbers.copy()
     while (more := rest > 1).any():

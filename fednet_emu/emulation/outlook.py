@@ -20,7 +20,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Extent
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
-from fednet_emu.network.links.links import CellLinks, Sky, network_links
+from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
@@ -168,5 +168,5 @@ def serving_cells(scenario: Scenario) -> IntArray:
 def _links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
     streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
-    return network_links(sky, xy_m, network.cells.positions_m())
+    environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
+    return network_links(environment, xy_m, network.cells.positions_m())

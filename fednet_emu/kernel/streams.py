@@ -110,9 +110,9 @@ _SHIFT = np.uint32(16)
 def generators(seed: int, keys: Words) -> list[np.random.Generator]:
     """Return a generator for each spawn key [n, 4], equal to a new `PCG64(SeedSequence(seed, spawn_key=key))`.
 
-    Seeding takes longer than drawing a batch, nearly all of it in `SeedSequence`. Its algorithm, which NumPy keeps as it
-    is, follows O'Neill's `seed_seq_fe` (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html); here
-    it runs over an array of keys and gives identical words.
+    Seeding takes longer than drawing a batch, nearly all of it in `SeedSequence`. Its algorithm, which NumPy keeps as
+    it is, follows O'Neill's `seed_seq_fe` (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html);
+    here it runs over an array of keys and gives identical words.
     """
     known = [cast(np.random.SeedSequence, _Known(own)) for own in _states(seed, keys)]  # typed too narrowly by NumPy
     return [np.random.Generator(np.random.PCG64(own)) for own in known]

@@ -151,7 +151,10 @@ class Backhaul:
             message.timer = self.clock.call_at(arrives_ns, lambda _: self._arrive(message))
 
     def _arrive(self, message: Message) -> None:
-        lost, now_ns = self._fate(message), self.clock.now
+        line, now_ns = (message.edge, message.up), self.clock.now
+        count = self._sent[line] = self._sent.get(line, -1) + 1
+        key = mix(mix(self._loss_key, message.edge), int(message.up))
+        lost = self.settings.loss.fate(message, uniform(key, count))
         message.complete(
             Delivery(
                 SERVER,
@@ -166,11 +169,6 @@ class Backhaul:
         )
         self._record(message, message.size_bit, lost)
         self.clock.trigger_now([message])
-
-    def _fate(self, message: Message) -> str:
-        line = (message.edge, message.up)
-        count = self._sent[line] = self._sent.get(line, -1) + 1
-        return self.settings.loss.fate(message, uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
 
     def _record(self, message: Message, sent_bit: int, lost: str) -> None:
         del self._under_way[message]

@@ -21,11 +21,19 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.links import CellLinks, Links, LinksOverTime, MovingLinks, PairLinks, Sky, network_links
+from fednet_emu.network.links.links import (
+    CellEnvironment,
+    CellLinks,
+    Links,
+    LinksOverTime,
+    MovingLinks,
+    PairLinks,
+    network_links,
+)
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
-from fednet_emu.network.topology import Digraph, Graphs, World
+from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
@@ -74,7 +82,9 @@ class Network:
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
-        self._sky = Sky(channel, streams, settings.power_control, moving, settings.reception.antennas)
+        self._environment = CellEnvironment(
+            channel, streams, settings.power_control, moving, settings.reception.antennas
+        )
         self._cell_links = lru_cache(maxsize=1)(self._links_at)  # both directions ask for the same time
         self.up_links, self.down_links = self._cell_links(0.0)
         up: LinksOverTime = self.up_links
@@ -107,20 +117,20 @@ class Network:
         self.sidelink = self._medium("sidelink", side, side.channel, self._moving(pair_links) if moving else still)
         if side.topology is not None and self._recorded:
             links_at = pair_links if moving else lambda _at_s: still
-            world = World(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
-            self._graphs = Graphs(side.topology, world)
+            inputs = TopologyInputs(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
+            self._graphs = Graphs(side.topology, inputs)
 
     def _moving(self, links_at: Callable[[float], Links]) -> MovingLinks:
         return MovingLinks(self._clock, self.settings.movement_s, links_at)
 
     def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
         """Uplinks and downlinks at a time in s."""
-        return network_links(self._sky, self._paths.positions_m(self._everybody, at_s), self._stations_m)
+        return network_links(self._environment, self._paths.positions_m(self._everybody, at_s), self._stations_m)
 
     def losses(self) -> list[str]:
         """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
         away = [] if self._presence.always else ["devices: not always there"]
-        return [*self.settings.losses(self._sky.channel), *away]
+        return [*self.settings.losses(self._environment.channel), *away]
 
     def positions_m(self) -> Array:
         """Present coordinates of all devices, [devices, 2] in m."""
@@ -146,9 +156,9 @@ class Network:
     @property
     def moving(self) -> bool:
         """Whether devices move."""
-        return self._sky.moving
+        return self._environment.moving
 
-    def picture(self, at_s: float) -> Picture:
+    def picture(self, at_s: float) -> NetworkState:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
         cell = np.array([-1 - up.station_of(device) for device in self._everybody.tolist()], np.int64)
@@ -156,7 +166,7 @@ class Network:
             medium.expected_bps(self._everybody, links, at_s)
             for medium, links in ((self.uplink, up), (self.downlink, down))
         )
-        return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
+        return NetworkState(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
@@ -228,7 +238,7 @@ class Network:
         self.backhaul.close()
 
 
-class Picture(NamedTuple):
+class NetworkState(NamedTuple):
     """The network at an instant, with an entry per device in each array.
 
     Attributes:

@@ -168,7 +168,8 @@ class BandWalker:
         """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
         alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
-            if leg.snr <= self._doubtful_snr and self._is_beyond_reach(leg, start_ns):
+            doubtful = leg.snr <= self._doubtful_snr and leg.size_bit > 0 and leg.until_ns > start_ns
+            if doubtful and not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1):
                 leg.lost, leg.air_bit = "unreachable", 0.0
                 continue
             until_ns = leg.until_ns if leg.until_ns < horizon_ns else horizon_ns
@@ -182,12 +183,6 @@ class BandWalker:
             elif leg.air_bit < leg.size_bit:
                 leg.lost = leg.until_reason
         return last_ns
-
-    def _is_beyond_reach(self, leg: Transfer, start_ns: int) -> bool:
-        """Whether nothing would ever get through, if the leg is not given up for another reason at once."""
-        if leg.size_bit <= 0 or leg.until_ns <= start_ns:
-            return False
-        return not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1)
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
         """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""

@@ -148,7 +148,7 @@ class CellLinks(Links):
 
 
 @dataclass(frozen=True, slots=True)
-class Sky:
+class CellEnvironment:
     """Properties that the links of all cells share.
 
     Attributes:
@@ -166,24 +166,24 @@ class Sky:
     antennas: int = 1
 
 
-def network_links(sky: Sky, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
+def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
     """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
 
     A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
     by the first. Each cell's links have their own shadowing and fading; those of the first station are the same as in a
     network with this station only.
     """
-    channel = sky.channel
+    channel = environment.channel
     # divided by the antennas, so that SNRs have the array's gain
-    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / sky.antennas
-    states = [_states(sky, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
+    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / environment.antennas
+    states = [_states(environment, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
     gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
     most_w = np.full(len(xy_m), channel.device.tx_power_w)
-    power_w = np.stack([sky.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
+    power_w = np.stack([environment.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
     down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
     serving = down_snr.argmax(axis=0)
     up_keys, down_keys = (
-        [sky.streams.key("fading", direction, *((cell,) if cell else ())) for cell in range(len(states))]
+        [environment.streams.key("fading", direction, *((cell,) if cell else ())) for cell in range(len(states))]
         for direction in ("uplink", "downlink")
     )
     return (
@@ -192,14 +192,14 @@ def network_links(sky: Sky, xy_m: Array, stations_m: Array) -> tuple[CellLinks, 
     )
 
 
-def _states(sky: Sky, xy_m: Array, cell: int) -> Propagation:
+def _states(environment: CellEnvironment, xy_m: Array, cell: int) -> Propagation:
     """The large-scale state of the links of devices with the base station of a cell, at their coordinates' origin."""
-    channel = sky.channel
+    channel = environment.channel
     devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
-    if sky.moving:
-        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, sky.streams, cell))
-    return channel.large_scale(hop, still_draws(sky.streams, len(xy_m), cell))
+    if environment.moving:
+        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, cell))
+    return channel.large_scale(hop, still_draws(environment.streams, len(xy_m), cell))
 
 
 def marked(keys: Keys, los: Mask) -> Keys:

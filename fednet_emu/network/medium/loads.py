@@ -16,7 +16,7 @@ from fednet_emu.radio.channel import Terminal
 from fednet_emu.records.ledger import SERVER
 
 
-class Drain:
+class RadioLoads:
     """The loads of all bursts that are on the air.
 
     What bits draw beside powers is a load of its own: at the planned rates, or at the mean rate of a burst that was
