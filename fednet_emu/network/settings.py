@@ -12,8 +12,8 @@ from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
+from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
-from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.topology import Topology
