@@ -15,7 +15,7 @@ from typing import Any
 
 from fednet_emu.emulation.serialise import NotPlain, Reader, Writer, packed, unpacked
 from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.readings import Checkpoint
+from fednet_emu.federation.learner import Checkpoint
 from fednet_emu.learning.graph.graph import Snapshot
 from fednet_emu.records.folder.store import CHECKPOINT, RunFolder
 

@@ -18,6 +18,7 @@ from typing import IO, Any, final
 
 from fednet_emu.emulation.checkpoints import Refused, check
 from fednet_emu.emulation.serialise import Reader, Writer, packed, unpacked
+from fednet_emu.federation.learner import Kept
 from fednet_emu.files.writing import told
 from fednet_emu.records.folder.store import REPLIES
 
@@ -29,7 +30,7 @@ LINE_BYTE = 64
 
 
 @final
-class Replies:
+class Replies(Kept):
     """Values by their keys. In memory are only the places where they lie in the file.
 
     Args:

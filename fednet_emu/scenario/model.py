@@ -306,7 +306,7 @@ class Scenario(Component):
             if not isinstance(link.compression, NoCompression) and f"{link.DIRECTION}-compression" not in uses:
                 yield (
                     ("network", link.DIRECTION, "compression"),
-                    f"the algorithm {kind} has nothing to compress on the {link.DIRECTION}, no movement since a model "
+                    f"the algorithm {kind} has nothing to compress on the {link.DIRECTION}, no update since a model "
                     f"that both ends know, got {getattr(link.compression, 'kind', type(link.compression).__name__)}; "
                     "leave it out",
                 )

@@ -42,7 +42,7 @@ class RoundWork:
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
         self._fed, self.plan, self.down, self.up = fed, plan, down, up
         size = fed.task.model.size
-        self.up_bit = fed.links.movement_bit(size) + BIT_PER_SCALAR * (up - size)
+        self.up_bit = fed.links.update_bit(size) + BIT_PER_SCALAR * (up - size)
         self.n_samples: IntArray = fed.task.n_samples
 
     @cached_property
