@@ -14,8 +14,9 @@ from fednet_emu.federation.payload import Shared, parcel
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Grant, Transfer
+from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.network import Network
+from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import SERVER
 
 
@@ -35,7 +36,7 @@ class Links:
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
         self._network, self._overhead, self._shared = network, network.settings.overhead, 0
-        self.grants: dict[int, Grant] = {}
+        self.grants: dict[int, Grant[float]] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
         self._uploads = None if _is_none(self._up) else Uploads(Compressor(self._up, graph, streams, read))
         self._publications = None if _is_none(down) else Publications(Compressor(down, graph, streams, read))
