@@ -9,8 +9,8 @@ import typer
 from generated import writes
 from markdown_text import code, escaped, table
 
+from fednet_emu.cli.app import MORE
 from fednet_emu.cli.app import app as commands
-from fednet_emu.cli.help import MORE
 
 LEAD = """# Commands
 

@@ -9,7 +9,7 @@ from typing import Any
 from generated import writes
 from markdown_text import code, escaped, table
 
-from fednet_emu.results.profiles import LEGEND, rows
+from fednet_emu.results.library import LEGEND, profile_rows
 
 LEAD = f"""# Profiles
 
@@ -22,7 +22,7 @@ KEYS = {"device": "devices.profile", "radio": "channel.device.profile", "station
 def page() -> str:
     """Return the page as MyST Markdown."""
     lines = [LEAD]
-    for filled, part in groupby(rows(None)[:-1], bool):
+    for filled, part in groupby(profile_rows(None)[:-1], bool):
         if filled:
             head, *cells = (re.split(r"  +", line) for line in part)
             lines += [f"## {head[0].capitalize()}s\n", f"Names for {code(KEYS[head[0]])}.\n"]
