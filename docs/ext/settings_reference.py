@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from generated import SETUP, write_page
 from markdown_text import code, code_in, link, paragraphs, sentence_of, sources_of, span, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
 
 from fednet_emu.component.slot import Slot
-from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.schema import documented_fields
 from fednet_emu.scenario.shapes import Shape
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 from fednet_emu.units import unit_of
 
 ROW = ("Key", "Value", "Unit", "Range", "Default", "Meaning")
@@ -177,7 +178,7 @@ def pages() -> dict[str, str]:
     found = {key: reference.section(key, key, info) for key, info in sections.items()}
     reference.page = "study"
     lead = "(settings.study)=\n# Study files\n\n" + span("study") + "\n"
-    found["study"] = "\n".join([lead, *reference.component(Study, "study", 2)])
+    found["study"] = "\n".join([lead, *reference.component(StudyFile, "study", 2)])
     reference.page = "index"
     loose = [
         reference._row(key, key, info) if key not in sections else _section_row(key, info)
@@ -201,15 +202,12 @@ def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
 
 def write(app: Any) -> None:
     """Write the pages that have changed into the folder `reference/settings` of the site's sources."""
-    folder = Path(app.srcdir) / "reference/settings"
-    folder.mkdir(exist_ok=True)
+    (Path(app.srcdir) / "reference/settings").mkdir(exist_ok=True)
     for name, text in pages().items():
-        path = folder / f"{name}.md"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        write_page(app, f"reference/settings/{name}.md", text)
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Register this extension with Sphinx."""
     app.connect("builder-inited", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return SETUP
