@@ -44,9 +44,7 @@ def content(out):
 
 def test_a_search_of_the_whole_space_finds_the_best_of_the_grid(study_file, tmp_path):
     """With as many trials as settings, all seeds and no cap, it ranks as the grid does, at the grid's costs."""
-    path = study_file(
-        f"{SETTINGS}search: {{space: {{{GRID}}}, trials: 50, trial_seeds: 3, finalists: 8, cap: null}}\n"
-    )
+    path = study_file(f"{SETTINGS}search: {{space: {{{GRID}}}, trials: 50, trial_seeds: 3, finalists: 8, cap: null}}\n")
     view = searched(path, tmp_path / "search")
     grid = study_file(f"{SETTINGS}grid: {{{GRID}}}\n")
     sweep(runs_of(grid), tmp_path / "grid", run_here)
