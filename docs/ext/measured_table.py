@@ -41,6 +41,7 @@ TITLES = {
     "energy_to_target_j": "energy to target",
     "rounds_to_target": "rounds to target",
     "cycle_s": "cycle",
+    "gap": "distance from the optimum",
     "groups_formed": "groups",
     "min_weight_inside": "least weight inside a true group",
     "max_weight_across": "largest weight across",
