@@ -62,9 +62,9 @@ class FlowerApp(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The `ServerApp`, with the devices as its nodes."""
-        from fednet_emu.algorithms.flower.running import App, played
+        from fednet_emu.algorithms.flower.running import played
 
-        return played(App(self.config(), self, self.work, self.lost, self.deadline_s), fed)
+        return played(self, fed)
 
     @property
     def events_depend_on_learning(self) -> bool:
