@@ -38,7 +38,7 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.network.topology import Digraph
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
-from fednet_emu.records.recent_losses import recent_losses
+from fednet_emu.records.summaries import recent_losses
 
 
 class Federation:

@@ -14,9 +14,10 @@ from fednet_emu.federation.updates import Compressor, Publications, Read, Since,
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Grant, Transfer
+from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.backhaul import Message as BackhaulMessage
 from fednet_emu.network.network import Network
+from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import SERVER
 
 
@@ -36,7 +37,7 @@ class Links:
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
         self._network, self._overhead, self._shared = network, network.settings.overhead, 0
-        self.grants: dict[int, Grant] = {}
+        self.grants: dict[int, Grant[float]] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
         plain = NoCompression
         self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, graph, streams, read))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from typing_extensions import override
 
+from fednet_emu.algorithms.cyclic.admission import candidate_senders, coloured_groups, greedy_groups, with_further_seats
 from fednet_emu.algorithms.cyclic.groups import (
     Groups,
     Variant,
@@ -22,7 +23,6 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation
-from fednet_emu.radio.admission import coloured_groups, greedy_groups, with_further_seats
 from fednet_emu.units import linear_to_db
 
 Seats = list[dict[int, float]]
@@ -181,7 +181,7 @@ class InterferenceGroups(GroupStructure):
             ScenarioError: the uplink never has several simultaneous senders, the SINR needed is unknown, or no device
                 reaches it.
         """
-        rivals = fed.network.rivals(self.sinr_db, self.margin_db)
+        rivals = candidate_senders(fed, self.sinr_db, self.margin_db)
         able = [device.index for device in fed.devices() if device.n_samples]
         grouping = greedy_groups if self.method == "greedy" else coloured_groups
         groups = with_further_seats(rivals, grouping(rivals, able, self.most), self.seats, self.most)
