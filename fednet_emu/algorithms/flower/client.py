@@ -16,6 +16,9 @@ from fednet_emu.algorithms.flower.host import NS_PER_S, CurrentFolder, Generator
 from fednet_emu.algorithms.flower.versions import RUN_ID, identity
 from fednet_emu.learning.models.flops import FlopCount
 
+App = Any
+"""A `FlowerApp`, whose file imports `running`."""
+
 _KINDS = {"metrics": MetricRecord, "config": ConfigRecord}
 
 

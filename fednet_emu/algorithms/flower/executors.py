@@ -15,8 +15,7 @@ import torch
 from flwr.clientapp import ClientApp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fednet_emu.algorithms.flower.algorithm import FlowerApp
-from fednet_emu.algorithms.flower.client import Done, Result, Task, done
+from fednet_emu.algorithms.flower.client import App, Done, Result, Task, done
 from fednet_emu.algorithms.flower.host import CLOCKS, app_code
 from fednet_emu.algorithms.flower.versions import OURS, logged
 from fednet_emu.errors import AppFailed, ScenarioError
@@ -69,7 +68,7 @@ class WorkerProcesses:
         ScenarioError: the app is given as objects, where other processes cannot have it.
     """
 
-    def __init__(self, source: FlowerApp, count: int) -> None:
+    def __init__(self, source: App, count: int) -> None:
         self._source, self._context = source, _context(source)
         self._count = count
         self._workers: list[_Worker] = []
@@ -98,7 +97,7 @@ class _Worker:
         connection: the way to it.
     """
 
-    def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: FlowerApp) -> None:
+    def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
         self.connection, theirs = context.Pipe()
         arguments = (theirs, source, _threads())
         self._process: Any = context.Process(target=_serve, args=arguments)
@@ -186,7 +185,7 @@ def _receive(workers: list[_Worker]) -> None:
         busy[ready].receive()  # type: ignore[index]
 
 
-def _context(source: FlowerApp) -> ForkContext | ForkServerContext | SpawnContext:
+def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
     """The way to start processes that have the app.
 
     Raises:
@@ -234,7 +233,7 @@ class _Collected(logging.Handler):
         self.log.append((record.levelno, record.getMessage()))
 
 
-def _serve(tasks: Any, source: FlowerApp, threads: tuple[int, int | None]) -> None:
+def _serve(tasks: Any, source: App, threads: tuple[int, int | None]) -> None:
     """Answer tasks until the run has ended; this is the main function of a process."""
     end_with_parent()
     handler = _Collected()

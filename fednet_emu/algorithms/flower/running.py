@@ -8,8 +8,8 @@ from multiprocessing import parent_process
 
 from flwr.app import Context, RecordDict
 
-from fednet_emu.algorithms.flower.algorithm import FlowerApp
 from fednet_emu.algorithms.flower.classic import CLASSIC
+from fednet_emu.algorithms.flower.client import App
 from fednet_emu.algorithms.flower.clients import Clients
 from fednet_emu.algorithms.flower.executors import InProcess, WorkerProcesses
 from fednet_emu.algorithms.flower.grid import EmulatedGrid, Program
@@ -20,7 +20,7 @@ from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity,
 from fednet_emu.federation import Federation, Process
 
 
-def played(app: FlowerApp, fed: Federation) -> Process:
+def played(app: App, fed: Federation) -> Process:
     """The app as a process: it ends when the `ServerApp` returns, or when a stop rule ends the run."""
     config, turns = app.config(), Turns(fed)
     here = InProcess()
