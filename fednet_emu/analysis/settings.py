@@ -1,17 +1,20 @@
-"""The settings of a study, and what they are called: whole names in texts, to be copied, and short ones in figures."""
+"""The settings of a study: whole names in texts, to be copied, short ones in figures, and what the target cost each."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.scales import METRICS
+from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.scales import METRICS, TO_TARGET
+from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import DATA_SET, Levels, StudyRecords, combinations, is_level, level_text, rows_of
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
@@ -199,14 +202,53 @@ def _without_unit(name: str) -> str:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others.
-
-    Args:
-        data: the settings of each data set; None where the algorithm brings its own.
-    """
+    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)
     ]
     kinds = Counter(kind for kind, _ in set(named))
     return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in named]
+
+
+def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
+    """Yield for each setting what each of its runs needed, and the mean with its interval over those that got there.
+
+    A run without a value never reached the target; `failures` says in words how many there are of which kind.
+    """
+    for place, setting in enumerate(settings):
+        seeds = [*setting.cells["seed"], *setting.missing.get("seed", ())]
+        ends = [*setting.cells["status"], *setting.missing.get("status", ())]
+        needed = {column: setting.cells[column].to_numpy(np.float64) for column in TO_TARGET}
+        reached = np.isfinite(needed[TO_TARGET[0]])
+        yield {
+            "setting": place,
+            "seeds": [int(seed) for seed in seeds],
+            "status": ends,
+            "reached": int(reached.sum()),
+            "of": setting.of,
+            "failures": failures_text(ends, reached),
+            "costs": {
+                column: {"values": values, **mean_interval(values[reached])._asdict()}
+                for column, values in needed.items()
+            },
+        }
+
+
+def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> str:
+    """Return in words how many runs did not reach the target, and why; empty if all did.
+
+    Args:
+        ends: the status of each run; those that have not finished come last.
+        reached: whether each of the finished runs reached the target.
+    """
+    late = [end for end, got in zip(ends, reached, strict=False) if not got]
+    unfinished = list(ends[len(reached) :])
+    kinds = {
+        "never got there": late.count("done"),
+        "diverged": late.count("diverged"),
+        "failed": unfinished.count("failed"),
+        "not run yet": len(unfinished) - unfinished.count("failed"),
+    }
+    told = [f"{counted(number, 'run')} {what}" for what, number in kinds.items() if number]
+    return ", ".join(told)

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.bands import Band, band_of
 from fednet_emu.analysis.scales import RECORDED
 from fednet_emu.analysis.settings import Names
+from fednet_emu.analysis.statistics import Band, band_of
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
 from fednet_emu.arrays import Array
 from fednet_emu.draw.style import (

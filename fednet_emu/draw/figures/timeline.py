@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.activity import WAITING
-from fednet_emu.analysis.crowd import BINS, ranked, spread, state_shares
+from fednet_emu.analysis.activity import BINS, WAITING, ranked, spread, state_shares
 from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.arrays import Array
 from fednet_emu.draw.palette import ACTIVITIES, ORANGE

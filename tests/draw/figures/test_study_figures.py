@@ -14,10 +14,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fednet_emu.analysis.bands import band_of
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.settings import Names, settings_of
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.statistics import band_of, mean_interval
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.study_bars import bar_figure

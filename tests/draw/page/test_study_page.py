@@ -7,15 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.bands import band, even_costs
 from fednet_emu.analysis.compare import compare
+from fednet_emu.analysis.comparison import compared_axes, level_pairs
 from fednet_emu.analysis.fronts import on_front
-from fednet_emu.analysis.level_differences import compared_axes, level_pairs
-from fednet_emu.analysis.needed import failures_text
-from fednet_emu.analysis.settings import Names, data_set_names
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.scales import first_reached
+from fednet_emu.analysis.settings import Names, data_set_names, failures_text
+from fednet_emu.analysis.statistics import band, even_costs, mean_interval
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.analysis.targets import first_reached
 from fednet_emu.draw.page.study_page import cells_table, left_out, study_document
 
 AXES = {"access": ["tdma", "ofdma"], "size": [1, 2]}

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.cycles import cycle_times
 from fednet_emu.analysis.quantities import LONG_TIMES, axis_unit
+from fednet_emu.analysis.study import cycle_times
 from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
     add_line_legend,
