@@ -150,20 +150,22 @@ class RankedSettings(TextResult):
     @property
     def words(self) -> list[str]:
         """The answer in sentences: what is best, what is as good, how sure that is, and how runs were counted."""
-        told = [self._first(), *self._rest(), *self._more_seeds(), *self._counted()]
+        sentences = [self._first(), *self._rest(), *self._more_seeds(), *self._counted()]
         if self.left_out:
-            told.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
+            sentences.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
         if self.more_seeds:
             count = "does" if self.more_seeds == 1 else "do"
-            told.append(f"{counted(self.more_seeds, 'seed')} that not every setting has finished {count} not count.")
-        return told
+            sentences.append(
+                f"{counted(self.more_seeds, 'seed')} that not every setting has finished {count} not count."
+            )
+        return sentences
 
     @override
     def lines(self) -> list[str]:
         title = f"{self.cost.title.lower()} to target"
-        told = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
-        told += [QUESTION] if len(self.settings) > 1 else []
-        return [*told, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
+        lines = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
+        lines += [QUESTION] if len(self.settings) > 1 else []
+        return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
         """Return in words what a setting costs more than the cheapest, and whether it may be the best of all."""

@@ -155,11 +155,7 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """The seeds that every setting has, in order.
-
-    Raises:
-        FednetError: there is none, no finished run, or the settings learn different data.
-    """
+    """The seeds that all settings have, in order, or a FednetError: there is none, or they learn different data."""
     if not settings:
         raise FednetError(f"{view.name}: best: needs finished runs, got none; sweep it first")
     kinds = dict.fromkeys(setting.data_set for setting in settings)

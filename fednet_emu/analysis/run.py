@@ -50,7 +50,7 @@ class RunRecords:
         if (folder / MANIFEST).exists():
             _mapping(folder / MANIFEST, _read(folder / MANIFEST, json.loads))
         summary = _mapping(folder / "summary.json", _read(folder / "summary.json", json.loads))
-        settings = _mapping(folder / "scenario.yaml", _read(folder / "scenario.yaml", _load_yaml))
+        settings = _mapping(folder / "scenario.yaml", _read(folder / "scenario.yaml", YAML(typ="safe", pure=True).load))
         return cls(name or str(summary.get("name") or folder.resolve().name), summary, settings, folder)
 
     @property
@@ -152,10 +152,6 @@ def _read(path: Path, parse: Any) -> Any:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
         raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", AGAIN) from error
-
-
-def _load_yaml(text: str) -> Any:
-    return YAML(typ="safe", pure=True).load(text)
 
 
 def _mapping(path: Path, content: Any) -> dict[str, Any]:

@@ -112,11 +112,6 @@ TOTAL_BIT = "total_bit"
 DEVICE_ENERGY = "device-energy"
 
 
-def format_rounds(rounds: float) -> str:
-    """Return a number of rounds as text."""
-    return f"{rounds:.4g} rounds"
-
-
 _TIME = Cost(
     "time", "Time", "simulated_s", "time_to_target_s", LONG_TIMES, "time", format_seconds, "sooner", "later",
     "the run takes {} {}", "{target} is reached {} {}", "soonest{within}, after {}",
@@ -138,7 +133,7 @@ _DEVICE_ENERGY = replace(
     limit="{} per device",
 )
 _ROUNDS = Cost(
-    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", format_rounds, "fewer", "more",
+    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", "{:.4g} rounds".format, "fewer", "more",
     "the run has {} {}", "{target} is reached in {} {}", "in the fewest rounds{within}, {}",
 )  # fmt: skip
 
@@ -153,8 +148,8 @@ TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 
 def limits_text(limits: Mapping[str, float]) -> str:
     """Return limits in words: ` within 4 J of energy and 20 Mbit`; empty without limits."""
-    told = [COSTS[name].limit.format(COSTS[name].show(most)) for name, most in limits.items()]
-    return f" within {' and '.join(told)}" if told else ""
+    texts = [COSTS[name].limit.format(COSTS[name].show(most)) for name, most in limits.items()]
+    return f" within {' and '.join(texts)}" if texts else ""
 
 
 Measure = Literal["accuracy", "loss"]

@@ -63,13 +63,15 @@ def settings_of(study: StudyRecords) -> list[Setting]:
         if len(cells) or len(missing):
             found.append((levels, cells, missing))
     return [
-        Setting(dict(levels), setting_text(levels, study.axes) or study.name, _data_set(cells), cells, missing)
+        Setting(
+            dict(levels),
+            setting_text(levels, study.axes) or study.name,
+            str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else "",
+            cells,
+            missing,
+        )
         for levels, cells, missing in found
     ]
-
-
-def _data_set(cells: pd.DataFrame) -> str:
-    return str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else ""
 
 
 def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
@@ -141,7 +143,8 @@ class Names:
 
     @cached_property
     def _short(self) -> dict[str, str]:
-        keys = {name: _without_unit(name).split(".") for name in self.axes}
+        endings = {name: next((ending for ending in UNITS if name.endswith(ending)), "") for name in self.axes}
+        keys = {name: name.removesuffix(ending).split(".") for name, ending in endings.items()}
         parts = {name: key[:1] if key[1:] == ["count"] else key[1:][-2:] or key for name, key in keys.items()}
         short = {name: ".".join(its) for name, its in parts.items()}
         counts = Counter(short.values())
@@ -177,11 +180,6 @@ def with_unit(value: float, unit: str) -> str:
 
 def _is_number(level: Any) -> bool:
     return isinstance(level, int | float) and not isinstance(level, bool)
-
-
-def _without_unit(name: str) -> str:
-    ending = next((ending for ending in UNITS if name.endswith(ending)), "")
-    return name.removesuffix(ending)
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
@@ -233,5 +231,5 @@ def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any,
         "failed": unfinished.count("failed"),
         "not run yet": len(unfinished) - unfinished.count("failed"),
     }
-    told = [f"{counted(number, 'run')} {what}" for what, number in kinds.items() if number]
-    return ", ".join(told)
+    counts = [f"{counted(number, 'run')} {what}" for what, number in kinds.items() if number]
+    return ", ".join(counts)

@@ -99,11 +99,11 @@ class StudyRecords:
         if not is_study(folder):
             raise DataError(str(folder), "no such folder of a study", "give the folder that `fednet sweep` wrote")
         try:
-            told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-            axes, target, name = dict(told["axes"]), dict(told["target"]), str(told["name"])
+            described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+            axes, target, name = dict(described["axes"]), dict(described["target"]), str(described["name"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
-        sums = told.get("files", {})
+        sums = described.get("files", {})
         cells, evaluations = (
             _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("cells", "study")
         )
@@ -276,8 +276,8 @@ def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
             if path.is_file()
         }
         if known:
-            told = pd.DataFrame.from_dict(known, orient="index")
-            cells = cells.join(told[told.columns.difference(cells.columns, sort=False)], on="cell")
+            columns = pd.DataFrame.from_dict(known, orient="index")
+            cells = cells.join(columns[columns.columns.difference(cells.columns, sort=False)], on="cell")
     return cells
 
 

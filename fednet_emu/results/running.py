@@ -25,8 +25,7 @@ from fednet_emu.study.search.search import load_search
 from fednet_emu.study.search.search import search as run_search
 from fednet_emu.study.sweep import Sweep
 from fednet_emu.study.sweep import sweep as run_sweep
-from fednet_emu.tracking.table import trackers_of
-from fednet_emu.tracking.tracker import Tracker
+from fednet_emu.tracking.tracker import Tracker, trackers_of
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm

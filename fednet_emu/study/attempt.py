@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import time
 import traceback
@@ -24,7 +23,7 @@ from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import Limits
-from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracker import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -98,7 +97,10 @@ class Attempt:
         if outcome is None and self._process.is_alive():
             self._watch()
             return None
-        outcome = outcome or self._received(0.0) or _death(self._process)
+        outcome = outcome or self._received(0.0)
+        if outcome is None:  # it ended without reporting one
+            code = self._process.exitcode or 0
+            outcome = Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
         self._process.join(GRACE_S)
         if self._process.is_alive():  # it has reported its outcome, but hangs in an exit handler
             self._process.kill()
@@ -175,12 +177,6 @@ def _one_thread_each() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
-    """Return the outcome of a process that ended without reporting one."""
-    code = process.exitcode or 0
-    return Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
 
 
 def _run(job: Job, results: Connection) -> None:

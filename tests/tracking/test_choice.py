@@ -14,7 +14,7 @@ from fednet_emu.cli.app import app
 from fednet_emu.component import plugins
 from fednet_emu.errors import FednetError
 from fednet_emu.testing import SMALL, small_scenario
-from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracker import trackers_of
 
 NOTING = """
 import json

@@ -18,7 +18,7 @@ from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total
 from fednet_emu.arrays import Array
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import StudyFile
-from fednet_emu.study.tables import aim
+from fednet_emu.study.sweep import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
 """The limit of a scenario that ends a run when a cost has been spent."""
@@ -120,13 +120,10 @@ class Aim:
         course = rows[[f"spent {self.costs[0]}", self.measure]].to_numpy(np.float64).T
         return Outcome(tuple(its.cost for its in courses), courses[0].score, courses[0].stopped_by, course)
 
-    def _within(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def _accuracy(self, rows: pd.DataFrame, status: str) -> Outcome:
         over = [rows[f"spent {cost}"].to_numpy() > most for cost, most in self.limits.items()]
         beyond = np.any([*over, np.zeros(len(rows), np.bool_)], axis=0)
-        return rows[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
-
-    def _accuracy(self, rows: pd.DataFrame, status: str) -> Outcome:
-        scores = self._within(rows)["accuracy"].to_numpy(np.float64)
+        scores = rows["accuracy"].to_numpy(np.float64)[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
         if status == "diverged" or not len(scores) or not math.isfinite(scores[-1]):
             return Outcome((math.inf,), math.nan, (status if status == "diverged" else ENDED,))
         return Outcome((-float(scores[-1]),), float(scores[-1]))
