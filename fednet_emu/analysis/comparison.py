@@ -131,9 +131,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
     places = pairs[axes].drop_duplicates() if axes else pairs[:1]
     if len(places) > 1:
-        for (
-            its
-        ) in measured:  # each seed's mean over the places, if it has it everywhere: seeds, not cells, are repetitions
+        for its in measured:  # means of each seed that has it everywhere: seeds, not places, are repetitions
             seeds = pairs.groupby("seed")[[f"{its.column}_a", f"{its.column}_b"]]
             means = seeds.mean()[seeds.count().min(axis=1) == len(places)].reindex(pairs["seed"].unique())
             found.append(_difference(EVERYWHERE, means, its))

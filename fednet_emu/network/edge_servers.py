@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.network.faults import AnyLoss, NoLoss
@@ -29,3 +33,8 @@ class EdgeServers(Component):
     """An aggregator in each base station, for algorithms that average there before they average in the cloud."""
 
     backhaul: BackhaulSettings = BackhaulSettings()
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        why = "has no edge servers, so that its base stations pass everything on"
+        yield from scenario.unless_used("edges", why, "a backhaul")

@@ -9,12 +9,12 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named, scenario_of
+from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import play
-from fednet_emu.emulation.side_effects import none_left_behind
 from fednet_emu.emulation.warnings import warn
 from fednet_emu.errors import FednetError
-from fednet_emu.files.paths import folder_to_write
+from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.results.run import Run
 from fednet_emu.results.study import Failure, Search, Study
 from fednet_emu.screen.progress import run_shown, sweep_shown

@@ -75,7 +75,7 @@ def test_an_installed_package_may_offer_a_tracker(noting: str, monkeypatch: pyte
     """An entry point `tracker.<name>` gives it a short name."""
     point = EntryPoint("tracker.notes", noting, plugins.GROUP)
     monkeypatch.setattr(plugins, "offers", lambda: {"tracker": {"notes": (point,)}})
-    monkeypatch.setattr("fednet_emu.tracking.table.offers", plugins.offers)
+    monkeypatch.setattr("fednet_emu.tracking.tracker.offers", plugins.offers)
 
     assert type(trackers_of("notes")[0]).__name__ == "Noting"
 
