@@ -185,19 +185,16 @@ MOST_BINS, FEWEST_BINS = 480, 40
 
 @dataclass(frozen=True)
 class Use:
-    """Use of the band of one kind of link in one cell, in stretches of time.
-
-    Attributes:
-        kind: uplink, downlink or sidelink.
-        cell: number of the cell, or of the cluster for sidelinks.
-        one: share of each stretch with one transmission on the air, [stretches].
-        several: share with several at once, [stretches].
-    """
+    """Use of the band of one kind of link in one cell, in stretches of time."""
 
     kind: str
+    """Uplink, downlink or sidelink."""
     cell: int
+    """Number of the cell, or of the cluster for sidelinks."""
     one: Array
+    """Share of each stretch with one transmission on the air, [stretches]."""
     several: Array
+    """Share with several at once, [stretches]."""
 
 
 def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Use]]:
@@ -238,21 +235,18 @@ FOREVER_NS = 1 << 62
 
 @dataclass(frozen=True)
 class Window:
-    """A span of simulated time and some devices.
-
-    Attributes:
-        from_s: its begin in simulated seconds.
-        until_s: its end; None for the end of the run in a trace, and in a timeline for the end of the third round, the
-            latest of all runs, or of the last run if the begin is not its start.
-        devices: the devices that are shown; None for all.
-        sort: order of the devices in a timeline, one of `SORTS`; None for the order of their numbers, or of their
-            waiting times if there are too many for a row each.
-    """
+    """A span of simulated time and some devices."""
 
     from_s: float = 0.0
+    """Its begin in simulated seconds."""
     until_s: float | None = None
+    """Its end; None for the end of the run in a trace, and in a timeline for the end of the third round, the latest of
+    all runs, or of the last run if the begin is not its start."""
     devices: tuple[int, ...] | None = None
+    """The devices that are shown; None for all."""
     sort: str | None = None
+    """Order of the devices in a timeline, one of `SORTS`; None for the order of their numbers, or of their waiting
+    times if there are too many for a row each."""
 
     @classmethod
     def of(

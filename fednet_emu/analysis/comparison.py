@@ -58,25 +58,22 @@ TO_TARGET = tuple(
 
 @dataclass(frozen=True)
 class Difference:
-    """B minus A of one quantity in one place of the remaining grid.
-
-    Attributes:
-        where: the levels of the remaining axes, or `all together`: each seed's mean over all places.
-        quantity: what is compared.
-        values: those of A and B on the seeds that have it on both sides, [pairs, 2].
-        known: how many have it in A and in B.
-        of: how many there are.
-        paired: mean difference and 95 % interval, seed by seed.
-        unpaired: the same as if the seeds had nothing in common.
-    """
+    """B minus A of one quantity in one place of the remaining grid."""
 
     where: str
+    """The levels of the remaining axes, or `all together`: each seed's mean over all places."""
     quantity: Quantity
+    """What is compared."""
     values: Array
+    """Those of A and B on the seeds that have it on both sides, [pairs, 2]."""
     known: tuple[int, int]
+    """How many have it in A and in B."""
     of: int
+    """How many there are."""
     paired: Interval
+    """Mean difference and 95 % interval, seed by seed."""
     unpaired: Interval
+    """The same as if the seeds had nothing in common."""
 
     @property
     def pairs(self) -> int:

@@ -20,18 +20,15 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What devices have of the training or of the test samples.
-
-    Attributes:
-        sizes: int64 [devices], number of samples.
-        counts: int64 [labels, devices], number of samples of each label; None without labels.
-        targets: float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless
-            each sample has a number for its target.
-    """
+    """What devices have of the training or of the test samples."""
 
     sizes: IntArray
+    """Int64 [devices], number of samples."""
     counts: IntArray | None = None
+    """Int64 [labels, devices], number of samples of each label; None without labels."""
     targets: Array | None = None
+    """Float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless each sample
+    has a number for its target."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:

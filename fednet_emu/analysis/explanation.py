@@ -35,19 +35,16 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change and what it gives.
-
-    Attributes:
-        title: what is changed.
-        settings: the settings that are changed.
-        simulated_s: how long the same number of rounds then takes, in simulated seconds; None if that is not known.
-        problem: why it is not known.
-    """
+    """A change and what it gives."""
 
     title: str
+    """What is changed."""
     settings: dict[str, Any]
+    """The settings that are changed."""
     simulated_s: float | None = None
+    """How long the same number of rounds then takes, in simulated seconds; None if that is not known."""
     problem: str = ""
+    """Why it is not known."""
 
     def gain(self, took_s: float) -> str:
         """Return in words what it gives a run that took so many seconds."""

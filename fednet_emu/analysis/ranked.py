@@ -31,30 +31,27 @@ ENDED, DIVERGED = "ended", "diverged"
 
 @dataclass(frozen=True)
 class Ranked:
-    """A setting in its place.
-
-    Attributes:
-        setting: its levels and its label.
-        costs: the restricted cost of each seed, [seeds].
-        got_there: which seeds reached the target within the limits, [seeds].
-        cost: mean of the costs, and its 95 % interval.
-        difference: what it costs more than the cheapest setting, paired by seed, with its 95 % interval.
-        p: the chance that all settings up to this one differ so much if they are equally good; the smallest level at
-            which it is not the best.
-        may_be_best: whether it may be the best of all settings.
-        seeds_needed: how many seeds would drop it, or the cheapest, if these two differ as it seems.
-        limited_by: how many runs did not get there for which reason.
-    """
+    """A setting in its place."""
 
     setting: Setting
+    """Its levels and its label."""
     costs: Array
+    """The restricted cost of each seed, [seeds]."""
     got_there: Mask
+    """Which seeds reached the target within the limits, [seeds]."""
     cost: Interval
+    """Mean of the costs, and its 95 % interval."""
     difference: Interval
+    """What it costs more than the cheapest setting, paired by seed, with its 95 % interval."""
     p: float
+    """The chance that all settings up to this one differ so much if they are equally good; the smallest level at which
+    it is not the best."""
     may_be_best: bool
+    """Whether it may be the best of all settings."""
     seeds_needed: float
+    """How many seeds would drop it, or the cheapest, if these two differ as it seems."""
     limited_by: Mapping[str, int]
+    """How many runs did not get there for which reason."""
 
     @property
     def reached(self) -> str:

@@ -59,37 +59,34 @@ def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of learning: what it is called, where the tables have it, and how it is written.
-
-    Attributes:
-        name: the short name, by which users ask for it.
-        title: its name on axes and in tables.
-        column: its column in evaluations and cells, in simulated seconds, bits, joules or rounds.
-        to_target: the column of cells with what reaching the target cost.
-        units: the units among which an axis chooses.
-        kind: the name of these units in `browser/units.js`.
-        show: writes an amount with its unit.
-        less: the word for less of it when a target is reached, as `sooner`.
-        more: the word for more of it.
-        run: what a run does with how much, and whether that is less or more than another.
-        reached: how a target is reached with how much, and whether that is less or more.
-        best: how the cheapest setting reaches a target; the second gap is for the amount.
-        limit: an upper limit of it, with its amount.
-    """
+    """A cost of learning: what it is called, where the tables have it, and how it is written."""
 
     name: str
+    """The short name, by which users ask for it."""
     title: str
+    """Its name on axes and in tables."""
     column: str
+    """Its column in evaluations and cells, in simulated seconds, bits, joules or rounds."""
     to_target: str
+    """The column of cells with what reaching the target cost."""
     units: tuple[Unit, ...]
+    """The units among which an axis chooses."""
     kind: str
+    """The name of these units in `browser/units.js`."""
     show: Callable[[float], str]
+    """Writes an amount with its unit."""
     less: str
+    """The word for less of it when a target is reached, as `sooner`."""
     more: str
+    """The word for more of it."""
     run: str
+    """What a run does with how much, and whether that is less or more than another."""
     reached: str
+    """How a target is reached with how much, and whether that is less or more."""
     best: str
+    """How the cheapest setting reaches a target; the second gap is for the amount."""
     limit: str = "{}"
+    """An upper limit of it, with its amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
         """The cost in SI units or bits of each row of a table of evaluations, which need not have `total_bit`."""

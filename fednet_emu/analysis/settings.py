@@ -27,21 +27,18 @@ PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of levels of a study, whose cells differ only in the seed.
-
-    Attributes:
-        levels: the level of each axis.
-        label: its name in figures.
-        data_set: the data set that its cells learn; scores on different data sets are never put on one front.
-        cells: its finished cells.
-        missing: its cells that failed or wait.
-    """
+    """One combination of levels of a study, whose cells differ only in the seed."""
 
     levels: dict[str, Any]
+    """The level of each axis."""
     label: str
+    """Its name in figures."""
     data_set: str
+    """The data set that its cells learn; scores on different data sets are never put on one front."""
     cells: pd.DataFrame
+    """Its finished cells."""
     missing: pd.DataFrame
+    """Its cells that failed or wait."""
 
     @property
     def sound(self) -> bool:
@@ -85,15 +82,12 @@ def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
 
 @dataclass(frozen=True)
 class Names:
-    """What figures call the axes of a study, their levels and its metrics: short names with units, or other ones.
-
-    Attributes:
-        axes: the axes, each with its levels.
-        given: other names, by axis, by level, by `axis=level`, or by metric.
-    """
+    """What figures call the axes of a study, their levels and its metrics: short names with units, or other ones."""
 
     axes: Mapping[str, Sequence[Any]]
+    """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
+    """Other names, by axis, by level, by `axis=level`, or by metric."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:

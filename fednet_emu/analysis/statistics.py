@@ -126,21 +126,18 @@ Steps = tuple[Array, Array]
 
 
 class Band(NamedTuple):
-    """Mean and 95 % band of several runs over a grid of costs, all arrays [points].
-
-    Attributes:
-        spent: the costs.
-        mean: the mean of all runs; those that have ended keep their last value.
-        low: lower limit of the band; NaN for a single run.
-        high: its upper limit.
-        runs: how many runs have not ended.
-    """
+    """Mean and 95 % band of several runs over a grid of costs, all arrays [points]."""
 
     spent: Array
+    """The costs."""
     mean: Array
+    """The mean of all runs; those that have ended keep their last value."""
     low: Array
+    """Lower limit of the band; NaN for a single run."""
     high: Array
+    """Its upper limit."""
     runs: Array
+    """How many runs have not ended."""
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:

@@ -54,7 +54,10 @@ def data_figures(
     return split_figures(data_split(scenario_in(source, settings), data_dir))
 
 
+# ---- what to cite ----------------------------------------------------------------------------------------------------
+
 REFERENCES = Path(__file__).with_name("references.bib")
+"""BibTeX entries, each below a line that names the kinds that come from it."""
 OURSELVES = "fednet_emu"
 _ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MULTILINE | re.DOTALL)
 

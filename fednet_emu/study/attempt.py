@@ -36,44 +36,38 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Job:
-    """The data that a process needs to run a run.
-
-    Attributes:
-        scenario: the scenario to run.
-        name: its name in the records.
-        folder: the run folder.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        timing_only: whether to leave out training.
-        limits: limits of time and memory.
-        track: names of the trackers that hear of the run.
-        study: for trackers, the name and the folder of the study.
-    """
+    """The data that a process needs to run a run."""
 
     scenario: Scenario
+    """The scenario to run."""
     name: str
+    """Its name in the records."""
     folder: Path
+    """The run folder."""
     data_dir: Path | None
+    """The folder with data sets; None takes it from the environment variable FEDNET_DATA."""
     timing_only: bool
+    """Whether to leave out training."""
     limits: Limits
+    """Limits of time and memory."""
     track: tuple[str, ...] = ()
+    """Names of the trackers that hear of the run."""
     study: tuple[str, Path] | None = None
+    """For trackers, the name and the folder of the study."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The state of an attempt to run a run.
-
-    Attributes:
-        status: `begun`, `done`, `failed`, or `stopped` because the sweep was stopped.
-        reason: why the attempt failed, in one line.
-        details: the traceback of a failure, if there is one.
-        host_s: host time of the attempt, in seconds.
-    """
+    """The state of an attempt to run a run."""
 
     status: Literal["begun", "done", "failed", "stopped"]
+    """`begun`, `done`, `failed`, or `stopped` because the sweep was stopped."""
     reason: str = ""
+    """Why the attempt failed, in one line."""
     details: str = ""
+    """The traceback of a failure, if there is one."""
     host_s: float = 0.0
+    """Host time of the attempt, in seconds."""
 
 
 class Attempt:

@@ -31,25 +31,22 @@ _REACH = ("seed", "devices", "channel", "network")
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a study.
-
-    Attributes:
-        study: the study.
-        label: the levels and the seed as readable text.
-        columns: the varied keys and their values.
-        scenario: the scenario to run, including its seed.
-        digest: fingerprint of the resolved scenario and of whether it is timing-only.
-        settings: what the study changes in its base scenario, apart from the seed.
-        timing_only: whether it leaves out training.
-    """
+    """One run of a study."""
 
     study: StudyFile
+    """The study."""
     label: str
+    """The levels and the seed as readable text."""
     columns: Mapping[str, Any]
+    """The varied keys and their values."""
     scenario: Scenario
+    """The scenario to run, including its seed."""
     digest: str
+    """Fingerprint of the resolved scenario and of whether it is timing-only."""
     settings: tuple[Setting, ...]
+    """What the study changes in its base scenario, apart from the seed."""
     timing_only: bool
+    """Whether it leaves out training."""
 
     @property
     def command(self) -> tuple[str, ...]:

@@ -124,37 +124,34 @@ STUDY = "study.json"
 
 @dataclass
 class Sweep:
-    """The runs of a study: how they are run, and how far they are.
-
-    Attributes:
-        study: the study.
-        out: its folder.
-        runner: runs them.
-        data_dir: where data sets are.
-        track: names of the trackers that hear of every run.
-        on_event: called when a run starts or ends.
-        runs: all runs of the study.
-        folder_of: the run folder of each.
-        done: places of the finished runs.
-        running: places of the runs under way.
-        failures: why runs have failed.
-        host_s: host times of the finished runs, those of earlier sweeps included.
-        at_once: the most runs that were under way together, at most one for each core here.
-    """
+    """The runs of a study: how they are run, and how far they are."""
 
     study: StudyFile
+    """The study."""
     out: Path
+    """Its folder."""
     runner: Runner
+    """Runs them."""
     data_dir: Path | str | None = None
+    """Where data sets are."""
     track: tuple[str, ...] = ()
+    """Names of the trackers that hear of every run."""
     on_event: Callable[[Sweep], None] = lambda _sweep: None
+    """Called when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
+    """All runs of the study."""
     folder_of: list[Path] = field(default_factory=list)
+    """The run folder of each."""
     done: set[int] = field(default_factory=set)
+    """Places of the finished runs."""
     running: set[int] = field(default_factory=set)
+    """Places of the runs under way."""
     failures: dict[int, str] = field(default_factory=dict)
+    """Why runs have failed."""
     host_s: list[float] = field(default_factory=list)
+    """Host times of the finished runs, those of earlier sweeps included."""
     at_once: int = 0
+    """The most runs that were under way together, at most one for each core here."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
         """Add runs, some of which may be finished already, and return their places."""

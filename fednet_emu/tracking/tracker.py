@@ -16,48 +16,42 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What is known of a run when it starts.
-
-    Attributes:
-        id: eight hexadecimal digits that name the run; a run that is resumed keeps them.
-        resumed: whether an earlier attempt of this run may have been told to the tracker. A resumed run tells
-            everything again from the start, with the same values, so that a tracker replaces or skips what it has.
-        name: the name of the scenario, of a cell with its settings.
-        group: the name of the study, or of the scenario if the run belongs to none.
-        seed: the seed.
-        parameters: every setting of the scenario by its path, `{"algorithm.lr": 0.05}`; lists are JSON texts.
-        folder: the run folder; None for a run in memory.
-        store: the folder for what several runs share: that of the study, else the run folder.
-    """
+    """What is known of a run when it starts."""
 
     id: str
+    """Eight hexadecimal digits that name the run; a run that is resumed keeps them."""
     resumed: bool
+    """Whether an earlier attempt of this run may have been told to the tracker. A resumed run tells everything again
+    from the start, with the same values, so that a tracker replaces or skips what it has."""
     name: str
+    """The name of the scenario, of a cell with its settings."""
     group: str
+    """The name of the study, or of the scenario if the run belongs to none."""
     seed: int
+    """The seed."""
     parameters: Mapping[str, Scalar]
+    """Every setting of the scenario by its path, `{"algorithm.lr": 0.05}`; lists are JSON texts."""
     folder: Path | None
+    """The run folder; None for a run in memory."""
     store: Path | None
+    """The folder for what several runs share: that of the study, else the run folder."""
 
 
 class Costs(NamedTuple):
-    """What had been spent when something was measured.
-
-    Attributes:
-        round: rounds ended, or the number of the round that the metrics are about.
-        simulated_s: simulated time in seconds.
-        uplink_bit: bits sent by devices to the server so far.
-        downlink_bit: bits sent by the server so far.
-        sidelink_bit: bits sent from device to device so far.
-        energy_j: energy spent so far, in joules.
-    """
+    """What had been spent when something was measured."""
 
     round: int
+    """Rounds ended, or the number of the round that the metrics are about."""
     simulated_s: float
+    """Simulated time in seconds."""
     uplink_bit: int
+    """Bits sent by devices to the server so far."""
     downlink_bit: int
+    """Bits sent by the server so far."""
     sidelink_bit: int
+    """Bits sent from device to device so far."""
     energy_j: float
+    """Energy spent so far, in joules."""
 
     @property
     def sent_bit(self) -> int:
@@ -73,19 +67,16 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run has ended.
-
-    Attributes:
-        status: done, diverged, interrupted or failed.
-        reason: why it has diverged or failed; an empty text otherwise.
-        summary: the content of summary.json, with the event digest; less or nothing if the run failed before it began.
-        files: the files of the run folder: scenario, summary, tables, manifest, log, and the model if there is one.
-    """
+    """How a run has ended."""
 
     status: str
+    """Done, diverged, interrupted or failed."""
     reason: str
+    """Why it has diverged or failed; an empty text otherwise."""
     summary: Mapping[str, Any]
+    """The content of summary.json, with the event digest; less or nothing if the run failed before it began."""
     files: tuple[Path, ...]
+    """The files of the run folder: scenario, summary, tables, manifest, log, and the model if there is one."""
 
 
 class Tracker(Protocol):
