@@ -23,11 +23,11 @@ class Part:
     """What devices have of the training or of the test samples."""
 
     sizes: IntArray
-    """Int64 [devices], number of samples."""
+    """int64 [devices], number of samples."""
     counts: IntArray | None = None
-    """Int64 [labels, devices], number of samples of each label; None without labels."""
+    """int64 [labels, devices], number of samples of each label; None without labels."""
     targets: Array | None = None
-    """Float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless each sample
+    """float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless each sample
     has a number for its target."""
 
     @classmethod

@@ -70,7 +70,7 @@ class Outcome:
     """How a run has ended."""
 
     status: str
-    """Done, diverged, interrupted or failed."""
+    """`done`, `diverged`, `interrupted` or `failed`."""
     reason: str
     """Why it has diverged or failed; an empty text otherwise."""
     summary: Mapping[str, Any]
