@@ -20,8 +20,7 @@ from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
 from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout
-from fednet_emu.draw.figures.study_differences import difference_figure
-from fednet_emu.draw.figures.study_final import final_figure
+from fednet_emu.draw.figures.study_rows import difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import is_reference

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class Setting:
 
 def settings_of(study: StudyRecords) -> list[Setting]:
     """Return the settings of a study of which there are cells, in its order."""
-    found = []
+    found, names = [], Names(study.axes)
     for levels in combinations(study, list(study.axes)):
         cells = rows_of(study.cells, levels)
         missing = rows_of(study.missing, levels) if len(study.missing) else study.missing
@@ -62,7 +63,7 @@ def settings_of(study: StudyRecords) -> list[Setting]:
     return [
         Setting(
             dict(levels),
-            setting_text(levels, study.axes) or study.name,
+            names.whole(levels) or study.name,
             str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else "",
             cells,
             missing,
@@ -71,18 +72,12 @@ def settings_of(study: StudyRecords) -> list[Setting]:
     ]
 
 
-def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
-    """Return levels as text; names of axes are whole, and left out where a level is text that only one axis has."""
-    texts = Counter(level_text(level) for known in axes.values() for level in known)
-    return ", ".join(
-        level_text(level) if isinstance(level, str) and texts[level] == 1 else f"{axis} = {level_text(level)}"
-        for axis, level in levels.items()
-    )
-
-
 @dataclass(frozen=True)
 class Names:
-    """What figures call the axes of a study, their levels and its metrics: short names with units, or other ones."""
+    """What texts and figures call the axes of a study, their levels and its metrics.
+
+    Texts have whole names, to be copied into conditions; figures have short names with units, or other ones.
+    """
 
     axes: Mapping[str, Sequence[Any]]
     """The axes, each with its levels."""
@@ -118,8 +113,15 @@ class Names:
         unit = self._unit(axis) if _is_number(level) else None
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
+    def whole(self, levels: Levels) -> str:
+        """Return levels for texts: names of axes are whole, and left out where a level says enough without."""
+        return ", ".join(
+            level_text(level) if self._says_enough(level) else f"{axis} = {level_text(level)}"
+            for axis, level in levels.items()
+        )
+
     def text(self, levels: Levels) -> str:
-        """Return levels as text, with the name of an axis where a level says nothing without it."""
+        """Return levels for figures, with the name of an axis where a level says nothing without it."""
         return ", ".join(
             f"{self.axis(axis)} = {self.level(axis, level)}"
             if self._needs_axis(axis, level)
@@ -158,10 +160,18 @@ class Names:
     def _needs_axis(self, axis: str, level: Any) -> bool:
         if self._renamed(axis, level) is not None:
             return False
-        if not isinstance(level, str):
-            units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
-            return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
-        return sum(level in levels for levels in self.axes.values()) > 1
+        if isinstance(level, str):
+            return not self._says_enough(level)
+        units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
+        return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
+
+    def _says_enough(self, level: Any) -> bool:
+        """Whether a level is text, more than a number, that only one axis has."""
+        return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
+
+    @cached_property
+    def _texts(self) -> Counter[str]:
+        return Counter(level_text(level) for levels in self.axes.values() for level in levels)
 
 
 def with_unit(value: float, unit: str) -> str:
@@ -170,6 +180,14 @@ def with_unit(value: float, unit: str) -> str:
         return f"{value:g} {unit}"
     size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
     return f"{value / size:g} {prefix}{unit}"
+
+
+def is_bare_number(level: Any) -> bool:
+    """Return whether a level is a number, or text that is nothing but a number."""
+    try:
+        return not isinstance(level, bool) and math.isfinite(float(level))
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_number(level: Any) -> bool:

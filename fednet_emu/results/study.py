@@ -55,7 +55,7 @@ class Ranking(RankedSettings):
         Args:
             rename: other names for axes and levels, as for `Study.plot`.
         """
-        from fednet_emu.draw.figures.study_best import best_figure
+        from fednet_emu.draw.figures.study_rows import best_figure
         from fednet_emu.draw.style import paper_style
 
         with paper_style():
