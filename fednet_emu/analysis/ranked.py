@@ -75,33 +75,30 @@ class Ranked:
 
 @dataclass(frozen=True, repr=False)
 class RankedSettings(TextResult):
-    """The settings of a study by what reaching the target costs them, the cheapest first.
-
-    Attributes:
-        name: the study.
-        target: measure and level that runs have to reach.
-        minimised: the cost that is compared, a key of `COSTS`.
-        limits: the largest amount of each limited cost.
-        seeds: the seeds that all settings have.
-        settings: the settings in their places.
-        horizon: the largest cost that counts.
-        first_ended: the setting and the seed of the run that set the horizon because it ended with budget left.
-        late: how many runs reached the target beyond the horizon.
-        left_out: labels of settings that have no finished run.
-        more_seeds: how many seeds are left out, because some settings do not have them.
-    """
+    """The settings of a study by what reaching the target costs them, the cheapest first."""
 
     name: str
+    """The study."""
     target: Mapping[str, float]
+    """Measure and level that runs have to reach."""
     minimised: str
+    """The cost that is compared, a key of `COSTS`."""
     limits: Mapping[str, float]
+    """The largest amount of each limited cost."""
     seeds: Sequence[int]
+    """The seeds that all settings have."""
     settings: Sequence[Ranked]
+    """The settings in their places."""
     horizon: float
+    """The largest cost that counts."""
     first_ended: tuple[str, int] | None
+    """The setting and the seed of the run that set the horizon because it ended with budget left."""
     late: int
+    """How many runs reached the target beyond the horizon."""
     left_out: Sequence[str]
+    """Labels of settings that have no finished run."""
     more_seeds: int
+    """How many seeds are left out, because some settings do not have them."""
 
     @property
     def cost(self) -> Cost:

@@ -22,21 +22,18 @@ UNFINISHED = "finish the run that writes it, or run it again with --force"
 
 @dataclass(frozen=True)
 class RunRecords:
-    """What a run has recorded, in its folder or in memory; each table is read on request.
-
-    Attributes:
-        name: the name of the scenario, or another one for figures.
-        summary: totals and final scores, as in summary.json.
-        settings: the content of scenario.yaml.
-        folder: the run folder; None for a run in memory.
-        in_memory: returns the tables of a run in memory, by name.
-    """
+    """What a run has recorded, in its folder or in memory; each table is read on request."""
 
     name: str
+    """The name of the scenario, or another one for figures."""
     summary: dict[str, Any]
+    """Totals and final scores, as in summary.json."""
     settings: dict[str, Any]
+    """The content of scenario.yaml."""
     folder: Path | None
+    """The run folder; None for a run in memory."""
     in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
+    """Returns the tables of a run in memory, by name."""
 
     @classmethod
     def opened(cls, folder: Path, name: str | None = None) -> Self:

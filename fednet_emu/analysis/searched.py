@@ -27,32 +27,29 @@ TRIALS, SEARCH = "trials.csv", "search.json"
 
 @dataclass(frozen=True, repr=False)
 class SearchRecords(TextResult):
-    """What a search has recorded.
-
-    Attributes:
-        name: the study.
-        costs: what was minimised; nothing if it was the accuracy that was maximised.
-        limits: the largest amount of each limited cost.
-        target: measure and level that runs have to reach; empty if the costs are those of whole runs.
-        trials: one row for each setting that was tried.
-        finalists: numbers of the trials that remained in the race, the best first.
-        dropped: numbers of those that were dropped, with the number of seeds and the p-value, NaN where several costs
-            are minimised.
-        runs: the costs of each finalist, [seeds, costs], with NaN for a run that did not reach the target.
-        importance: the share of each parameter in the variation of the first cost, the largest first.
-        parameters: names of what was varied.
-    """
+    """What a search has recorded."""
 
     name: str
+    """The study."""
     costs: Sequence[str]
+    """What was minimised; nothing if it was the accuracy that was maximised."""
     limits: Mapping[str, float]
+    """The largest amount of each limited cost."""
     target: Mapping[str, float]
+    """Measure and level that runs have to reach; empty if the costs are those of whole runs."""
     trials: pd.DataFrame
+    """One row for each setting that was tried."""
     finalists: Sequence[int]
+    """Numbers of the trials that remained in the race, the best first."""
     dropped: Mapping[int, tuple[int, float]]
+    """Numbers of those that were dropped, with the number of seeds and the p-value, NaN where several costs are
+    minimised."""
     runs: Mapping[int, Array]
+    """The costs of each finalist, [seeds, costs], with NaN for a run that did not reach the target."""
     importance: Mapping[str, float]
+    """The share of each parameter in the variation of the first cost, the largest first."""
     parameters: Sequence[str]
+    """Names of what was varied."""
 
     @property
     def columns(self) -> Sequence[str]:

@@ -68,26 +68,23 @@ Within = Mapping[str, float] | Iterable[str]
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """What a study has recorded.
-
-    Attributes:
-        name: name of the study.
-        axes: the axes by name, each with its levels in order.
-        target: the measure that runs have to reach, with its level; empty for no target.
-        evaluations: one row for each evaluation of each finished cell, with a column for each axis, and `seed`.
-        cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
-            target, and the columns of `SERIES_COLUMNS`.
-        unfinished: labels of the cells that are not finished.
-        missing: one row for each cell that is not finished, with its levels, `seed`, `status` and `reason`.
-    """
+    """What a study has recorded."""
 
     name: str
+    """Name of the study."""
     axes: Mapping[str, Sequence[Any]]
+    """The axes by name, each with its levels in order."""
     target: Mapping[str, float]
+    """The measure that runs have to reach, with its level; empty for no target."""
     evaluations: pd.DataFrame
+    """One row for each evaluation of each finished cell, with a column for each axis, and `seed`."""
     cells: pd.DataFrame
+    """One row for each finished cell, in the order of the study: levels, totals, the costs of reaching the target, and
+    the columns of `SERIES_COLUMNS`."""
     unfinished: Sequence[str]
+    """Labels of the cells that are not finished."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """One row for each cell that is not finished, with its levels, `seed`, `status` and `reason`."""
 
     @classmethod
     def opened(cls, folder: Path) -> Self:
