@@ -143,7 +143,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         from fednet_emu.files.data_folder import folder_to_write
         from fednet_emu.results.run import figures
         from fednet_emu.results.running import ran
-        from fednet_emu.tracking.table import trackers_of
+        from fednet_emu.tracking.tracker import trackers_of
 
         known, outlook = scenario_of(scenario, changes, data_dir=data_dir)
         warn(outlook)

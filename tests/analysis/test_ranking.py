@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.comparison import Comparison
+from fednet_emu.analysis.comparison import Comparison, compare
 from fednet_emu.analysis.confidence_set import smallest_p
 from fednet_emu.analysis.ranking import best, rank
 from fednet_emu.analysis.statistics import mean_interval

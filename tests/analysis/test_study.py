@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.comparison import Comparison, sentence
+from fednet_emu.analysis.comparison import Comparison, compare, sentence
 from fednet_emu.analysis.fronts import mean_progress, on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.statistics import step_values

@@ -25,8 +25,7 @@ from fednet_emu.study.search.aim import values_of
 from fednet_emu.study.search.proposals import importance
 from fednet_emu.study.search.space import SETTING
 from fednet_emu.study.search.trials import Dropped, Trial, Trials
-from fednet_emu.study.sweep import describe
-from fednet_emu.study.tables import TABLES, write_tables
+from fednet_emu.study.sweep import TABLES, describe, write_tables
 
 BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
