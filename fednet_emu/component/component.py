@@ -149,6 +149,21 @@ def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
     return sentences
 
 
+class GivenObject(Component):
+    """A component whose setting `given` is an object of Python, which no file holds."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @field_validator("given", mode="before", check_fields=False)
+    @classmethod
+    def _no_text(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError(  # noqa: TRY004  (pydantic takes it for a problem of the value)
+                f"was an object of Python, which no file holds, got '{given}'; hand it over again"
+            )
+        return given
+
+
 _DECIBEL = re.compile(r"_db(m|i|m_hz)?$")
 """End of the names of settings in decibels."""
 

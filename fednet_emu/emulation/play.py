@@ -21,8 +21,8 @@ from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.records.ledger import SCENE, Ledger
-from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.tracking.tracker import Tracker
 from fednet_emu.tracking.tracking import Tracking
 

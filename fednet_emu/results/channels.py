@@ -10,7 +10,8 @@ from fednet_emu.analysis.quantities import format_bits
 from fednet_emu.draw.figures.rates import RateCurve
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.survey import uplink_rates
-from fednet_emu.scenario.document import load, names
+from fednet_emu.scenario.document import load
+from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
 
 LISTED_M = (50.0, 200.0, 500.0)

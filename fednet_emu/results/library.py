@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
-from fednet_emu.emulation.warnings import warn
+from fednet_emu.emulation.load import warn
 from fednet_emu.scenario.model import Scenario
 
 if TYPE_CHECKING:

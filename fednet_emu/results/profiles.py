@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
-from fednet_emu.scenario.document import load, names
+from fednet_emu.scenario.document import load
+from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
 
 AnyProfile = Profile | RadioProfile | StationProfile

@@ -25,7 +25,4 @@ MODELS: dict[str, type[Model]] = kinds(
     TorchvisionModel,
     WordLstm,
 )
-"""Every kind of model that is built in."""
-
 AnyModel = Annotated[Model, Slot("model", MODELS)]
-"""Type of a field that holds one model."""
