@@ -28,11 +28,7 @@ UNNAMED = "scenario"
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario, fill in its defaults and check it.
-
-    Args:
-        name: a path, or the name of a file in scenarios/.
-        overrides: settings as `key.path=value`.
+    """Read a scenario from a path or by its name in scenarios/, with overrides `key.path=value`, and check it.
 
     Raises:
         ScenarioError: lists every problem of the file with its line.
@@ -136,7 +132,9 @@ def _poor_links(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int |
     needed, snr = Needed.by(scenario, way), links.mean_snr
     beyond = snr < needed.mean_snr(links.in_sight)
     if beyond.any():
-        weakest = f"{linear_to_db(needed.sinr):.1f} dB{_with_fading(needed)}"
+        weakest_db, lowest_db = map(linear_to_db, (needed.sinr, float(needed.mean_snr(np.zeros(1, np.bool_))[0])))
+        faded = f", reached in one fading block of 10^8 at {lowest_db:.1f} dB" if lowest_db < weakest_db else ""
+        weakest = f"{weakest_db:.1f} dB{faded}"
         named = _named(beyond, snr, lambda one: f"mean SNR {linear_to_db(max(one, _NO_SNR)):.0f} dB")
         what = f"out of reach where they start: {named}; {needed.by_whom} needs {weakest}"
         yield ("network", way.DIRECTION), f"{_of_all(beyond)} {what}; {_HELP}"
@@ -152,12 +150,6 @@ def _poor_links(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int |
             ("network", way.DIRECTION),
             f"{_of_all(slow)} {what}{not_tried if way.timeout_s is None else ''}; {_HELP}",
         )
-
-
-def _with_fading(needed: Needed) -> str:
-    """What the mean SNR has to be for the least SINR to be reached in a fade, if that differs."""
-    lowest = linear_to_db(float(needed.mean_snr(np.zeros(1, np.bool_))[0]))
-    return "" if lowest >= linear_to_db(needed.sinr) else f", reached in one fading block of 10^8 at {lowest:.1f} dB"
 
 
 def _of_all(some: Mask) -> str:

@@ -62,12 +62,8 @@ def local_splits(path: Path, config: str | None, only: str) -> Iterator[Splits]:
     """Context manager: the tables of a file or folder, which are valid inside the block. Nothing is downloaded.
 
     A folder is what `save_to_disk` wrote, or has data files with their splits in their names or in a README.md, as in a
-    repository of the hub. Parquet, JSON and CSV files are converted in a temporary folder.
-
-    Args:
-        path: the file or folder, which exists.
-        config: name of the configuration; None takes the only one.
-        only: the split that a table is which has no splits.
+    repository of the hub; of several configurations, `config` names one. A table without splits is the split `only`.
+    Parquet, JSON and CSV files are converted in a temporary folder.
 
     Raises:
         DataError: the library cannot read it.
