@@ -14,7 +14,7 @@ from fednet_emu.analysis.quantities import TextResult, counted, format_energy, f
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SERVER, device_label
-from fednet_emu.records.losses import losses_in_words
+from fednet_emu.records.summaries import losses_in_words
 
 SAME = 1e-9
 """Part of a duration by which equal ones may differ by rounding."""

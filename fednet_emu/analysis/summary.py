@@ -8,7 +8,7 @@ from typing import Any
 
 from fednet_emu.analysis.quantities import format_bits, format_energy, format_seconds
 from fednet_emu.analysis.scales import OWN_METRICS
-from fednet_emu.records.losses import losses_in_words
+from fednet_emu.records.summaries import losses_in_words
 
 DIGEST_LENGTH = 12
 """Number of hexadecimal digits of the event digest that are shown; 48 bits distinguish all runs of a study."""

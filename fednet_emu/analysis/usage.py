@@ -16,8 +16,8 @@ from fednet_emu.analysis.scales import with_total_bits
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.arrays import Array
 from fednet_emu.records.ledger import SCENE, SERVER
-from fednet_emu.records.losses import losses_in_words
 from fednet_emu.records.rows import KINDS
+from fednet_emu.records.summaries import losses_in_words
 
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip

@@ -34,8 +34,7 @@ from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.network.network import Network
-from fednet_emu.records.idle_energy import IdleEnergy
-from fednet_emu.records.ledger import DATA_SPLIT, Ledger
+from fednet_emu.records.ledger import DATA_SPLIT, IdleEnergy, Ledger
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
 

@@ -25,7 +25,7 @@ from fednet_emu.learning.models.base import Model, seeded_module
 from fednet_emu.learning.models.user_module import GivenModule, UserModule
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
-from fednet_emu.network.links.links import CellLinks, Sky, network_links
+from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
@@ -133,8 +133,8 @@ def links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
     """Uplinks and downlinks of the cells with all devices at their initial positions."""
     streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    sky = Sky(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
-    return network_links(sky, xy_m, network.cells.positions_m())
+    environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
+    return network_links(environment, xy_m, network.cells.positions_m())
 
 
 def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:

@@ -23,15 +23,13 @@ from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.network import Network
-from fednet_emu.records.fairness import asking
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
-from fednet_emu.records.idle import idle_s
 from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, scores_in
-from fednet_emu.records.losses import messages
 from fednet_emu.records.rows import KINDS
+from fednet_emu.records.summaries import asking, idle_s, messages
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 

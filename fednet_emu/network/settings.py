@@ -12,8 +12,8 @@ from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
+from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
-from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.topology import Topology
@@ -32,7 +32,7 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the movement since the model that both ends know, in fewer bits. Whatever else
+    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Whatever else
     an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""

@@ -13,12 +13,11 @@ from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.component.component import Component
 from fednet_emu.devices.availability import Always, AnyAvailability
 from fednet_emu.devices.battery import Battery
-from fednet_emu.devices.frequency import Frequency
 from fednet_emu.devices.mobility import AnyMobility, Static
 from fednet_emu.devices.mobility.regions import AnyRegion, DiscRegion, Region
 from fednet_emu.devices.placement import AnyPlacement, Disc
 from fednet_emu.devices.profiles import Profile
-from fednet_emu.devices.speeds import AnySpeeds
+from fednet_emu.devices.speeds import AnySpeeds, Frequency
 from fednet_emu.devices.stragglers import AnyStraggler, NoStraggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Evaluation, Stop

@@ -13,7 +13,7 @@ from typing_extensions import override
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.kernel.streams import mixes, uniforms
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.radio.receiver.combining import Reception
@@ -21,7 +21,7 @@ from fednet_emu.radio.receiver.interference import successive_cancellation, sum_
 from fednet_emu.units import db_to_linear, linear_to_db
 
 
-class WholeBand(Access):
+class WholeBand(RatedAccess):
     """All transmissions use the whole band at once."""
 
     overlapping: ClassVar[bool] = True
@@ -30,8 +30,8 @@ class WholeBand(Access):
     """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
 
     @property
+    @override
     def threshold(self) -> float:
-        """`threshold_db` as a linear ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     @override
@@ -56,9 +56,14 @@ class UpTo(WholeBand):
     """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
 
     @property
+    @override
     def capacity(self) -> int | None:
-        """The limit `max_senders`."""
         return self.max_senders
+
+    @property
+    @override
+    def residual_share(self) -> float | None:
+        return 1.0
 
 
 class Shared(UpTo):
@@ -99,6 +104,11 @@ class Noma(UpTo):
     def conflict_with_antennas(self, reception: Reception) -> str:
         return f"successive cancellation is that of one antenna, got {reception.kind} with {self.kind}; choose shared"
 
+    @property
+    @override
+    def residual_share(self) -> float | None:
+        return self.residual
+
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
         active = inputs.active
@@ -124,7 +134,7 @@ class Noma(UpTo):
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
 
 
-class SlottedAloha(Access):
+class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; a receiver decodes those above the capture threshold.
 
     If a slot's SINR reaches the capture threshold, the slot carries bits at the rate that the rate law gives for it;
@@ -152,18 +162,13 @@ class SlottedAloha(Access):
         what = "it is not known who sends in a slot, so that nobody can be nulled"
         return f"{what}, got {reception.kind} with {self.kind}; choose mrc, or shared" if reception.NULLS else ""
 
-    @property
-    @override
-    def capacity(self) -> int | None:
-        return None
-
     @override
     def share(self, active: int) -> float:
         return 1.0
 
     @property
+    @override
     def threshold(self) -> float:
-        """`capture_db` as a linear ratio."""
         return db_to_linear(self.capture_db)
 
     @override

@@ -17,7 +17,6 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.separate import Air, SeparateAir
-from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.channel import Channel
@@ -71,26 +70,9 @@ class OverTheAir(Access):
                 f"got {self.kind}, choose ofdma or tdma, or change the algorithm",
             )
 
-    @property
-    @override
-    def capacity(self) -> int | None:
-        return None
-
-    @override
-    def share(self, active: int) -> float:
-        return 1.0
-
     @override
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
         return SeparateAir(SlotWalker(self, band.bandwidth_hz))
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> None:
-        return None
-
-    @override
-    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        raise NotImplementedError("signals add up, none is received at a rate of its own")
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
         """Duration in s of a burst of so many entries: whole slots."""

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.access.orthogonal import on_parts
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
@@ -21,7 +21,7 @@ from fednet_emu.network.planning import AnyPlanner, LeastTime
 from fednet_emu.radio.rates.shannon import Shannon
 
 
-class Planned(Access):
+class Planned(RatedAccess):
     """Each device of a round has its own part of the band, or its turn, at the power and the clock that were planned.
 
     A planner divides them at the start of each round, by what the server knows then: mean SNRs, nominal computing

@@ -12,28 +12,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from fednet_emu.arrays import Array
-from fednet_emu.radio.receiver.interference import sinr_of_pairs, successive_cancellation
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Federation
 from fednet_emu.radio.receiver.power_control import feasibility
+from fednet_emu.units import db_to_linear
 
 SLACK = 1e-9
 """Relative margin of powers above the SINR target, so that rounding does not put a sender below it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rivals:
+class CandidateSenders:
     """Senders that want the same band at the same time.
 
     Attributes:
         snr: [n, n] what the receiver of sender i (row) hears of sender j at full power, over the receiver's noise.
         receiver: [n] the receiver of each sender; some may have one together.
         target: SINR (linear) that each needs to be decoded.
-        residual: what cancellation of a decoded signal leaves behind at its receiver; None without cancellation.
+        residual: what is left at its receiver of a signal that has been decoded; 1 without cancellation.
     """
 
     snr: Array
     receiver: Sequence[int]
     target: float
-    residual: float | None = None
+    residual: float = 1.0
 
     def joint_powers(self, members: Sequence[int]) -> Array | None:
         """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.
@@ -43,35 +45,48 @@ class Rivals:
         Ignored here: fading.
         """
         gain = self.snr[np.ix_(members, members)]
-        if self.residual is not None:
-            receiver, own = np.array([self.receiver[i] for i in members]), np.diagonal(gain)
-            rank = np.argsort(np.argsort(-own, kind="stable"))
-            before = (receiver[:, None] == receiver[None, :]) & (rank[None, :] < rank[:, None])
-            gain = np.where(before, self.residual * gain, gain)
+        receiver, own = np.array([self.receiver[i] for i in members]), np.diagonal(gain)
+        rank = np.argsort(np.argsort(-own, kind="stable"))
+        before = (receiver[:, None] == receiver[None, :]) & (rank[None, :] < rank[:, None])
+        gain = np.where(before, self.residual * gain, gain)
         target = np.full(len(gain), self.target * (1.0 + SLACK))
         found = feasibility(target, gain, np.ones(len(gain)), 1.0)
         return found.power_w if found.feasible else None
 
-    def decoded(self, members: Sequence[int], power: Array) -> list[bool]:
-        """Whether each member is decoded when all of them send at once with these parts of their full powers.
 
-        This independent check computes the SINR at each receiver; it shares no code with the search for powers.
-        Ignored here: fading.
-        """
-        gain = self.snr[np.ix_(members, members)]
-        if self.residual is None:
-            return list(sinr_of_pairs(power, gain, 1.0) >= self.target)
-        passed = np.zeros(len(members), np.bool_)
-        receiver = np.array([self.receiver[i] for i in members])
-        for ear in np.unique(receiver):
-            (own,) = np.nonzero(receiver == ear)
-            heard = gain[own[0]] * power
-            noise = 1.0 + float(heard[receiver != ear].sum())
-            passed[own] = successive_cancellation(heard[own], noise, self.target, self.residual).decoded
-        return list(passed)
+def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
+    """All devices as uplink senders at full power, to decide which may be on the air together now.
+
+    Args:
+        fed: the federation.
+        sinr_db: SINR in dB that each sender needs; None for the lowest at which the rate is above zero.
+        margin_db: margin in dB on top of that SINR.
+
+    Raises:
+        ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
+    """
+    uplink = fed.network.uplink
+    band, links, access = uplink.band, uplink.links.now(), uplink.settings.access
+    if access.residual_share is None or uplink.rates is not None:
+        got = access.kind if uplink.rates is None else "recorded rates"
+        raise ScenarioError(
+            f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
+        )
+    devices = np.arange(fed.n_devices)
+    receiver = np.array([links.station_of(device) for device in devices.tolist()])
+    lowest = max(band.law.min_sinr, band.threshold)
+    target = lowest if sinr_db is None else db_to_linear(sinr_db)
+    if target == 0:
+        raise ScenarioError(
+            "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
+            "channel.rate; give it here, or sinr_db to the groups"
+        )
+    gain = links.snrs(devices[None, :], receiver[:, None])
+    gain = band.reception.of_pairs(gain, receiver, access.capacity or len(receiver))
+    return CandidateSenders(gain, receiver.tolist(), target * db_to_linear(margin_db), access.residual_share)
 
 
-def greedy_group(rivals: Rivals, candidates: Iterable[int], most: int | None = None) -> list[int]:
+def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
     """A large set of candidates that can send together: always add the one that leaves the most room for others.
 
     Room is what the most loaded member has left of its power. The set is empty when nobody is decoded even alone.
@@ -88,7 +103,7 @@ def greedy_group(rivals: Rivals, candidates: Iterable[int], most: int | None = N
     return sorted(group)
 
 
-def greedy_groups(rivals: Rivals, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
+def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
     """Groups that can each send together, greedily as large as possible, until every candidate that can is in one."""
     left, groups = list(candidates), []
     while group := greedy_group(rivals, left, most):
@@ -97,7 +112,7 @@ def greedy_groups(rivals: Rivals, candidates: Iterable[int], most: int | None = 
     return groups
 
 
-def coloured_groups(rivals: Rivals, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
+def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
     """Groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
 
     Interference adds up, so a colour may still be too much; it is then split greedily.
@@ -115,7 +130,7 @@ def coloured_groups(rivals: Rivals, candidates: Iterable[int], most: int | None 
 
 
 def with_further_seats(
-    rivals: Rivals, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
+    rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
     """Add devices to further groups: each is in up to `seats` groups, as long as all members are still decoded.
 
