@@ -10,7 +10,7 @@ import numpy as np
 from fednet_emu.analysis.quantities import format_bits
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
-from fednet_emu.emulation.warnings import warn
+from fednet_emu.emulation.load import warn
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
 from fednet_emu.radio.survey import uplink_rates

@@ -269,7 +269,7 @@ class Run(RunRecords):
             DataError: a table of the run is missing or unreadable, or the file cannot be written.
         """
         from fednet_emu.draw.page.run import write_run_page
-        from fednet_emu.scenario.document import dump
+        from fednet_emu.scenario.yaml_text import dump
 
         if path is None and self.folder is None:
             raise FednetError("path: is required for a run in memory, got none; say where the page should go")

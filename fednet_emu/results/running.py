@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named, scenario_of
 from fednet_emu.emulation.guard import none_left_behind
+from fednet_emu.emulation.load import warn
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import play
-from fednet_emu.emulation.warnings import warn
 from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.results.run import Run

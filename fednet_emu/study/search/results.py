@@ -20,7 +20,7 @@ from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.searched import SEARCH, TRIALS
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import csv_text, told, write_json, write_text
-from fednet_emu.scenario.document import dump
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.study.search.aim import values_of
 from fednet_emu.study.search.proposals import importance
 from fednet_emu.study.search.space import SETTING
