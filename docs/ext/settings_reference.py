@@ -19,8 +19,8 @@ from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
 
 from fednet_emu.component.slot import Slot
-from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.schema import documented_fields
 from fednet_emu.scenario.shapes import Shape
 from fednet_emu.study.model import Study
 from fednet_emu.units import unit_of

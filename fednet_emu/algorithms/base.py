@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.algorithms.selection.asking import Asking
 from fednet_emu.algorithms.selection.plain import Uniform
@@ -77,22 +78,17 @@ class Algorithm(Component):
         if cohort is not None:
             yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
 
-    def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
-        """Settings that contradict each other with `count` devices, as (key, what is wrong)."""
-        return ()
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
+        for key, what, least in self.demands():
+            if least > count:
+                yield key, f"{what}, got {least}; must be at most devices.count, {count}"
 
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
         """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
         if "sums" not in self.uses:
             yield "kind", "its server reads every upload by itself"
-
-    def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Settings that are invalid when messages can be lost, as (key, what is wrong).
-
-        Args:
-            losses: the scenario's settings that can lose messages, as `key: value`.
-        """
-        return ()
 
 
 class LocalTraining(ExactlyOne):
@@ -217,9 +213,10 @@ class Synchronous(Algorithm, LocalTraining):
         """The largest number of devices, out of `count`, that the rule asks in a round."""
         return self.selection.most(cohort_size(self.cohort, count), count)
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
-        """A rule that cannot choose so many of `count` devices, or asks what they do not know, as (key, what)."""
-        if problem := self.selection.problem(cohort_size(self.cohort, count)):
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """A rule that cannot choose so many of the devices, or asks what they do not know, as (key, what)."""
+        yield from super().conflicts(scenario)
+        if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
             yield "selection", f"{problem}; choose others"
         if self.selection.polls and "polls" not in self.uses:
             yield (

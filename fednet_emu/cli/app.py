@@ -104,7 +104,7 @@ def flower(
 ) -> None:
     """Run a Flower app on the emulated network; by default ten devices in an urban cell."""
     with outcome():
-        from fednet_emu.emulation.flower_app import app_in
+        from fednet_emu.emulation.given import app_in
 
         meant, name, changes = app_in(folder, scenario)
     options = RunOptions(out, None, False, quiet, profile, force, plots, track)
@@ -143,7 +143,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.emulation.warnings import warn
         from fednet_emu.errors import Diverged
-        from fednet_emu.files.paths import folder_to_write
+        from fednet_emu.files.data_folder import folder_to_write
         from fednet_emu.results.running import ran
         from fednet_emu.tracking.table import trackers_of
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp
 from fednet_emu.component.component import Component
@@ -70,6 +72,12 @@ class ListedSpeeds(Speeds):
     kind = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
     """Speeds in FLOP/s, one per device, in the order of the devices."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if len(self.flop_per_s) != (count := scenario.devices.count):
+            what = f"not one for each device, got {len(self.flop_per_s)}"
+            yield "flop_per_s", f"{what}; must be as many as devices.count, {count}"
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The speeds as given.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, final
 
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
@@ -39,6 +41,11 @@ class EdgeServers(Component):
     """An aggregator in each base station, for algorithms that average there before they average in the cloud."""
 
     backhaul: BackhaulSettings = BackhaulSettings()
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        why = "has no edge servers, so that its base stations pass everything on"
+        yield from scenario.unless_used("edges", why, "a backhaul")
 
 
 _RATE = "network.edges.backhaul.rate_bps"

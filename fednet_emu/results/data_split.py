@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednet_emu.analysis.data_split import DataSplit
-from fednet_emu.emulation.dealing import deal
+from fednet_emu.emulation.build import deal
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import data_folder

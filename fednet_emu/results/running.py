@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, scenario_of
+from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import play
-from fednet_emu.emulation.side_effects import none_left_behind
 from fednet_emu.emulation.warnings import warn
-from fednet_emu.files.paths import folder_to_write
+from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.results.run import Run
 from fednet_emu.screen.progress import run_shown
 from fednet_emu.tracking.table import trackers_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named
 from fednet_emu.errors import FednetError
-from fednet_emu.files.paths import folder_to_write
+from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.results.study import Failure, Study
 from fednet_emu.screen.progress import sweep_shown
 from fednet_emu.study.runners import Runner, runner_of

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.cli.app import app
 from fednet_emu.emulation import outlook
-from fednet_emu.emulation.cost import Cost
+from fednet_emu.emulation.outlook import Cost
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.model import Study
 

@@ -37,7 +37,7 @@ def test_the_app_has_the_images_of_our_partition(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "flower_strategies")
     from strategies.task import digits, load_data
 
-    from fednet_emu.learning.data.datasets.digits import Digits
+    from fednet_emu.learning.data.datasets.mnist import Digits
 
     ours = Digits().load(None, None)
     (train_x, train_y), (test_x, test_y) = digits()

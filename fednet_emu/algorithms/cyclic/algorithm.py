@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -118,13 +118,17 @@ class CyclicFedAvg(Algorithm):
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return self.structure.demands()
 
-    def conflicts_with_losses(self, losses: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """`bounds`, when messages can be lost: the theory needs every update to arrive."""
-        if self.bounds and losses:
-            yield (
-                "bounds",
-                f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false",
-            )
+        yield from super().conflicts(scenario)
+        if problem := self._unbounded(scenario.losses()):
+            yield "bounds", problem
+
+    def _unbounded(self, losses: Sequence[str]) -> str:
+        """Why there are no bounds where these settings can lose messages; empty if none are asked for."""
+        if not (self.bounds and losses):
+            return ""
+        return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
 
     def run(self, fed: Federation) -> Process:
         """The server: each group in turn receives the model, trains and answers; the model is updated once per group.
@@ -132,8 +136,8 @@ class CyclicFedAvg(Algorithm):
         Raises:
             ScenarioError: no device can train, or `bounds` is set where the theory does not hold.
         """
-        for key, what in self.conflicts_with_losses(fed.network.losses()):
-            raise ScenarioError(f"algorithm.{key}: {what}")
+        if problem := self._unbounded(fed.network.losses()):
+            raise ScenarioError(f"algorithm.bounds: {problem}")
         w, theory = fed.initial_model(), None
         for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
             w = fed.published(w)

@@ -16,6 +16,7 @@ from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.radio.receiver.combining import Reception
 
 
 class Access(Component):
@@ -29,6 +30,10 @@ class Access(Component):
 
     only_sums: ClassVar[bool] = False
     """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
+
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        """Why base stations with several antennas cannot receive such transmissions; empty if they can."""
+        return ""
 
     @property
     def capacity(self) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -15,8 +16,9 @@ from fednet_emu.kernel.streams import mixes, uniforms
 from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.radio.receiver.combining import Reception
 from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
-from fednet_emu.units import db_to_linear
+from fednet_emu.units import db_to_linear, linear_to_db
 
 
 class WholeBand(RatedAccess):
@@ -72,6 +74,17 @@ class Shared(UpTo):
     Ignored here: spreading gain, and any interference cancellation but that of `network.reception`.
     """
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        network = scenario.network
+        several = network.cells.count > 1 or network.reception.antennas > 1 or scenario.devices.count == 1
+        threshold = max(scenario.channel.rate.min_sinr, self.threshold)
+        if self is network.uplink.access and self.max_senders != 1 and threshold >= 1 and not several:
+            what = "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach"
+            got = f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB"
+            remedy = "lower the threshold below 0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma"
+            yield "", f"{what} {got}; {remedy}"
+
 
 class Noma(UpTo):
     """Uplink non-orthogonal access with successive interference cancellation: the strongest is decoded first.
@@ -91,6 +104,10 @@ class Noma(UpTo):
     @override
     def residual_share(self) -> float | None:
         return self.residual
+
+    @override
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        return f"successive cancellation is that of one antenna, got {reception.kind} with {self.kind}; choose shared"
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
@@ -139,6 +156,11 @@ class SlottedAloha(RatedAccess):
 
     capture_db: float = 10.0
     """Capture threshold: lowest SINR in dB at which a receiver decodes a transmission despite the others."""
+
+    @override
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        what = "it is not known who sends in a slot, so that nobody can be nulled"
+        return f"{what}, got {reception.kind} with {self.kind}; choose mrc, or shared" if reception.NULLS else ""
 
     @override
     def share(self, active: int) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple, final
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from pydantic import Field
@@ -57,6 +58,17 @@ class OverTheAir(Access):
 
     csi_error: float = Field(0.0, ge=0, lt=1)
     """Part of the channel's power that devices do not know, as it has changed since they measured it."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        kind = scenario.algorithm.kind
+        for key, what in scenario.algorithm.conflicts_with_sums():
+            where = kind if key == "kind" else f"algorithm.{key}"
+            yield (
+                "",
+                f"the server receives nothing but sums of uploads, which is not enough for {where}: {what}; "
+                f"got {self.kind}, choose ofdma or tdma, or change the algorithm",
+            )
 
     @override
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -135,10 +135,11 @@ class Aspire(Algorithm):
         """Settings (key, meaning, number of devices) that need so many devices."""
         return [] if self.active is None else [("active", "waits for more workers than there are", self.active)]
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
-        """Settings that cannot be with so many devices: a set without weights, or made for another number."""
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """A set without weights for the devices, or made for another number of them."""
+        yield from super().conflicts(scenario)
         try:
-            self._weights_for(np.arange(count))
+            self._weights_for(np.arange(scenario.devices.count))
         except ScenarioError as error:
             where, _, what = str(error).partition(": ")
             yield where, what

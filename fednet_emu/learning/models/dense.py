@@ -1,4 +1,4 @@
-"""The multilayer perceptron."""
+"""Models of dense layers: linear ones, and the multilayer perceptron."""
 
 from __future__ import annotations
 
@@ -10,6 +10,29 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import nn
 
 from fednet_emu.learning.models.base import Model
+
+
+class Softmax(Model):
+    """Softmax (multinomial logistic) regression: one linear layer on the flattened sample, outputs are logits."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """One linear layer on the flattened sample."""
+        return _linear(input_shape, outputs)
+
+
+class Linear(Model):
+    """Linear regression: one linear layer on the flattened sample."""
+
+    bias: bool = True
+    """Whether the model has a constant term."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """One linear layer on the flattened sample."""
+        return _linear(input_shape, outputs, bias=self.bias)
+
+
+def _linear(input_shape: tuple[int, ...], outputs: int, *, bias: bool = True) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs, bias=bias))
 
 
 class Mlp(Model):

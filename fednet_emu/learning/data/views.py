@@ -1,11 +1,8 @@
-"""Groups of devices with different learning tasks: each group sees the data transformed in its own way.
-
-Device d belongs to group d mod `count`. Samples are first distributed among devices; then the training and test samples
-of each device are transformed for its group. Group 0 sees the data unchanged.
-"""
+"""How devices see their samples: groups with views of their own, and noise that grows from device to device."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +17,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partitioned
 
@@ -46,12 +44,7 @@ class Groups(Component):
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """The samples, transformed for the groups of their owners; samples without an owner are unchanged.
-
-        Args:
-            samples: training and test samples.
-            splits: who owns which of the training and of the test samples.
-            rng: random stream of the transformations.
+        """Training and test samples, transformed for the groups of their owners by `splits`; the others are unchanged.
 
         Raises:
             ScenarioError: such samples cannot be transformed in this way.
@@ -142,3 +135,41 @@ GROUPS: dict[str, type[Groups]] = kinds(LabelPermuted, Rotated, TiltedTargets)
 
 AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
 """Type of a field that holds one kind of groups."""
+
+
+class FeatureNoise(Component):
+    """Feature skew: device i of N, counted from 1, sees its inputs with Gaussian noise of variance `variance` i / N.
+
+    NIID-Bench's x + Gau(sigma i / N). The noise of each number of a sample is independent, and is the same whenever the
+    sample is used. Training and test samples of a device are noisy alike; samples that no device has are not.
+    """
+
+    variance: float = Field(gt=0)
+    """Variance of the noise of the last device (sigma), in units of the inputs squared."""
+
+    def variances(self, n_devices: int) -> list[float]:
+        """The variance of the noise of each device [n_devices]."""
+        return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
+
+    def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
+        """Training and test samples as their owners see them; each device's noise has a random stream of its own.
+
+        Raises:
+            ScenarioError: the inputs are no real numbers, but names of words for example.
+        """
+        if not samples.train_x.is_floating_point():
+            found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"
+            raise ScenarioError(f"feature_noise: {found}; leave it out, or use other data")
+        train, test = splits
+        train_x = self._noisy(samples.train_x, train, "train", streams)
+        test_x = self._noisy(samples.test_x, test, "test", streams)
+        return replace(samples, train_x=train_x, test_x=test_x, optimum=None)
+
+    def _noisy(self, x: Tensor, split: Partitioned, which: str, streams: Streams) -> Tensor:
+        x = x.clone()
+        for device, variance in enumerate(self.variances(len(split.offsets) - 1)):
+            rows = torch.from_numpy(np.unique(split.of(device)))  # a sample in several sets has noise once
+            rng = streams("feature noise", device, which)
+            drawn = rng.standard_normal((len(rows), *x.shape[1:]), dtype="float32")
+            x[rows] += math.sqrt(variance) * torch.from_numpy(drawn).to(x)
+        return x
