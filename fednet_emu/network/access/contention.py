@@ -100,14 +100,14 @@ class Noma(UpTo):
     residual: float = Field(default=0.0, ge=0, le=1)
     """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
 
+    @override
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        return f"successive cancellation is that of one antenna, got {reception.kind} with {self.kind}; choose shared"
+
     @property
     @override
     def residual_share(self) -> float | None:
         return self.residual
-
-    @override
-    def conflict_with_antennas(self, reception: Reception) -> str:
-        return f"successive cancellation is that of one antenna, got {reception.kind} with {self.kind}; choose shared"
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""

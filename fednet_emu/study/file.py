@@ -1,13 +1,25 @@
-"""The study: the fields of the class `Study` are the keys of a study file."""
+"""The study file: the fields of the class `StudyFile` are its keys; and where such files are read."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from fednet_emu.component.component import Component, ExactlyOne
+from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_RUNS
+from fednet_emu.scenario.document import Document, dump, filled, find, load, with_includes
+from fednet_emu.scenario.includes import read_text
+from fednet_emu.scenario.library import STUDIES, another_kind, is_study, locate, no_such, run_name
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
+from fednet_emu.scenario.yaml_text import parse
+from fednet_emu.study.grid import Axis, axes_of
 
 
 class Target(ExactlyOne):
@@ -74,7 +86,7 @@ class Search(Component):
     """Seed of the proposals."""
 
     @model_validator(mode="after")
-    def _one_aim(self) -> Search:
+    def _one_aim(self) -> Self:
         if len(set(self.costs)) < max(len(self.costs), 1):
             raise ValueError(f"minimise: expected different costs, got {list(self.costs)}; give each once")
         if self.maximise and "minimise" in self.model_fields_set:
@@ -91,7 +103,7 @@ class Search(Component):
         return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
 
 
-class Study(Component):
+class StudyFile(Component):
     """A study: a base scenario, the settings that are varied, and how often each combination is repeated."""
 
     title: str = ""
@@ -117,8 +129,13 @@ class Study(Component):
     """Names of the figures that `make reproduce` keeps, those that tell the story of the study, for example
     `bits-to-target`; null for all but those against rounds."""
 
+    _name: str = PrivateAttr()
+    _text: str = PrivateAttr()
+    _scenario: Document = PrivateAttr()
+    _root: Node = PrivateAttr()
+
     @model_validator(mode="after")
-    def _seeds_are_few_and_distinct(self) -> Study:
+    def _seeds_are_few_and_distinct(self) -> Self:
         if isinstance(self.seeds, int) and self.seeds > MAX_RUNS:
             raise ValueError(f"seeds: a study has at most {MAX_RUNS} runs, got {self.seeds} seeds; give fewer")
         seeds = self.all_seeds
@@ -127,7 +144,7 @@ class Study(Component):
         return self
 
     @model_validator(mode="after")
-    def _searched_or_swept(self) -> Study:
+    def _searched_or_swept(self) -> Self:
         if self.search is None:
             return self
         if self.grid:
@@ -142,7 +159,96 @@ class Study(Component):
             raise ValueError("target: is not for search.maximise, got both; leave out one of them")
         return self
 
+    @classmethod
+    def read(cls, name: str | Path) -> Self:
+        """Read a study by path, or by the name of a file in scenarios/studies/.
+
+        Raises:
+            ScenarioError: every problem of the file itself, or its base is not there.
+        """
+        path = find(str(name), STUDIES)
+        text = read_text(path)
+        return cls._parsed(path, text, parse(text, file_text(path)))
+
+    @classmethod
+    def _parsed(cls, path: Path, text: str, root: Node) -> Self:
+        if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(cls.model_fields)):
+            what = f"{another_kind(str(path), 'scenario')}; a study has it as base, and a grid"
+            raise ScenarioError(f"{file_text(path)}: {what}")
+        study = validate(cls, Document(root, path, {}))
+        base = locate(study.base, "scenarios", path)
+        if base is None:
+            what = no_such(study.base, "scenarios", path)
+            raise ScenarioError(problem_text(root.value["base"].place, ("base",), what))
+        return study._from(run_name(path), text, filled(load(base)), root)
+
+    @classmethod
+    def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
+        """Return the study that a file with these keys would be, whose `base` is only used as a name.
+
+        Raises:
+            ScenarioError: every problem of the keys.
+        """
+        root = node_of(keys, Place("study", 0))
+        study = validate(cls, Document(root, None, {}))
+        return study._from(name, dump(study), scenario, root)
+
+    def _from(self, name: str, text: str, scenario: Document, root: Node) -> Self:
+        """Note what the study was read from."""
+        self._name, self._text, self._scenario, self._root = name, text, scenario, root
+        return self
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self._name
+
+    @property
+    def text(self) -> str:
+        """The text of its file; for a study made in Python, the text that such a file would have."""
+        return self._text
+
+    @property
+    def scenario(self) -> Document:
+        """The scenario that the study varies, before any change."""
+        return self._scenario
+
+    @property
+    def root(self) -> Node:
+        """The content of the file, with the places of all values."""
+        return self._root
+
     @property
     def all_seeds(self) -> tuple[int, ...]:
         """The seeds as a tuple."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def axes(self) -> list[Axis]:
+        """What is varied in a grid, in the order of the file.
+
+        Raises:
+            ScenarioError: every malformed axis, with its place.
+        """
+        return axes_of(self.root.value.get("grid"))
+
+    @property
+    def extent(self) -> str:
+        """How much is run of what: `6 runs, 2 access x 3 seeds: all possible`, or so many trials of a search."""
+        if self.search is not None:
+            return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"
+        axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.all_seeds), "seeds")]
+        factors = " x ".join(f"{size} {name}" for size, name in axes)
+        return f"{math.prod(size for size, _ in axes)} runs, {factors}: all possible"
+
+
+def opened(name: str | Path) -> Document | StudyFile:
+    """Read a scenario or a study by path or name, one without the key `base` as a scenario, which takes precedence.
+
+    Raises:
+        ScenarioError: there is no such file, or every problem of it; of a scenario also those of its includes.
+    """
+    path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
+    text = read_text(path)
+    root = parse(text, file_text(path))
+    return StudyFile._parsed(path, text, root) if is_study(root) else filled(with_includes(root, path))
