@@ -10,9 +10,10 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.algorithms.selection.asking import Asking
-from fednet_emu.algorithms.selection.plain import Uniform
-from fednet_emu.algorithms.selection.table import AnySelection
+from fednet_emu.algorithms.selection import AnySelection
+from fednet_emu.algorithms.selection.base import RoundWork
+from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
+from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.federation import (
     AnyOptimizer,
@@ -180,12 +181,12 @@ class Synchronous(Algorithm, LocalTraining):
             message = (fed.published(message[0]), *message[1:])
         elif not callable(message):
             message = fed.published(message)
-        if "asking" not in fed.memory:
+        if "sampler" not in fed.memory:
             down = down or (fed.task.model.size if callable(message) else n_scalars(message))
-            size = cohort_size(self.cohort, fed.n_devices)
-            fed.memory["asking"] = Asking(fed, self.selection, size, self.plan, down, up or down, self.deadline_s)
-        asking: Asking = fed.memory["asking"]
-        cohort = yield from self.invited(fed, t, message, asking)
+            work, size = RoundWork(fed, self.plan, down, up or down), cohort_size(self.cohort, fed.n_devices)
+            fed.memory["sampler"] = CohortSampler(fed, self.selection, size, work, self.deadline_s)
+        sampler: CohortSampler = fed.memory["sampler"]
+        cohort = yield from self.invited(fed, t, message, sampler)
         arrived: Arrived = yield from fed.exchange(
             cohort,
             message,
@@ -197,12 +198,12 @@ class Synchronous(Algorithm, LocalTraining):
             sums="sums" in self.uses,
             statistics=self.selection.reports,
         )
-        asking.note(arrived)
+        sampler.note(arrived)
         return arrived
 
-    def invited(self, fed: Federation, t: int, message: Any, asking: Asking) -> Process:
+    def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
         """Process whose value is the devices to invite in round t, in order."""
-        return asking.cohort(t, message)
+        return sampler.cohort(t, message)
 
     @property
     def events_depend_on_learning(self) -> bool:

@@ -23,7 +23,7 @@ from typing import IO, Any, final
 
 from fednet_emu.emulation.serialise import NotPlain, Reader, Writer, packed, unpacked
 from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.readings import Checkpoint
+from fednet_emu.federation.learner import Checkpoint, Kept
 from fednet_emu.files.writing import told
 from fednet_emu.learning.graph.graph import Snapshot
 from fednet_emu.records.folder.store import CHECKPOINT, REPLIES, RunFolder
@@ -171,7 +171,7 @@ LINE_BYTE = 64
 
 
 @final
-class Replies:
+class Replies(Kept):
     """Values by their keys, in a file open for reading and writing; in memory are only their places in it."""
 
     def __init__(self, file: IO[bytes], belongs: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the movement since the model that both ends know, in fewer bits. Whatever else
+    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Whatever else
     an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""

@@ -63,7 +63,7 @@ def test_a_run_is_the_hand_written_loop(scheme: str) -> None:
     streams, w, n = Streams(0), fed.task.model.initial(), len(found)
     known, left, server_left = w, [torch.zeros(n)] * 4, torch.zeros(n)
     for t in range(8):
-        if t:  # signs of the movement of the server's model, with the server's memory
+        if t:  # signs of the update of the server's model, with the server's memory
             p = w - known + server_left
             size = p.abs().mean()
             delta = torch.where(p >= 0, size, -size)
@@ -137,7 +137,7 @@ def test_what_was_left_out_survives_a_loss() -> None:
 
 
 def test_who_missed_a_model_is_sent_it_whole() -> None:
-    """Three devices get the movement; one that was away in the second round gets the third model whole."""
+    """Three devices get the update; one that was away in the second round gets the third model whole."""
     away = "devices.availability={kind: windows, devices: {3: [[0, 0.00232], [0.0039, 1000]]}}"
     fed = run_small(DOWN + "sign", away, "stop.rounds=4")
     frames = fed.ledger.frames()
@@ -173,12 +173,12 @@ def test_every_algorithm_that_says_so_sends_fewer_bits(kind: str, condition: str
 
 
 @pytest.mark.parametrize("kind", sorted(set(ALGORITHM_SETTINGS)))
-def test_an_algorithm_that_sends_no_movement_refuses(kind: str) -> None:
-    """It says so before the run, for each link; one that does send movements has nothing to say."""
+def test_an_algorithm_that_sends_no_update_refuses(kind: str) -> None:
+    """It says so before the run, for each link; one that does send updates has nothing to say."""
     for link in ("uplink", "downlink"):
         scenario = small_scenario(*ALGORITHM_SETTINGS[kind], f"network.{link}.compression=qsgd")
         found = [f"{'.'.join(path)}: {what}" for path, what in scenario.contradictions() if "compress" in what]
-        refused = f"network.{link}.compression: the algorithm {kind} has nothing to compress on the {link}, no mov"
+        refused = f"network.{link}.compression: the algorithm {kind} has nothing to compress on the {link}, no upd"
 
         assert [text.startswith(refused) for text in found] == ([] if link in compressed(kind) else [True])
 

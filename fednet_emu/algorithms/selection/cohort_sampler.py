@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.algorithms.selection.base import Jobs, Seen, Selection
-from fednet_emu.algorithms.selection.plain import Uniform
+from fednet_emu.algorithms.selection.base import RoundWork, Selection, ServerView
+from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, SgdPlan, Statistic
+from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, Statistic
 from fednet_emu.federation.payload import BIT_PER_SCALAR
 from fednet_emu.federation.round_plans import RoundPlans
 
@@ -20,7 +20,7 @@ NOMINAL_LOSS = 1.0
 """What every loss counts as in a timing-only run."""
 
 
-class Asking:
+class CohortSampler:
     """Asks a cohort in every round, and remembers what comes of it.
 
     With `uniform` it draws, and keeps nothing.
@@ -29,27 +29,16 @@ class Asking:
         fed: the federation.
         selection: the rule.
         size: how many devices are asked in a round.
-        plan: the local steps of a device.
-        down: numbers that a device receives in a round.
-        up: numbers that it uploads.
+        work: what a device does in a round.
         deadline_s: how long the server waits for answers to questions.
     """
 
     def __init__(
-        self,
-        fed: Federation,
-        selection: Selection,
-        size: int,
-        plan: SgdPlan,
-        down: int,
-        up: int,
-        deadline_s: float | None,
+        self, fed: Federation, selection: Selection, size: int, work: RoundWork, deadline_s: float | None
     ) -> None:
-        self._fed, self._rule, self._size, self._deadline_s = fed, selection, size, deadline_s
+        self._fed, self._rule, self._size, self._work, self._deadline_s = fed, selection, size, work, deadline_s
         self._history: _History | None = None
         self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger)
-        if type(selection) is not Uniform or self._plans.active:
-            self._jobs = Jobs(fed, plan, down, up)
         if type(selection) is not Uniform:
             self._history = _History(fed, selection.reports)
             self._memory = selection.start(fed.n_devices)
@@ -70,10 +59,10 @@ class Asking:
         """Plan round t, if rounds are planned; the devices of the cohort that take part in it."""
         if not self._plans.active:
             return list(cohort)
-        jobs = self._jobs
-        up_bit = jobs.up_bit + BIT_PER_SCALAR * len(self._rule.reports)
+        work = self._work
+        up_bit = work.up_bit + BIT_PER_SCALAR * len(self._rule.reports)
         numbers = [k.index for k in cohort]
-        asked = self._plans.plan(numbers, jobs.flop, jobs.n_samples, BIT_PER_SCALAR * jobs.down, up_bit, t)
+        asked = self._plans.plan(numbers, work.flop, work.n_samples, BIT_PER_SCALAR * work.down, up_bit, t)
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:
@@ -85,9 +74,9 @@ class Asking:
     def _chosen(self, t: int, message: Any, history: _History) -> Process:
         fed, rule = self._fed, self._rule
         there = yield fed.cohort(fed.n_devices, t)
-        seen = history.seen(t, self._size, np.array([k.index for k in there]), self._memory, self._jobs)
+        view = history.view(t, self._size, np.array([k.index for k in there]), self._memory, self._work)
         if rule.polls:
-            polled = rule.poll(seen)
+            polled = rule.poll(view)
             w = message[0] if isinstance(message, tuple) else message
             told = yield from fed.exchange(
                 [fed.device(number) for number in polled], w, self._loss, t, deadline_s=self._deadline_s, counts=False
@@ -95,12 +84,12 @@ class Asking:
             losses = np.full(fed.n_devices, np.nan)
             for k, loss in told:
                 losses[k.index] = fed.read(loss, NOMINAL_LOSS)
-            seen = replace(seen, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
-        return rule.chosen(seen, there)
+            view = replace(view, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
+        return rule.chosen(view, there)
 
     def _loss(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: compute the loss of the model by a forward pass."""
-        return (yield k.loss(w, t, "poll", batch_size=self._rule.poll_batch(self._jobs.plan)))
+        return (yield k.loss(w, t, "poll", batch_size=self._rule.poll_batch(self._work.plan)))
 
 
 class _History:
@@ -137,20 +126,20 @@ class _History:
                 self._took_s[k.index] = took_s
             self._fed.record("selection", device=k.index, arrived=not reply.lost, took_s=took_s)
 
-    def seen(self, t: int, size: int, there: IntArray, memory: Any, jobs: Jobs) -> Seen:
+    def view(self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork) -> ServerView:
         """What the server knows now; the losses that have arrived are read."""
         for number, name, value in self._unread:
             told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
             self._told[name][number] = told
         self._unread.clear()
-        return Seen(
+        return ServerView(
             t=t,
             now_s=self._fed.now_s,
             size=size,
             rng=self._fed.streams("selection", t),
             there=there,
-            n_samples=jobs.n_samples,
-            flop_per_s=jobs.flop_per_s,
+            n_samples=work.n_samples,
+            flop_per_s=work.flop_per_s,
             asked=self._asked.copy(),
             last_asked=self._last_asked.copy(),
             arrived=self._arrived.copy(),
@@ -160,5 +149,5 @@ class _History:
             polled=there[:0],
             polled_loss=np.full(len(self._asked), np.nan),
             memory=memory,
-            jobs=jobs,
+            work=work,
         )

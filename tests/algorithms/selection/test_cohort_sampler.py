@@ -10,8 +10,8 @@ import pytest
 
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.algorithms.selection.base import Jobs
-from fednet_emu.algorithms.selection.table import SELECTIONS
+from fednet_emu.algorithms.selection import SELECTIONS
+from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
@@ -183,6 +183,6 @@ def test_round_robin_is_fair_and_best_channel_is_not() -> None:
 def test_the_expected_upload_has_all_numbers(compression: str, model_bit: int) -> None:
     """Of 25 numbers the 10 of the model may be compressed, and 15 take 32 bit each."""
     fed = small_federation(f"network.uplink.compression={compression}")
-    jobs = Jobs(fed, SgdPlan(lr=0.1, batch_size=None, steps=1), down=10, up=25)
+    work = RoundWork(fed, SgdPlan(lr=0.1, batch_size=None, steps=1), down=10, up=25)
 
-    assert jobs.up_bit == model_bit + 15 * 32
+    assert work.up_bit == model_bit + 15 * 32

@@ -1,12 +1,12 @@
-"""What ASPIRE records of its own: iterations, reports and the stationarity gap."""
+"""What ASPIRE records of its own: iterations and their bits, reports, and the stationarity gap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fednet_emu.algorithms.robust.aspire.wire import Wire, iteration_bit
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.federation import Federation
+from fednet_emu.algorithms.robust.aspire.worker import Wire
+from fednet_emu.federation import Device, Federation
+from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
 class Log:
@@ -53,3 +53,22 @@ class Log:
     def gap(self, t: int, squared: float) -> None:
         """Record the squared stationarity gap after iteration t."""
         self._fed.ledger.record("stationarity", step=t + 1, simulated_s=self._fed.now_s, squared_gap=squared)
+
+
+def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refreshed: int) -> tuple[int, int]:
+    """Bits of an iteration: by the paper's formula, and as sent to one worker alone each when nothing is lost.
+
+    The paper counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh, without the loss that each upload
+    carries and the multipliers in a refresh.
+
+    Args:
+        wire: Form of the messages.
+        heard: S, uploads and replies.
+        n_parameters: P.
+        n_planes: L.
+        refreshed: N when the planes were sent to all, else 0.
+    """
+    paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes
+    extra = heard + refreshed * n_planes
+    actual = paper + extra if wire == "paper" else heard * (2 * n_parameters + 2) + refreshed
+    return BIT_PER_SCALAR * paper, BIT_PER_SCALAR * actual

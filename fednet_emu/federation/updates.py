@@ -1,4 +1,4 @@
-"""What travels of models that are compressed: their movement since a model that both ends know.
+"""Compressed transfers of models: their update since a model that both ends know.
 
 On the uplink, a device sends C(x - since + left), where `since` is the model that it started from and `left` is what
 its earlier messages left out, if the compression feeds that back. It compresses when it first sends; sent again after a
@@ -6,8 +6,8 @@ loss, the message is the same. What was left out is remembered from then on, whe
 device is told of no loss.
 
 On the downlink, the server publishes models one after the other. Each is the one before, as the devices read it, and
-the compressed movement since then; that is what the server itself goes on from, and what it left out is in its memory.
-Devices that have the one before are sent the movement, all others the whole model.
+the compressed update since then; that is what the server itself goes on from, and what it left out is in its memory.
+Devices that have the one before are sent the update, all others the whole model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
-"""The model that both ends know: 0 if the value is itself a movement, None if it travels whole."""
+"""The model that both ends know: 0 if the value is itself an update, None if it travels whole."""
 Since = Base | tuple[Base, ...]
 """The model that both ends know, or one for each part of a payload."""
 
@@ -49,12 +49,12 @@ _MODEL, _LEFT, _BIT = attrgetter("model"), attrgetter("left"), attrgetter("bit")
 def sent(
     scheme: Compression, x: Tensor, base: Tensor | None, left: Tensor | None, streams: Streams, name: tuple[Any, ...]
 ) -> Sent:
-    """Compress the movement [n] from a base to x, or x itself, and what was left out before.
+    """Compress the update [n] from a base to x, or x itself, and what was left out before.
 
     Args:
         scheme: the compression.
         x: the model [n] of the sender.
-        base: the model [n] that both ends know; None if x is a movement.
+        base: the model [n] that both ends know; None if x is an update.
         left: what earlier messages left out [n]; None for nothing.
         streams: the randomness of the run.
         name: names the stream of the message.
@@ -101,7 +101,7 @@ class _Sender:
 
 @final
 class Uploads:
-    """The compressed uplink: what arrives of payloads, parts of which are sent as movements."""
+    """The compressed uplink: what arrives of payloads, parts of which are sent as updates."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -150,7 +150,7 @@ class _Published:
         source: the number of the model that the server had.
         model: what the devices read.
         before: the number of what was published before it; -1 for nothing.
-        bit: the bits of the movement since then.
+        bit: the bits of the update since then.
     """
 
     source: int
@@ -160,7 +160,7 @@ class _Published:
 
     @property
     def known(self) -> tuple[int, int]:
-        """The numbers of models to which the movement leads, or adds nothing."""
+        """The numbers of models to which the update leads, or adds nothing."""
         return self.before, self.model.number
 
 

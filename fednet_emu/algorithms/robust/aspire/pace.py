@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 from pydantic import Field, model_validator
 
@@ -33,52 +31,15 @@ class Adaptive(Component):
         return self
 
 
-class Pace(Protocol):
-    """How many workers the master waits for."""
-
-    def replied(self, worker: int, now_s: float) -> None:
-        """The master has sent to this worker."""
-
-    def heard(self, worker: int, now_s: float) -> None:
-        """This worker has sent to the master."""
-
-    def active(self, now_s: float) -> int:
-        """How many workers the master waits for now."""
-
-    def may_ease(self, now_s: float) -> bool:
-        """Whether time alone, without a report, can make the master wait for fewer."""
-
-
-class SteadyPace:
-    """Always the same number."""
-
-    def __init__(self, active: int) -> None:
-        self._active = active
-
-    def replied(self, worker: int, now_s: float) -> None:
-        """It does not matter."""
-
-    def heard(self, worker: int, now_s: float) -> None:
-        """It does not matter."""
-
-    def active(self, now_s: float) -> int:
-        """The number given."""
-        return self._active
-
-    def may_ease(self, now_s: float) -> bool:
-        """Never."""
-        return False
-
-
-class AdaptivePace:
-    """Eqs. (36) and (37): all N workers while no delay exceeds the threshold, else `few`.
+class Pace:
+    """How many workers the master waits for: `few`, or by eqs. (36) and (37) all N while no delay exceeds a threshold.
 
     The branches of (36) are printed the other way round, against the text and Figure 5. A delay is measured from the
     master's last reply, and grows while the worker is awaited, so that a straggler shows before it reports.
     """
 
-    def __init__(self, count: int, few: int, threshold_s: float | None) -> None:
-        self._few, self._threshold_s = few, threshold_s
+    def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
+        self._few, self._adaptive = few, adaptive
         self._delay_s = np.zeros(count)
         self._since_s = np.full(count, np.inf)  # of the last reply; never, while the worker is not awaited
 
@@ -92,21 +53,31 @@ class AdaptivePace:
         self._since_s[worker] = np.inf
 
     def active(self, now_s: float) -> int:
-        """N or `few`, by the delays as they are now."""
+        """The number now; with `adaptive` it depends on the delays as they are now."""
+        if self._adaptive is None:
+            return self._few
         delay_s = np.maximum(self._delay_s, now_s - self._since_s)
-        threshold_s = 2.0 * float(delay_s.mean()) if self._threshold_s is None else self._threshold_s
+        threshold_s = self._adaptive.threshold_s or 2.0 * float(delay_s.mean())
         return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few
 
     def may_ease(self, now_s: float) -> bool:
-        """Not when `few` is the number now, and not when twice the mean delay will grow as fast as the longest does.
+        """Whether time alone, without a report, can make the master wait for fewer.
+
+        Not when `few` is the number now, and not when twice the mean delay will grow as fast as the longest does.
 
         That is the case when half of the workers are awaited. Their delays grow once they exceed those before, so that
         such a moment is the only one at which the longest may be ahead.
         """
         awaited = np.isfinite(self._since_s)
-        if self.active(now_s) == self._few or not awaited.any():
+        if self._adaptive is None or self.active(now_s) == self._few or not awaited.any():
             return False
-        if self._threshold_s is not None or 2 * np.count_nonzero(awaited) < len(awaited):
+        if self._adaptive.threshold_s is not None or 2 * np.count_nonzero(awaited) < len(awaited):
             return True
         grows_s = (self._since_s + self._delay_s)[awaited]
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
+
+    def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
+        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
+        if self._adaptive is None or missing + heard <= self._few:
+            return max(missing, 1), None
+        return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
