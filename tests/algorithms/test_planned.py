@@ -86,7 +86,7 @@ def test_all_other_algorithms_are_refused(algorithm: str) -> None:
     """Before the run, with those that can be planned."""
     scenario = small_scenario(*settings_of("fedavg", "least-time"))
     other = scenario.model_copy(update={"algorithm": ALGORITHMS[algorithm].model_construct()})
-    found = [what for path, what in other._nothing_to_plan()]
+    found = [what for _, what in other.network.uplink.access.conflicts(other)]
 
     assert found == [
         f"the algorithm {algorithm} does not say who takes part when a round starts, got planned; "
