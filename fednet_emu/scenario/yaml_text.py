@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -31,6 +32,7 @@ _DIGITS = 100
 """Number of characters beyond which a whole number is not even read."""
 
 
+@lru_cache(maxsize=32)  # nothing changes a tree, and runs of one scenario include the same files
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
     """Parse the text of a whole file, whose top level must be a mapping; problems name it `source`.
 
