@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from multiprocessing import parent_process
 from pathlib import Path
 
 import torch
@@ -22,7 +23,9 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.table import ENGINES
+from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
@@ -105,9 +108,20 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
         FednetError: Ray is missing, or the cluster cannot be reached or has no room.
     """
     if training.engine != "ray":
-        return ENGINES[training.engine](threads)
+        return _local_engine(training, threads, host)
     own = training
     return RayEngine(Cluster(own.ray_address, own.workers, own.threads or 1, own.device, own.tf32), host)
+
+
+def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
+    """An engine of this machine: threads, and processes for what is worth it; one process in a cell of a sweep."""
+    make = ENGINES[training.engine]
+    here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
+    alone = parent_process() is not None or training.device != "cpu"
+    workers = training.workers or (1 if training.engine == "serial" else threads)
+    if alone or workers == 1:
+        return here
+    return WorkersEngine(training.engine, here, workers, at_once=training.workers is not None, host=host)
 
 
 def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:

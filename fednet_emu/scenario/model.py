@@ -261,9 +261,6 @@ class Scenario(Component):
                 ("training", "ray_address"),
                 f"only the engine ray goes there, got {training.ray_address}; leave it out, or give engine: ray",
             )
-        if (training.workers or 1) > 1 and not self.algorithm.own_learning and training.engine != "ray":
-            what = f"only clients of Flower apps train in processes of their own, got {training.workers}"
-            yield ("training", "workers"), f"{what}; leave it out, and give training.threads, or engine: ray"
         if self.attack is not None:
             yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
         yield from ((("algorithm", key), what) for key, what in self.algorithm.conflicts_with_losses(self._losses()))

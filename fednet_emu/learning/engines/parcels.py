@@ -88,7 +88,8 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
     """The jobs of a parcel, with these models, shards and tensors in the place of the numbers."""
     receiver = _Receiver(text, {"none": [None], "tensor": tensors, "kept": kept})
-    return [_on_shard(resolved) for resolved in receiver.load()]
+    jobs: list[ResolvedJob] = receiver.load()
+    return [_on_shard(one) if isinstance(one.job.data, Shard) else one for one in jobs]
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
