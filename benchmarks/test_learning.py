@@ -138,7 +138,7 @@ def test_convolutions_of_ten_clients(data: TrainData) -> None:
         ),
         "serial": rounds_of(SerialEngine(), model, data, 10, plan),
         "serial in 2 threads": rounds_of(
-            SpreadEngine([SerialEngine(), SerialEngine()], together=False), model, data, 10, plan
+            SpreadEngine([SerialEngine(), SerialEngine()]), model, data, 10, plan
         ),
     }
     measured = in_turns(plays, 4)

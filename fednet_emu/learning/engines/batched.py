@@ -31,6 +31,9 @@ _CACHE_BYTE = 2**23
 STACK_PAYS = 10
 """Smallest number of jobs in a stack for which PyTorch's `vmap` is faster than one job after the other on a CPU."""
 
+WORTH_FLOP = 1e8
+"""Work that is worth dividing among cores: some ms of one."""
+
 _FEW = 4
 """Smallest number of jobs in a stack, for gradients by hand, with which a second core is better than one stack."""
 
@@ -84,7 +87,7 @@ class BatchedEngine(Engine):
             return [[resolved] for resolved in jobs]
         ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
         count = -(-len(jobs) // jobs_per_stack(form, shape, self._memory_limit_byte))
-        if shape.data.x.device.type == "cpu":
+        if shape.data.x.device.type == "cpu" and is_worth_dividing(jobs):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
             count = max(count, -(-len(jobs) // _MANY), 1 + (len(jobs) >= 2 * least))
         return [ordered[a:b] for a, b in pairwise(len(jobs) * place // count for place in range(count + 1))]
@@ -111,6 +114,11 @@ class BatchedEngine(Engine):
             raise
         for resolved, own, loss, square in zip(jobs, w, losses, squares, strict=True):
             yield resolved, TrainResult(own.clone(), loss, square)
+
+
+def is_worth_dividing(jobs: Sequence[ResolvedJob]) -> bool:
+    """Whether several cores train jobs faster than one, by the work in them."""
+    return sum(resolved.job.flop for resolved in jobs) >= WORTH_FLOP
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:

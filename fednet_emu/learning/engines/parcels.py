@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast, final
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.learning.graph.deferred import Deferred
@@ -61,17 +61,21 @@ class Shard:
         return cls(data, rows.first, rows.total)
 
 
+_KINDS = {Deferred: "none", Tensor: "tensor", nn.Parameter: "tensor", FlatModel: "kept", TrainData: "kept"}
+
+
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
     """Pack jobs by a pickler of Python objects, which may be one that knows functions without a name."""
     found: dict[int, tuple[str, int]] = {}
     parcel = Parcel(b"", [], [])
+    kind_of = _KINDS.get
 
-    def number(item: Any) -> tuple[str, int] | None:
-        if isinstance(item, Deferred):  # its value is in the resolved job
-            return ("none", 0)
-        kind = "tensor" if isinstance(item, Tensor) else "kept" if isinstance(item, FlatModel | TrainData) else None
+    def number(item: Any) -> tuple[str, int] | None:  # called for every object in the jobs
+        kind = kind_of(type(item))
         if kind is None:
             return None
+        if kind == "none":  # its value is in the resolved job
+            return ("none", 0)
         if id(item) not in found:
             items: list[Any] = parcel.tensors if kind == "tensor" else parcel.kept
             found[id(item)] = (kind, len(items))

@@ -43,9 +43,18 @@ class SpreadEngine(Engine):
         return self._engines[0].choices
 
     @override
+    def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
+        return self._engines[0].cut(jobs)
+
+    @override
+    def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
+        with self._blas.limit(limits=1):
+            yield from self._engines[0].run_stack(jobs)
+
+    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         with self._blas.limit(limits=1):
-            stacks = self._engines[0].cut(jobs)
+            stacks = self.cut(jobs)
             threads = min(len(self._engines), len(stacks))
             if threads < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
                 for stack in stacks:

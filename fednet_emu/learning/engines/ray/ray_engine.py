@@ -65,9 +65,8 @@ class _Call:
 
     def add(self, resolved: ResolvedJob) -> int:
         """Add a job; returns its place."""
-        job = resolved.job
         self.jobs.append(resolved)
-        self.flop += job.model.flop_per_sample * job.plan.n_samples_processed(job.n_samples)
+        self.flop += resolved.job.flop
         self.byte += resolved.params.nbytes
         return len(self.jobs) - 1
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fednet_emu.learning.engines.batched import is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, pool
@@ -25,9 +26,6 @@ from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
-
-WORTH_FLOP = 1e8
-"""Work of a wavefront that is worth sending: some ms of a core."""
 
 START_FLOP = 3e10
 """Work, in wavefronts that are worth sending, after which `auto` starts workers: about the seconds that it takes."""
@@ -90,13 +88,10 @@ class WorkersEngine(Engine):
         """Whether processes are there for jobs that are enough to be sent."""
         if len(jobs) < 2 or threading.current_thread() is not threading.main_thread():
             return False
-        flop = sum(
-            one.job.model.flop_per_sample * one.job.plan.n_samples_processed(one.job.n_samples) for one in jobs
-        )
-        if flop < WORTH_FLOP:
+        if not is_worth_dividing(jobs):
             return False
         if self._left_flop > 0:
-            self._left_flop -= flop
+            self._left_flop -= sum(resolved.job.flop for resolved in jobs)
             if self._left_flop <= START_FLOP / 2:
                 self._pool.warm_up()
             return False
