@@ -97,7 +97,7 @@ def build(
         scenario.stop,
         scenario.evaluation,
         timing_only=timing_only,
-        workers=scenario.training.workers or 1,
+        workers=_number(scenario.training) or 1,
     )
 
 
@@ -110,18 +110,24 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
     if training.engine != "ray":
         return _local_engine(training, threads, host)
     own = training
-    return RayEngine(Cluster(own.ray_address, own.workers, own.threads or 1, own.device, own.tf32), host)
+    return RayEngine(Cluster(own.ray_address, _number(own), own.threads or 1, own.device, own.tf32), host)
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
     """An engine of this machine: threads, and processes for what is worth it; one process in a cell of a sweep."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
-    alone = parent_process() is not None or training.device != "cpu"
-    workers = training.workers or (1 if training.engine == "serial" else threads)
+    alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")
+    workers = _number(training) or (1 if training.engine == "serial" else threads)
     if alone or workers == 1:
         return here
-    return WorkersEngine(training.engine, here, workers, at_once=training.workers is not None, host=host)
+    at_once = _number(training) is not None
+    return WorkersEngine(training.engine, here, workers, at_once=at_once, host=host)
+
+
+def _number(training: Training) -> int | None:
+    """The number of workers that is asked for; None if any will do."""
+    return None if training.workers == "auto" else training.workers
 
 
 def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:

@@ -93,6 +93,10 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(len(jobs) * place // count for place in range(count + 1))]
 
     @override
+    def is_alone(self, resolved: ResolvedJob) -> bool:
+        return not resolved.job.batchable
+
+    @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         shape = shape_of(jobs[0])
         form = self.form_of(shape.model) if shape.batchable else None

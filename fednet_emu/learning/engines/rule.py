@@ -10,10 +10,12 @@ from typing_extensions import override
 from fednet_emu.learning.engines.batched import STACK_PAYS, BatchedEngine, jobs_per_stack
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.graph.engine import Engine, Results
-from fednet_emu.learning.graph.grouping import JobShape, group_by_shape
+from fednet_emu.learning.graph.grouping import JobShape, group_by_shape, shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob
 
 Way = Literal["serial", "batched"]
+_MANY = 10**9
+
 
 class Case(NamedTuple):
     """The inputs of the rule: jobs of one shape that are ready together.
@@ -79,6 +81,10 @@ class RuleEngine(Engine):
             self._note(way, shape)
             stacks += self._batched.stacks(shape, group) if way == "batched" else ([one] for one in group)
         return stacks
+
+    @override
+    def is_alone(self, resolved: ResolvedJob) -> bool:
+        return choose(self.case(shape_of(resolved), _MANY)) == "serial"
 
     @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:

@@ -18,13 +18,15 @@ from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
 
+
 @final
 class SpreadEngine(Engine):
     """Runs jobs in parallel threads: parallel over jobs, never within an operation.
 
     Threads that share an operation wait for each other by spinning, which slows other processes on the same core;
-    threads that share only the data do not. A single job runs in the caller's thread. So do models that draw random
-    numbers from torch, because its generator is shared by all threads, and models on a GPU, to save GPU memory.
+    threads that share only the data do not. In the caller's thread run a single job, which may use several threads for
+    an operation, models that draw random numbers from torch, because its generator is shared by all threads, and models
+    on a GPU, to save GPU memory.
 
     A thread that is free takes the next stack of jobs, so that results come in about the order of the stacks.
 
@@ -47,6 +49,10 @@ class SpreadEngine(Engine):
         return self._engines[0].cut(jobs)
 
     @override
+    def is_alone(self, resolved: ResolvedJob) -> bool:
+        return self._engines[0].is_alone(resolved)
+
+    @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         with self._blas.limit(limits=1):
             yield from self._engines[0].run_stack(jobs)
@@ -58,7 +64,8 @@ class SpreadEngine(Engine):
             threads = min(len(self._engines), len(stacks))
             if threads < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
                 for stack in stacks:
-                    yield from self._engines[0].run_stack(stack)
+                    results = self._engines[0].run_stack(stack)
+                    yield from results if len(jobs) == 1 else _in_one_thread(results)
             else:
                 yield from self._run_side_by_side(_Wavefront(stacks), threads)
 
@@ -84,6 +91,21 @@ class SpreadEngine(Engine):
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+def _in_one_thread(results: Results) -> Results:
+    """The results, with one thread per operation while they are made, as in a thread of the pool."""
+    while True:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            found = next(results, None)
+        finally:
+            torch.set_num_threads(before)
+        if found is None:
+            return
+        yield found
+        del found
 
 
 class _Wavefront:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fednet_emu.learning.engines.parcels import Rows, Shard, tensor_of, unpacked
 from fednet_emu.learning.graph.engine import Results

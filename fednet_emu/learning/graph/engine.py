@@ -63,6 +63,10 @@ class Engine(ABC):
         """The jobs in stacks that may be trained side by side; it depends on the jobs alone, not on who trains them."""
         return [[resolved] for resolved in jobs]
 
+    def is_alone(self, resolved: ResolvedJob) -> bool:
+        """Whether `cut` makes a stack of this job alone, whatever the other jobs are."""
+        return True
+
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         """Train a stack, one of those that `cut` has made, as `run`."""
         return self.run(jobs)
@@ -87,7 +91,7 @@ class Engine(ABC):
         return []
 
     def close(self) -> None:  # noqa: B027
-        """End the threads that train, which a later `run` starts anew, or for good what trains elsewhere."""
+        """End the threads that train, which a later `run` starts anew, or for good what trains on other machines."""
 
     @property
     def choices(self) -> Sequence[str]:

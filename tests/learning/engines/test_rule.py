@@ -74,12 +74,19 @@ def test_the_measured_workloads_have_their_fastest_engine(workload: str) -> None
     assert choose(case) == expected
 
 
-CUTS = [("W1", 100, [25] * 4), ("W1", 26, [13] * 2), ("W2", 10, [5] * 2), ("W2", 7, [7]), ("W4", 50, [50]), ("W3", 3, [1] * 3)]
+CUTS = [
+    ("W1", 100, [25] * 4),
+    ("W1", 26, [13] * 2),
+    ("W2", 10, [5] * 2),
+    ("W2", 7, [7]),
+    ("W4", 50, [50]),
+    ("W3", 3, [1] * 3),
+]
 
 
 @pytest.mark.parametrize(("workload", "jobs", "expected"), CUTS)
 def test_stacks_follow_from_the_jobs(workload: str, jobs: int, expected: list[int]) -> None:
-    """At most 25 jobs on a processor, two stacks if each has four, where there is work; what is not stacked may be trained job by job."""
+    """At most 25 jobs on a processor, and two stacks if each has four, where there is work; or one by one."""
     model, plan, samples, _, _ = WORKLOADS[workload]
     first = job(built(model), plan, samples)
     wavefront = [replace(first) for _ in range(jobs)]
@@ -135,7 +142,10 @@ def test_jobs_are_grouped_and_models_looked_at_once(monkeypatch: pytest.MonkeyPa
     group, form = Mock(side_effect=shape_of), Mock(side_effect=batched.chain_form)
     monkeypatch.setattr(grouping, "shape_of", group)
     monkeypatch.setattr(batched, "chain_form", form)
-    first, engine = job(built(Softmax()), SgdPlan(lr=0.1, batch_size=4, steps=2), 8), SpreadEngine([RuleEngine() for _ in range(threads)])
+    first, engine = (
+        job(built(Softmax()), SgdPlan(lr=0.1, batch_size=4, steps=2), 8),
+        SpreadEngine([RuleEngine() for _ in range(threads)]),
+    )
     jobs = [replace(first) for _ in range(6)]
     for _ in range(3):
         results_of(engine, jobs)

@@ -208,6 +208,26 @@ def test_the_number_of_threads_of_the_caller_is_left_alone():
     assert torch.get_num_threads() == before
 
 
+def test_several_jobs_have_one_thread_per_operation_wherever_they_run():
+    """In the caller's thread, too, so that results do not depend on where they are trained; a lone job has them all."""
+    seen = []
+
+    class Looking(Engine):
+        def run(self, jobs):
+            seen.append(torch.get_num_threads())
+            yield jobs[0], TrainResult(jobs[0].params, 0.0)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        results_of(SpreadEngine([Looking()]), wavefront())
+        results_of(SpreadEngine([Looking()]), wavefront()[:1])
+    finally:
+        torch.set_num_threads(before)
+
+    assert seen == [1] * 6 + [2]
+
+
 def test_scratch_memory_is_used_again_and_grows():
     """A role keeps its memory until more is asked for; other roles and types have their own."""
     scratch, like = Scratch(), torch.zeros(1)

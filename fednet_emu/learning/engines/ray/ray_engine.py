@@ -18,9 +18,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.errors import FednetError
+from fednet_emu.learning.engines.parcels import Kept, Rows, packed, span
 from fednet_emu.learning.engines.ray.actor import Actor
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.learning.engines.parcels import Kept, Rows, packed, span
 from fednet_emu.learning.engines.trainer import Told
 from fednet_emu.learning.graph.engine import Engine, Group, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
@@ -108,7 +108,7 @@ class RayEngine(Engine):
         self._put: dict[int, tuple[Tensor, Any]] = {}
         self._since: float | None = None
         self._statistics: dict[str, float] = {
-            "actors": count,
+            "processes": count,
             "computing_s": 0.0,
             "ahead_s": 0.0,
             "sent_byte": 0,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from itertools import count
 from multiprocessing import connection
 from typing import Any, final
 
@@ -40,21 +42,29 @@ class Call:
         deaths: how many workers have died of it.
     """
 
-    def __init__(
-        self, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]
-    ) -> None:
+    def __init__(self, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]) -> None:
         self.jobs, self.order, self.arrays = jobs, order, arrays
-        self.results: NDArray[Any] | None = results
+        self.results = results
         self.told: Told | None = None
         self.done, self.deaths = False, 0
+
+    def of(self, resolved: ResolvedJob) -> Call:
+        """This call, of one job, with the job as it was resolved again."""
+        self.jobs = [resolved]
+        return self
 
 
 @final
 class Pool:
-    """Workers and the memory that they share with this process."""
+    """Workers and the memory that they share with this process.
+
+    Attributes:
+        memory: the memory.
+        numbers: numbers for what workers keep; no two engines use the same one.
+    """
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory, self.numbers = Memory(), count(1)
         self._workers: list[_Worker] = []
         self._waiting: deque[Call] = deque()
 
@@ -62,29 +72,29 @@ class Pool:
         """Let the server from which workers are forked import what they need, without waiting for it."""
         context = clean_context(serve.__module__)
         if context.get_start_method() == "forkserver":
-            from multiprocessing.forkserver import ensure_running  # noqa: PLC0415
+            from multiprocessing.forkserver import ensure_running
 
             ensure_running()
 
-    def start(self, count: int) -> None:
+    def start(self, workers: int) -> None:
         """Let there be at least so many workers."""
-        while len(self._workers) < count:
+        while len(self._workers) < workers:
             self._workers.append(_Worker(self.memory))
 
-    def give(self, call: Call, count: int) -> None:
-        """Let one of the first `count` workers carry out a call, after those that were given before."""
+    def give(self, call: Call, workers: int) -> None:
+        """Let one of the first `workers` carry out a call, after those that were given before."""
         self._waiting.append(call)
         self._receive(0)
-        self._deal(count)
+        self._deal(workers)
 
-    def wait_for(self, call: Call, count: int) -> None:
+    def wait_for(self, call: Call, workers: int) -> None:
         """Return when a call is done.
 
         Raises:
             FednetError: workers have died of it again and again.
         """
         while not call.done:
-            self._deal(count)
+            self._deal(workers)
             self._receive(None)
 
     def drop(self) -> None:
@@ -97,10 +107,10 @@ class Pool:
         for worker in busy:
             worker.process.end()
 
-    def _deal(self, count: int) -> None:
-        self.start(count)
+    def _deal(self, workers: int) -> None:
+        self.start(workers)
         while self._waiting:
-            worker = min(self._workers[:count], key=lambda its: len(its.calls))  # the first of several
+            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # the first of several
             if len(worker.calls) == _AT_ONCE:
                 return
             worker.take(self._waiting.popleft())
@@ -139,10 +149,8 @@ class _Worker:
     def take(self, call: Call) -> None:
         """Send a call; one that has died meanwhile is noticed when its answer is waited for."""
         self.calls.append(call)
-        try:
+        with suppress(OSError):
             self.process.connection.send(tuple(call.order))
-        except OSError:
-            pass
 
 
 def pool() -> Pool:

@@ -1,14 +1,15 @@
 """The engine that deals stacks of jobs to processes of this machine.
 
-What is trained together follows from the jobs alone, and results come back one by one, so that the numbers learnt are the
-same, to the last bit, on any number of processes, and in this one. Data and models are written to shared memory once,
-what jobs start from once per wavefront; results are read where the workers have written them.
+What is trained together follows from the jobs alone, and models are added up in this process, in the order of the jobs.
+So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data and models are
+written to shared memory once, what jobs start from once per wavefront; results are read where workers wrote them.
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,7 +25,7 @@ from fednet_emu.learning.engines.workers.pool import Call, pool
 from fednet_emu.learning.engines.workers.worker import Order
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
-from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 START_FLOP = 3e10
@@ -49,11 +50,13 @@ class WorkersEngine(Engine):
         self._host = HostTime() if host is None else host
         self._pool = pool()
         self._kept: WeakKeyDictionary[Kept, tuple[int, tuple[Place, ...], Any]] = WeakKeyDictionary()
-        self._numbers = 0
         self._stay: WeakSet[FlatModel] = WeakSet()
-        self._calls: list[Call] = []
         self._sent: dict[int, tuple[Tensor, Any, Place]] = {}
-        self._statistics: dict[str, float] = {}
+        self._first: ResolvedJob | None = None
+        self._begun: dict[TrainJob, Call] = {}
+        self._since: float | None = None
+        counted = ("computing_s", "ahead_s", "sent_byte", "received_byte")
+        self._statistics = {"processes": float(workers), **dict.fromkeys(counted, 0.0)}
         if at_once:
             self._pool.warm_up()
 
@@ -65,18 +68,41 @@ class WorkersEngine(Engine):
     @property
     @override
     def statistics(self) -> Mapping[str, float]:
-        return self._statistics
+        return self._statistics if self._statistics["computing_s"] else {}
+
+    @override
+    def begin(self, job: TrainJob) -> None:
+        """Begin a large job that is trained alone in any company; the first of a wavefront waits for a second one."""
+        if self._left_flop > 0 or job in self._begun or job.model in self._stay or not self._may_send():
+            return
+        resolved = job.resolve()
+        if not (is_worth_dividing([resolved]) and self._here.is_alone(resolved)):
+            return
+        with self._host.part("sending jobs"):
+            if not self._begun and self._first is None:
+                self._first = resolved
+                return
+            for one in [self._first, resolved] if self._first is not None else [resolved]:
+                for call in self._given([[one]]):
+                    self._begun[one.job] = call
+            self._first, self._since = None, self._since or time.perf_counter()
 
     @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        with self._host.part("sending jobs"):
-            away = [one for one in jobs if one.job.model not in self._stay] if self._is_worth_it(jobs) else []
-            calls = self._send(away)
-            self._sent.clear()
-        here = set(jobs).difference(*(call.jobs for call in calls))
-        yield from self._here.run([resolved for resolved in jobs if resolved in here])
-        for call in calls:
-            yield from self._results(call)
+        if self._since is not None:
+            self._statistics["ahead_s"] += time.perf_counter() - self._since
+        begun, self._begun, self._first, self._since = self._begun, {}, None, None
+        calls: list[Call] = []
+        if self._is_worth_it(jobs):
+            with self._host.part("sending jobs"):
+                calls += [begun[one.job].of(one) for one in jobs if one.job in begun]
+                away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
+                calls += self._given(self._here.cut(away))
+        self._sent.clear()
+        there = {resolved for call in calls for resolved in call.jobs}
+        yield from self._here.run([resolved for resolved in jobs if resolved not in there])
+        while calls:
+            yield from self._results(calls.pop(0))
 
     @override
     def close(self) -> None:
@@ -86,9 +112,7 @@ class WorkersEngine(Engine):
 
     def _is_worth_it(self, jobs: Sequence[ResolvedJob]) -> bool:
         """Whether processes are there for jobs that are enough to be sent."""
-        if len(jobs) < 2 or threading.current_thread() is not threading.main_thread():
-            return False
-        if not is_worth_dividing(jobs):
+        if len(jobs) < 2 or not self._may_send() or not is_worth_dividing(jobs):
             return False
         if self._left_flop > 0:
             self._left_flop -= sum(resolved.job.flop for resolved in jobs)
@@ -97,9 +121,13 @@ class WorkersEngine(Engine):
             return False
         return True
 
-    def _send(self, jobs: Sequence[ResolvedJob]) -> list[Call]:
-        stacks = self._here.cut(jobs) if jobs else []
-        calls = [call for stack in stacks if (call := self._packed(stack)) is not None] if len(stacks) > 1 else []
+    def _may_send(self) -> bool:
+        """Whether this is the one thread that workers answer to."""
+        return threading.current_thread() is threading.main_thread()
+
+    def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
+        """Calls of stacks, without those that cannot be pickled; they begin at once."""
+        calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             self._pool.give(call, self._count)
         return calls
@@ -113,10 +141,10 @@ class WorkersEngine(Engine):
         except Exception:  # whatever the user's classes raise
             self._stay.add(first.job.model)
             return None
-        text, text_place = memory.new((len(parcel.text),), "u1")
-        text[:] = memoryview(parcel.text)
+        text, text_place = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
         results, place = memory.new((len(jobs), first.job.model.size), first.params.numpy().dtype)
         tensors = [self._once(tensor) for tensor in parcel.tensors]
+        self._statistics["sent_byte"] += text.nbytes
         keeps = {number: places for number, places, _ in self._kept.values()}
         order = Order(self._name, text_place, used, keeps, [its for _, its in tensors], place)
         return Call(jobs, order, [text, *(array for array, _ in tensors), results], results)
@@ -124,33 +152,33 @@ class WorkersEngine(Engine):
     def _number(self, thing: Kept) -> int:
         """The number of a model or of data, which are in shared memory then."""
         if thing not in self._kept:
-            memory, arrays = self._pool.memory, None
+            memory = self._pool.memory
             if isinstance(thing, FlatModel):
-                text = pickle.dumps(thing)
-                arrays, place = memory.new((len(text),), "u1")
-                arrays[:] = memoryview(text)
-                places: tuple[Place, ...] = (place,)
+                array, place = memory.copy_of(torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8))
+                kept: tuple[tuple[Place, ...], Any] = (place,), array
             else:
-                places = memory.move_here(thing.x), memory.move_here(thing.y)
-            self._numbers += 1
-            self._kept[thing] = self._numbers, places, arrays
+                kept = (memory.move_here(thing.x), memory.move_here(thing.y)), None  # which hold their arrays
+            self._statistics["sent_byte"] += sum(memory.at(place).nbytes for place in kept[0])
+            self._kept[thing] = next(self._pool.numbers), *kept
         return self._kept[thing][0]
 
     def _once(self, tensor: Tensor) -> tuple[Any, Place]:
         """A tensor in shared memory, to which it is copied once per wavefront."""
         if id(tensor) not in self._sent:
             self._sent[id(tensor)] = tensor, *self._pool.memory.copy_of(tensor)
+            self._statistics["sent_byte"] += tensor.nbytes
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
         """What a call comes to; what a worker cannot do is done here, where an error is raised as it is."""
         self._pool.wait_for(call, self._count)
-        told, call.results, results = call.told, None, call.results
+        told, results = call.told, call.results
         if told is None or told.error is not None:
             if told is None:
                 self._stay.add(call.jobs[0].job.model)
             yield from self._here.run_stack(call.jobs)
             return
+        self._statistics["computing_s"] += told.computing_s
+        self._statistics["received_byte"] += results.nbytes
         for place, resolved in enumerate(call.jobs):
             yield resolved, TrainResult(torch.from_numpy(results[place]), *told.losses[place])
-
