@@ -191,8 +191,9 @@ def test_events_do_not_depend_on_how_training_is_run(algorithm: str, condition: 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 @pytest.mark.parametrize("engine", ["by-rule", "batched"])
 def test_the_number_of_workers_changes_no_bit(algorithm: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One, two and four processes have the same final models, to the last bit, where every wavefront is sent to them."""
+    """One, two and four processes have the same final models, to the last bit; every wavefront is sent to them."""
     monkeypatch.setattr(batched, "WORTH_FLOP", 0)
+    monkeypatch.setattr(batched, "_FEW", 1)
     settings = settings_of(algorithm, "ideal", f"training.engine={engine}", "training.threads=1")
     (_, one), *others = (finals(*settings, f"training.workers={count}") for count in (1, 2, 4))
 

@@ -33,6 +33,7 @@ class Call:
     """An order, and what comes of it.
 
     Attributes:
+        owner: who asks for it.
         jobs: the stack.
         order: the order.
         arrays: what must stay in memory until it is done.
@@ -42,9 +43,10 @@ class Call:
         deaths: how many workers have died of it.
     """
 
-    def __init__(self, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]) -> None:
-        self.jobs, self.order, self.arrays = jobs, order, arrays
-        self.results = results
+    def __init__(
+        self, owner: object, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]
+    ) -> None:
+        self.owner, self.jobs, self.order, self.arrays, self.results = owner, jobs, order, arrays, results
         self.told: Told | None = None
         self.done, self.deaths = False, 0
 
@@ -97,15 +99,14 @@ class Pool:
             self._deal(workers)
             self._receive(None)
 
-    def drop(self) -> None:
-        """Forget the calls that are not done; the workers that carry them out are ended."""
-        self._waiting.clear()
-        busy = [worker for worker in self._workers if worker.calls]
-        self._workers = [worker for worker in self._workers if not worker.calls]
-        for worker in busy:
+    def drop(self, owner: object) -> None:
+        """Forget the calls of an owner that are not done; the workers that carry them out are ended."""
+        self._waiting = deque(call for call in self._waiting if call.owner is not owner)
+        for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
+            self._workers.remove(worker)
             worker.process.dismiss(at_once=True)
-        for worker in busy:
             worker.process.end()
+            self._waiting.extendleft(call for call in reversed(worker.calls) if call.owner is not owner)
 
     def _deal(self, workers: int) -> None:
         self.start(workers)

@@ -55,8 +55,13 @@ class WorkersEngine(Engine):
         self._first: ResolvedJob | None = None
         self._begun: dict[TrainJob, Call] = {}
         self._since: float | None = None
-        counted = ("computing_s", "ahead_s", "sent_byte", "received_byte")
-        self._statistics = {"processes": float(workers), **dict.fromkeys(counted, 0.0)}
+        self._statistics: dict[str, float] = {
+            "processes": workers,
+            "computing_s": 0.0,
+            "ahead_s": 0.0,
+            "sent_byte": 0,
+            "received_byte": 0,
+        }
         if at_once:
             self._pool.warm_up()
 
@@ -97,7 +102,8 @@ class WorkersEngine(Engine):
             with self._host.part("sending jobs"):
                 calls += [begun[one.job].of(one) for one in jobs if one.job in begun]
                 away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
-                calls += self._given(self._here.cut(away))
+                stacks = self._here.cut(away)
+                calls += self._given(stacks if len(calls) + len(stacks) > 1 else [])
         self._sent.clear()
         there = {resolved for call in calls for resolved in call.jobs}
         yield from self._here.run([resolved for resolved in jobs if resolved not in there])
@@ -106,7 +112,7 @@ class WorkersEngine(Engine):
 
     @override
     def close(self) -> None:
-        self._pool.drop()
+        self._pool.drop(self)
         self._pool.memory.trim()
         self._here.close()
 
@@ -126,28 +132,28 @@ class WorkersEngine(Engine):
         return threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
-        """Calls of stacks, without those that cannot be pickled; they begin at once."""
+        """Calls of stacks, without those that cannot be sent; they begin at once."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             self._pool.give(call, self._count)
         return calls
 
     def _packed(self, jobs: Sequence[ResolvedJob]) -> Call | None:
-        """A call of a stack; None if it cannot be pickled."""
+        """A call of a stack; None if it cannot be sent."""
         memory, first = self._pool.memory, jobs[0]
         try:
             parcel = packed(jobs, pickle.Pickler)
             used = [self._number(thing) for thing in parcel.kept]
+            tensors = [self._once(tensor) for tensor in parcel.tensors]
+            text, text_place = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
+            results, place = memory.new((len(jobs), first.job.model.size), first.params.numpy().dtype)
         except Exception:  # whatever the user's classes raise
             self._stay.add(first.job.model)
             return None
-        text, text_place = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
-        results, place = memory.new((len(jobs), first.job.model.size), first.params.numpy().dtype)
-        tensors = [self._once(tensor) for tensor in parcel.tensors]
         self._statistics["sent_byte"] += text.nbytes
         keeps = {number: places for number, places, _ in self._kept.values()}
         order = Order(self._name, text_place, used, keeps, [its for _, its in tensors], place)
-        return Call(jobs, order, [text, *(array for array, _ in tensors), results], results)
+        return Call(self, jobs, order, [text, *(array for array, _ in tensors)], results)
 
     def _number(self, thing: Kept) -> int:
         """The number of a model or of data, which are in shared memory then."""
