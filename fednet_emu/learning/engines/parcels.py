@@ -6,16 +6,16 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast, final
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 Kept = FlatModel | TrainData
@@ -60,40 +60,66 @@ class Shard:
         data = TrainData(tensor_of(rows.x).to(device), tensor_of(rows.y).to(device))
         return cls(data, rows.first, rows.total)
 
-
-_KINDS = {Deferred: "none", Tensor: "tensor", nn.Parameter: "tensor", FlatModel: "kept", TrainData: "kept"}
+    def own(self, indices: IntArray | slice) -> IntArray | slice:
+        """Rows of the shard, from rows of all data."""
+        if isinstance(indices, slice):
+            start, stop, step = indices.indices(self.total)
+            return slice(start - self.first, stop - self.first, step)
+        return indices - self.first
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs by a pickler of Python objects, which may be one that knows functions without a name."""
-    found: dict[int, tuple[str, int]] = {}
-    parcel = Parcel(b"", [], [])
-    kind_of = _KINDS.get
+    """Pack jobs by a pickler of Python objects, which may be one that knows functions without a name.
 
-    def number(item: Any) -> tuple[str, int] | None:  # called for every object in the jobs
-        kind = kind_of(type(item))
-        if kind is None:
-            return None
-        if kind == "none":  # its value is in the resolved job
-            return ("none", 0)
-        if id(item) not in found:
-            items: list[Any] = parcel.tensors if kind == "tensor" else parcel.kept
-            found[id(item)] = (kind, len(items))
-            items.append(item)
-        return found[id(item)]
+    What jobs share is written once, so that a hundred of them take a millisecond.
+    """
+    parcel, places, shared = Parcel(b"", [], []), dict[int, int](), list[tuple[str, Any]]()
 
+    def place(item: Any) -> int:
+        own = places.get(id(item))
+        if own is None:
+            own = places[id(item)] = len(shared)
+            kind = "tensors" if isinstance(item, Tensor) else "kept" if isinstance(item, FlatModel | TrainData) else ""
+            if kind:
+                items: list[Any] = getattr(parcel, kind)
+                items.append(item)
+            shared.append((kind, len(items) - 1 if kind else item))
+        return own
+
+    rows = [
+        (job.indices, job.rng_key, job.label, own.scale, own.prox, job.l1, job.squares, *map(place, _shared(own)))
+        for own, job in ((resolved, resolved.job) for resolved in jobs)
+    ]
     file = io.BytesIO()
-    sender = pickler(file)
-    sender.persistent_id = number
-    sender.dump(list(jobs))
+    pickler(file).dump((rows, shared))
     return parcel._replace(text=file.getvalue())
+
+
+def _shared(own: ResolvedJob) -> tuple[Any, ...]:
+    """What jobs may have in common; the values of Deferreds are in the resolved job."""
+    job = own.job
+    its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
+    return (*its, own.params, own.linear, own.drift, own.anchor)
 
 
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
     """The jobs of a parcel, with these models, shards and tensors in the place of the numbers."""
-    receiver = _Receiver(text, {"none": [None], "tensor": tensors, "kept": kept})
-    jobs: list[ResolvedJob] = receiver.load()
-    return [_on_shard(one) if isinstance(one.job.data, Shard) else one for one in jobs]
+    rows, shared = pickle.loads(text)
+    sources = {"kept": kept, "tensors": tensors}
+    things = [sources[kind][value] if kind else value for kind, value in shared]
+    jobs = []
+    for given, rng_key, label, scale, prox, l1, squares, *places in rows:
+        model, data, plan, streams, loss, augment, mask, params, linear, drift, anchor = (things[own] for own in places)
+        if isinstance(data, Shard):
+            given, data = data.own(given), data.data  # noqa: PLW2901
+        terms = {"l1": l1, "loss": loss, "augment": augment, "mask": mask, "squares": squares}
+        job = TrainJob(model, data, given, _UNKNOWN, plan, streams, rng_key, label, **terms)
+        jobs.append(ResolvedJob(job, params, scale, linear, drift, prox, anchor))
+    return jobs
+
+
+_UNKNOWN = Deferred(0, 0)
+"""In the place of what the parameters of a job came from."""
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
@@ -107,25 +133,3 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
-
-
-@final
-class _Receiver(pickle.Unpickler):
-    def __init__(self, text: bytes, things: dict[str, Sequence[Any]]) -> None:
-        super().__init__(io.BytesIO(text))
-        self._things = things
-
-    def persistent_load(self, pid: tuple[str, int]) -> Any:
-        """What a number stands for."""
-        return self._things[pid[0]][pid[1]]
-
-
-def _on_shard(resolved: ResolvedJob) -> ResolvedJob:
-    """The job with the rows of its shard, which it came with, in the place of those of all data."""
-    job, shard = resolved.job, cast("Shard", resolved.job.data)
-    if isinstance(job.indices, slice):
-        start, stop, step = job.indices.indices(shard.total)
-        indices: IntArray | slice = slice(start - shard.first, stop - shard.first, step)
-    else:
-        indices = job.indices - shard.first
-    return replace(resolved, job=replace(job, data=shard.data, indices=indices))
