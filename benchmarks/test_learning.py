@@ -24,12 +24,10 @@ from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
-from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.base import Model, seeded_module
+from fednet_emu.learning.models.cnn import McMahanCnn
+from fednet_emu.learning.models.dense import Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.linear import Softmax
-from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
-from fednet_emu.learning.models.mlp import Mlp
-from fednet_emu.learning.models.torch_seed import seeded_module
 
 SHAPE, SAMPLES, LR = (1, 28, 28), 600, 0.1
 

@@ -18,8 +18,8 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.rates import rate_cells
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import CellLinks
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.radios import Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import Rayleigh

@@ -6,14 +6,13 @@ import os
 import shutil
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fednet_emu.study.attempt import Job, attempted
 from fednet_emu.study.runners import Event, run_locally
-from fednet_emu.study.runs import LoadedStudy, load_study
+from fednet_emu.study.runs import StudyRun, runs_of
 from fednet_emu.study.sweep import sweep
 
 CELLS = 6
@@ -21,10 +20,9 @@ CELLS = 6
 
 def cells_per_hour(out: Path, workers: int) -> float:
     """Host speed of a part of the example study; the first call of a process also starts the server of processes."""
-    study = load_study("quickstart_access", ["stop.rounds=60"])
-    loaded = replace(study, runs=study.runs[:CELLS])
+    some = runs_of("quickstart_access", ["stop.rounds=60"])[:CELLS]
     started_s = time.perf_counter()
-    progress = sweep(loaded, out, lambda tasks: run_locally(tasks, workers))
+    progress = sweep(some, out, lambda tasks: run_locally(tasks, workers))
     assert len(progress.done) == CELLS
     return CELLS / (time.perf_counter() - started_s) * 3600
 
@@ -32,8 +30,7 @@ def cells_per_hour(out: Path, workers: int) -> float:
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 def test_two_workers_are_nearly_twice_as_fast(tmp_path: Path) -> None:
     """On two idle cores two workers finish at least 1.7 times as many runs per hour as one."""
-    study = load_study("quickstart_access", ["stop.rounds=1"])
-    sweep(replace(study, runs=study.runs[:1]), tmp_path / "warm", lambda tasks: run_locally(tasks, 1))
+    sweep(runs_of("quickstart_access", ["stop.rounds=1"])[:1], tmp_path / "warm", lambda tasks: run_locally(tasks, 1))
 
     one, two = (cells_per_hour(tmp_path / str(workers), workers) for workers in (1, 2))
 
@@ -41,7 +38,7 @@ def test_two_workers_are_nearly_twice_as_fast(tmp_path: Path) -> None:
     assert two >= 1.7 * one
 
 
-def study_of(runs: int, folder: Path) -> LoadedStudy:
+def study_of(runs: int, folder: Path) -> list[StudyRun]:
     """A study of the quickstart with a hundred seeds and as many bandwidths as make this many runs."""
     bandwidths = [1e6 + 1e4 * level for level in range(runs // 100)]
     path = folder / f"study{runs}.yaml"
@@ -52,7 +49,7 @@ def study_of(runs: int, folder: Path) -> LoadedStudy:
         "seeds: 100",
     ]
     path.write_text("\n".join([*lines, "target: {accuracy: 0.5}"]), encoding="utf-8")
-    return load_study(path)
+    return runs_of(path)
 
 
 def around_s(runs: int, folder: Path) -> tuple[float, float]:
@@ -68,8 +65,8 @@ def around_s(runs: int, folder: Path) -> tuple[float, float]:
     sweep(loaded, out, none)
     run = folder / "run"
     if not run.exists():
-        attempted(Job(loaded.runs[0].scenario, "run", run, None, False, loaded.study.limits))
-    for copy in loaded.runs:
+        attempted(Job(loaded[0].scenario, "run", run, None, False, loaded[0].study.limits))
+    for copy in loaded:
         shutil.copytree(run, out / "cells" / copy.name, copy_function=os.link)
     started_s = time.process_time()
     assert len(sweep(loaded, out, none).done) == runs

@@ -22,8 +22,8 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import CellLinks
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.radios import Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import Rayleigh

@@ -21,11 +21,10 @@ from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.cnn import McMahanCnn
+from fednet_emu.learning.models.dense import Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.linear import Softmax
-from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
-from fednet_emu.learning.models.mlp import Mlp
-from fednet_emu.learning.models.torch_seed import seeded_module
 
 SHAPE, SAMPLES = (1, 28, 28), 600
 WORKLOADS = {

@@ -1,8 +1,8 @@
 # The public names, each once: `fednet_emu/__init__.py` reads them from here. What a user meets first comes first.
 # ruff: noqa: I001
 from fednet_emu.results.running import run as run
-from fednet_emu.results.sweeping import sweep as sweep
-from fednet_emu.results.search import search as search
+from fednet_emu.results.running import sweep as sweep
+from fednet_emu.results.running import search as search
 from fednet_emu.results.study import opened as open
 from fednet_emu.results.study import compared as compare
 from fednet_emu.results.run import plot as plot
@@ -15,8 +15,8 @@ from fednet_emu.results.library import schema as schema
 from fednet_emu.results.run import Run as Run
 from fednet_emu.results.study import Study as Study
 from fednet_emu.analysis.comparison import Comparison as Comparison
-from fednet_emu.results.ranking import Ranking as Ranking
-from fednet_emu.results.search import Search as Search
+from fednet_emu.results.study import Ranking as Ranking
+from fednet_emu.results.study import Search as Search
 from fednet_emu.analysis.explanation import Explanation as Explanation
 from fednet_emu.scenario.model import Scenario as Scenario
 from fednet_emu.learning.data.datasets.base import Samples as Samples

@@ -1,7 +1,7 @@
 """The limits on what a scenario may hold: names, sizes, numbers and nesting. See `docs/reference/limits.md`.
 
 They are far above what scenarios need, and low enough that whatever a file holds is refused within seconds and in
-little memory. The limit on what a run needs at once is the memory of the host; see `fednet_emu.emulation.cost`.
+little memory. The limit on what a run needs at once is the memory of the host; see `fednet_emu.emulation.outlook`.
 """
 
 from __future__ import annotations

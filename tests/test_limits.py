@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fednet_emu import limits
-from fednet_emu.emulation.cost import BYTE_PER_DEVICE, VECTORS
+from fednet_emu.emulation.outlook import BYTE_PER_DEVICE, VECTORS
 from fednet_emu.errors import MAX_PROBLEMS, FednetError
-from fednet_emu.files import paths
+from fednet_emu.files import data_folder as paths
 
 PAGE = (Path(__file__).parents[1] / "docs/reference/limits.md").read_text(encoding="utf-8")
 

@@ -8,8 +8,9 @@ import pytest
 
 from fednet_emu.errors import FednetError
 from fednet_emu.scenario.library import STUDIES, names
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import fitting_studies
-from fednet_emu.study.runs import load_study, study_file
+from fednet_emu.study.runs import runs_of
 from fednet_emu.study.search.search import load_search
 
 FOLDER = Path(__file__).parents[1] / "scenarios" / "studies"
@@ -32,19 +33,19 @@ def test_cells_are_possible(path: Path) -> None:
     """Every run is a valid scenario, no two are the same, and each has a title to be drawn under."""
     if "kind: flower" in path.read_text(encoding="utf-8"):
         pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
-    loaded = load_study(path)
+    runs = runs_of(path)
 
-    assert len({run.digest for run in loaded.runs}) == len(loaded.runs)
-    assert loaded.study.title
+    assert len({run.digest for run in runs}) == len(runs)
+    assert runs[0].study.title
 
 
 @pytest.mark.parametrize("path", sorted(SEARCHED), ids=lambda path: path.stem)
 def test_searches_are_possible(path: Path) -> None:
     """The space is sound, and the scenarios at its ends are."""
-    loaded = load_search(study_file(path))
+    study = load_search(StudyFile.read(path)).study
 
-    assert loaded.parameters
-    assert loaded.sources.study.title
+    assert study.search
+    assert study.title
 
 
 def test_studies_are_found_by_name_and_are_no_scenarios() -> None:

@@ -14,28 +14,26 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.scales import TRADED
+from fednet_emu.analysis.scales import TO_TARGET, TRADED
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.analysis.targets import TO_TARGET
 from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
 from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout
-from fednet_emu.draw.figures.study_differences import difference_figure
-from fednet_emu.draw.figures.study_final import final_figure
+from fednet_emu.draw.figures.study_rows import difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
-from fednet_emu.study.reproduce import is_kept
-from fednet_emu.study.runs import LoadedStudy, load_study
+from fednet_emu.study.file import StudyFile
+from fednet_emu.study.reproduce import is_reference
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
 
 
-def view_of(loaded: LoadedStudy, runs: pd.DataFrame) -> StudyRecords:
+def view_of(study: StudyFile, runs: pd.DataFrame) -> StudyRecords:
     """A study without evaluations, from the table of its runs."""
-    axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes}
-    wanted = loaded.study.target.model_dump(exclude_none=True) if loaded.study.target else {}
+    axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in study.axes}
+    wanted = study.target.model_dump(exclude_none=True) if study.target else {}
     known = runs.reindex(columns=[*runs.columns, *(name for name in TO_TARGET if name not in runs)])
-    return StudyRecords(loaded.name, axes, wanted, pd.DataFrame(), known.assign(status="done"), ())
+    return StudyRecords(study.name, axes, wanted, pd.DataFrame(), known.assign(status="done"), ())
 
 
 def figures_of(view: StudyRecords) -> Iterator[tuple[str, Figure | None]]:
@@ -51,13 +49,11 @@ def figures_of(view: StudyRecords) -> Iterator[tuple[str, Figure | None]]:
 def main(names: list[str]) -> None:
     """Draw the figures of these studies, or of all whose tables are committed."""
     for name in names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv")):
-        loaded = load_study(name)
-        texts = [axis.name for axis in loaded.axes if isinstance(axis.levels[0].columns[axis.name], str)]
-        view = view_of(loaded, pd.read_csv(REFERENCE / name / "cells.csv", dtype=dict.fromkeys(texts, str)))
+        study = StudyFile.read(name)
+        texts = [axis.name for axis in study.axes if isinstance(axis.levels[0].columns[axis.name], str)]
+        view = view_of(study, pd.read_csv(REFERENCE / name / "cells.csv", dtype=dict.fromkeys(texts, str)))
         with paper_style():
-            drawn = {
-                what: figure for what, figure in figures_of(view) if figure and is_kept(what, loaded.study.figures)
-            }
+            drawn = {what: figure for what, figure in figures_of(view) if figure and is_reference(what, study.figures)}
         for path in save(drawn, REFERENCE / name):
             print(path.relative_to(REFERENCE))
 

@@ -13,7 +13,7 @@ from markdown_text import code, table
 from fednet_emu.records.ledger import TABLES, WHERE_USED, Ledger
 from fednet_emu.records.reasons import MEANINGS
 from fednet_emu.records.rows import ROWS
-from fednet_emu.scenario.documented import docstrings
+from fednet_emu.scenario.schema import docstrings
 from fednet_emu.units import unit_of
 
 LEAD = """# Tables and columns

@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 from value_text import default_text, needs_link, range_text, type_text
 
 from fednet_emu.component.slot import Slot
-from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.schema import documented_fields
 from fednet_emu.scenario.shapes import Shape
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 from fednet_emu.units import unit_of
 
 ROW = ("Key", "Value", "Unit", "Range", "Default", "Meaning")
@@ -177,7 +177,7 @@ def pages() -> dict[str, str]:
     found = {key: reference.section(key, key, info) for key, info in sections.items()}
     reference.page = "study"
     lead = "(settings.study)=\n# Study files\n\n" + span("study") + "\n"
-    found["study"] = "\n".join([lead, *reference.component(Study, "study", 2)])
+    found["study"] = "\n".join([lead, *reference.component(StudyFile, "study", 2)])
     reference.page = "index"
     loose = [
         reference._row(key, key, info) if key not in sections else _section_row(key, info)

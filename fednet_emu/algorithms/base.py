@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
-from fednet_emu.algorithms.selection.asking import Asking
-from fednet_emu.algorithms.selection.plain import Uniform
-from fednet_emu.algorithms.selection.table import AnySelection
+from fednet_emu.algorithms.selection import AnySelection
+from fednet_emu.algorithms.selection.base import RoundWork
+from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
+from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.federation import (
     AnyOptimizer,
@@ -77,22 +79,17 @@ class Algorithm(Component):
         if cohort is not None:
             yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
 
-    def contradictions(self, count: int) -> Iterable[tuple[str, str]]:
-        """Settings that contradict each other with `count` devices, as (key, what is wrong)."""
-        return ()
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
+        for key, what, least in self.demands():
+            if least > count:
+                yield key, f"{what}, got {least}; must be at most devices.count, {count}"
 
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
         """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
         if "sums" not in self.uses:
             yield "kind", "its server reads every upload by itself"
-
-    def conflicts_with_losses(self, losses: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Settings that are invalid when messages can be lost, as (key, what is wrong).
-
-        Args:
-            losses: the scenario's settings that can lose messages, as `key: value`.
-        """
-        return ()
 
 
 class LocalTraining(ExactlyOne):
@@ -184,12 +181,12 @@ class Synchronous(Algorithm, LocalTraining):
             message = (fed.published(message[0]), *message[1:])
         elif not callable(message):
             message = fed.published(message)
-        if "asking" not in fed.memory:
+        if "sampler" not in fed.memory:
             down = down or (fed.task.model.size if callable(message) else n_scalars(message))
-            size = cohort_size(self.cohort, fed.n_devices)
-            fed.memory["asking"] = Asking(fed, self.selection, size, self.plan, down, up or down, self.deadline_s)
-        asking: Asking = fed.memory["asking"]
-        cohort = yield from self.invited(fed, t, message, asking)
+            work, size = RoundWork(fed, self.plan, down, up or down), cohort_size(self.cohort, fed.n_devices)
+            fed.memory["sampler"] = CohortSampler(fed, self.selection, size, work, self.deadline_s)
+        sampler: CohortSampler = fed.memory["sampler"]
+        cohort = yield from self.invited(fed, t, message, sampler)
         arrived: Arrived = yield from fed.exchange(
             cohort,
             message,
@@ -201,12 +198,12 @@ class Synchronous(Algorithm, LocalTraining):
             sums="sums" in self.uses,
             statistics=self.selection.reports,
         )
-        asking.note(arrived)
+        sampler.note(arrived)
         return arrived
 
-    def invited(self, fed: Federation, t: int, message: Any, asking: Asking) -> Process:
+    def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
         """Process whose value is the devices to invite in round t, in order."""
-        return asking.cohort(t, message)
+        return sampler.cohort(t, message)
 
     @property
     def events_depend_on_learning(self) -> bool:
@@ -217,9 +214,10 @@ class Synchronous(Algorithm, LocalTraining):
         """The largest number of devices, out of `count`, that the rule asks in a round."""
         return self.selection.most(cohort_size(self.cohort, count), count)
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
-        """A rule that cannot choose so many of `count` devices, or asks what they do not know, as (key, what)."""
-        if problem := self.selection.problem(cohort_size(self.cohort, count)):
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """A rule that cannot choose so many of the devices, or asks what they do not know, as (key, what)."""
+        yield from super().conflicts(scenario)
+        if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
             yield "selection", f"{problem}; choose others"
         if self.selection.polls and "polls" not in self.uses:
             yield (

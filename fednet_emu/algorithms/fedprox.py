@@ -74,7 +74,7 @@ class FedProx(ServerSettings, Synchronous):
 
     def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int) -> Process:
         """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
-        upload_bit = fed.links.movement_bit(w.size) + BIT_PER_SCALAR * self.adaptive
+        upload_bit = fed.links.update_bit(w.size) + BIT_PER_SCALAR * self.adaptive
         plan = self.partial_work.plan(fed, k, self.plan, t, upload_bit)
         if type(self.partial_work) is not FullWork:
             fed.record(

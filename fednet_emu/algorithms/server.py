@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Literal, Self, final
+from typing import Any, Literal, Self, final
 
 from pydantic import Field, model_validator
 
@@ -46,10 +46,10 @@ class ServerSettings(Algorithm):
         """How the server moves its model."""
         return self.server_optimizer or ServerSgd(lr=1.0 if self.server_lr is None else self.server_lr)
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """An aggregation that needs more updates than a round can have, as (key, what is wrong)."""
-        yield from super().contradictions(count)
-        most, least = self.participants(count), self.aggregation.least
+        yield from super().conflicts(scenario)
+        most, least = self.participants(scenario.devices.count), self.aggregation.least
         if least > most:
             yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"
 

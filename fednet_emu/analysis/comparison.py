@@ -5,17 +5,19 @@ The sentence is the same for the command line, Python and the page of a study.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.compare import EVERYWHERE, TO_TARGET, Difference, compare
-from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.quantities import TextResult, counted
 from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, level_text, limits_of, target_text
-from fednet_emu.analysis.text_result import TextResult
+from fednet_emu.errors import FednetError
 
 ROUNDING = 1e-12
 """Part of the larger mean that a mean difference of nothing may have by rounding."""
@@ -84,13 +86,7 @@ class Comparison(TextResult):
 def between(
     study: StudyRecords, settings: tuple[Condition, Condition], *, accuracy: float | None = None, within: Within = ()
 ) -> Comparison:
-    """Compare two settings of one study.
-
-    Args:
-        study: the study.
-        settings: A and B.
-        accuracy: a target accuracy, instead of the study's target.
-        within: upper limits of what both sides may spend.
+    """Compare the settings A and B of one study; the arguments are those of `Study.compare`.
 
     Raises:
         FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
@@ -110,13 +106,7 @@ def side_by_side(
     accuracy: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or two parts of studies.
-
-    Args:
-        sides: A and B.
-        names: the names of A and B in the text.
-        accuracy: a target accuracy for both sides, instead of their own targets.
-        within: upper limits of what both sides may spend.
+    """Compare two studies, or two parts of studies, under these names; for the others see `Study.compare`.
 
     Raises:
         FednetError: there is no such cost, or nothing to pair.
@@ -130,16 +120,10 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Return a difference in words: by how much B differs from A, on how many seeds, and whether zero is possible.
-
-    Args:
-        difference: B minus A.
-        names: how A and B are called.
-        target: the target of the study.
-    """
+    """Return a difference in words: by how much B differs from A, on how many seeds, and whether zero is possible."""
     its, mean, (low, high) = difference.quantity, difference.paired.mean, difference.paired[1:]
     if not difference.pairs:
-        return _nobody(difference, names, target)
+        return _no_pair(difference, names, target)
     if difference.is_none:
         return f"{its.title} is the same with {' and '.join(names)} on every seed{_lacking(difference, names)}"
     if abs(mean) <= ROUNDING * max(map(abs, difference.means)):
@@ -165,7 +149,7 @@ def _numbers(difference: Difference) -> str:
     return f"{text}; as if unpaired {show(low)} to {show(high)}; p = {difference.p:.2g}"
 
 
-def _nobody(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
+def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
     """Say why there is no pair: one side or both never have the quantity, or never on the same seed."""
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
@@ -186,3 +170,58 @@ def _lacking(difference: Difference, names: tuple[str, str]) -> str:
         return f"; of {of}, {difference.pairs} {verb} with both in every place, and only they count"
     known = " and ".join(f"{number} with {name}" for name, number in zip(names, difference.known, strict=True))
     return f"; of {of}, {known} {verb}, and only seeds with both count"
+
+
+ALL_PAIRS = 5
+"""Most levels of an axis that are compared each with each; of more, each is compared with the first and the next."""
+MOST = 300
+"""Most comparisons of two levels in one place; an axis that would need more is left out, which its page says."""
+
+
+def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the pairs of levels of an axis that are compared."""
+    if len(levels) <= ALL_PAIRS:
+        return list(itertools.combinations(levels, 2))
+    return list(dict.fromkeys([*itertools.pairwise(levels), *((levels[0], level) for level in levels[1:])]))
+
+
+def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
+    """Yield the paired differences between levels of each axis, in each place of the remaining grid and all together.
+
+    Pairs without a common seed are left out.
+    """
+    for axis in compared_axes(view):
+        for first, second in level_pairs(view.axes[axis]):
+            names = tuple(f"{axis} = {level_text(level)}" for level in (first, second))
+            try:
+                found = compare(*(view.where({axis: level_text(level)}) for level in (first, second)))
+            except FednetError:
+                continue
+            for its in found:
+                yield {
+                    "axis": axis,
+                    "a": level_text(first),
+                    "b": level_text(second),
+                    "where": its.where or "everywhere",
+                    "quantity": its.quantity.column,
+                    "title": its.quantity.title,
+                    "pairs": its.pairs,
+                    "of": its.of,
+                    "a_mean": its.means[0],
+                    "b_mean": its.means[1],
+                    "mean": its.paired.mean,
+                    "low": its.paired.low,
+                    "high": its.paired.high,
+                    "certain": its.paired.excludes_zero,
+                    "sentence": sentence(its, (names[0], names[1]), view.target),
+                }
+
+
+def compared_axes(view: StudyRecords) -> list[str]:
+    """Return the axes whose levels are compared: those with several levels, unless there is too much to compare."""
+    cells = len(view.cells) / max(1, view.cells["seed"].nunique())
+    return [
+        axis
+        for axis, levels in view.axes.items()
+        if len(levels) > 1 and len(level_pairs(levels)) * cells / len(levels) <= MOST
+    ]

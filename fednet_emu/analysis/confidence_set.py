@@ -21,7 +21,7 @@ import itertools
 import math
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fednet_emu.arrays import Array, Mask
 
@@ -104,8 +104,8 @@ def seeds_needed(differences: Array) -> float:
     mean, spread = float(differences.mean()), float(differences.std(ddof=1))
     if abs(mean) <= ROUNDING * float(np.abs(differences).max()):
         return math.inf
-    tail = -float(special.ndtri(ALPHA / 2))
-    needed = ((tail + float(special.ndtri(POWER))) * spread / mean) ** 2 + tail**2 / 2
+    tail = -float(scipy.special.ndtri(ALPHA / 2))
+    needed = ((tail + float(scipy.special.ndtri(POWER))) * spread / mean) ** 2 + tail**2 / 2
     return math.inf if needed > MOST_SEEDS else float(max(math.ceil(needed), fewest_seeds()))
 
 

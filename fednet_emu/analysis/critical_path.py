@@ -95,14 +95,7 @@ class Activity:
 def critical_path(
     transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
 ) -> list[Part]:
-    """Return the parts of all rounds in the order of time, without those of no length.
-
-    Args:
-        transfers: the table `transfers` of a run.
-        computes: its table `computes`.
-        rounds: its table `rounds`.
-        backhaul: its table `backhaul`, if edge servers average.
-    """
+    """Return the parts of all rounds in the order of time, without those of no length, from the tables of a run."""
     activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
     if backhaul is not None:
         activities += _messages(backhaul)

@@ -10,12 +10,11 @@ import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.critical_path import BACKHAUL, DEADLINE, IDLE, WAITING, critical_path, parts_frame
-from fednet_emu.analysis.quantities import counted, format_energy, format_seconds
+from fednet_emu.analysis.quantities import TextResult, counted, format_energy, format_seconds
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.text_result import TextResult
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SERVER, device_label
-from fednet_emu.records.losses import losses_in_words
+from fednet_emu.records.summaries import losses_in_words
 
 SAME = 1e-9
 """Part of a duration by which equal ones may differ by rounding."""

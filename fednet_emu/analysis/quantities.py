@@ -1,8 +1,10 @@
-"""Format bits, seconds and joules with a fitting unit, for tables and for axes."""
+"""Results as text: bits, seconds and joules with a fitting unit, and results that are lines of text."""
 
 from __future__ import annotations
 
+import html
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 UNKNOWN = "unknown"
@@ -99,3 +101,19 @@ def _three_digits(quantity: float, units: tuple[Unit, ...]) -> str:
     unit = fitting_unit(rounded, units)
     number = rounded / unit.size
     return f"{number:.0f} {unit.symbol}" if abs(number) >= 1000 else f"{number:.3g} {unit.symbol}"
+
+
+class TextResult(ABC):
+    """A result as lines of text, which Python, the command line and a notebook show alike."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """The result as lines of text."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"

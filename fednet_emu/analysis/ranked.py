@@ -12,12 +12,11 @@ import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.confidence_set import ALPHA, fewest_seeds, smallest_p
-from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.quantities import TextResult, counted
 from fednet_emu.analysis.scales import COSTS, Cost, limits_text
 from fednet_emu.analysis.settings import Setting
 from fednet_emu.analysis.statistics import Interval
 from fednet_emu.analysis.study import level_text, target_text
-from fednet_emu.analysis.text_result import TextResult
 from fednet_emu.arrays import Array, Mask
 
 MOST_NAMED = 4
@@ -118,8 +117,8 @@ class RankedSettings(TextResult):
         return [dict(its.setting.levels) for its in self.settings if its.may_be_best]
 
     @property
-    def rivals(self) -> list[Ranked]:
-        """The settings that may be the best, without the cheapest."""
+    def undecided(self) -> list[Ranked]:
+        """The settings that may be the best, too, beside the cheapest."""
         return [its for its in self.settings[1:] if its.may_be_best]
 
     @property
@@ -189,21 +188,21 @@ class RankedSettings(TextResult):
         return f"{text}."
 
     def _rest(self) -> Iterator[str]:
-        rivals, others = self.rivals, [its for its in self.settings if not its.may_be_best]
+        undecided, others = self.undecided, [its for its in self.settings if not its.may_be_best]
         if len(self.settings) == 1:
             yield "There is no other setting to compare it with."
             return
-        if rivals:
-            yield f"{_named([its.setting.label for its in rivals])} may be the best, too."
+        if undecided:
+            yield f"{_named([its.setting.label for its in undecided])} may be the best, too."
         if others:
             names = _named([its.setting.label for its in others])
             yield f"Not the best: {names} (p at most {max(its.p for its in others):.2g})."
 
     def _more_seeds(self) -> Iterator[str]:
-        rivals, seeds = self.rivals, len(self.seeds)
-        if not rivals:
+        undecided, seeds = self.undecided, len(self.seeds)
+        if not undecided:
             return
-        left = len(rivals) + 1
+        left = len(undecided) + 1
         if seeds == 1:
             least = f"at least {fewest_seeds()} can decide between two settings"
             yield f"One seed does not show how much seeds vary; {least}."
@@ -213,13 +212,13 @@ class RankedSettings(TextResult):
                 f"Between the {left} that are left, {seeds} seeds cannot decide, however they differ (p is at least "
                 f"{smallest_p(left, seeds):.3g}); {fewest_seeds(left)} can."
             )
-        known = {its.setting.label: its.more_seeds for its in rivals if math.isfinite(its.seeds_needed)}
+        known = {its.setting.label: its.more_seeds for its in undecided if math.isfinite(its.seeds_needed)}
         if known:
             least, most = min(known, key=lambda name: known[name]), max(known.values())
-            all_of = "these" if len(known) < len(rivals) else "them"
+            all_of = "these" if len(known) < len(undecided) else "them"
             rest = f", and {most} about all of {all_of}" if most > known[least] else ""
             yield f"If they differ as it seems, {_about(known[least])} would probably decide about {least}{rest}."
-        endless = [its.setting.label for its in rivals if its.setting.label not in known]
+        endless = [its.setting.label for its in undecided if its.setting.label not in known]
         if endless:
             yield f"No reasonable number of seeds would decide about {_named(endless)}: take them as equally good."
 

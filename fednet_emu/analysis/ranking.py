@@ -49,12 +49,7 @@ class Course:
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study that has a target.
-
-    Args:
-        view: the study, with its target.
-        minimised: the cost to compare, a key of `COSTS`.
-        limits: the largest amount of each limited cost that a run may have spent when it reaches the target.
+    """Rank the settings of a study that has a target by one cost of `COSTS`, within the largest amounts of others.
 
     Raises:
         FednetError: there is no such cost or no target, settings learn different data or have no seed in common, or no

@@ -74,11 +74,7 @@ class RunRecords:
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return a table of the run, with times in seconds, sizes in bits and energies in joules.
-
-        Args:
-            name: the table's name, for example `transfers`.
-            columns: the columns to read, in this order; all of them by default.
+        """Return a table of the run, or columns of it, with times in seconds, sizes in bits and energies in joules.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.
@@ -90,12 +86,7 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Read a table in parts, so that a long run needs no more memory than a short one.
-
-        Args:
-            name: the table's name.
-            columns: the columns to read, in this order.
-            rows: the largest number of rows of a part.
+        """Read columns of a table in parts of so many rows, so that a long run needs no more memory than a short one.
 
         Raises:
             DataError: as for `table`.

@@ -1,16 +1,20 @@
-"""The settings of a study, and what they are called: whole names in texts, to be copied, and short ones in figures."""
+"""The settings of a study: whole names in texts, to be copied, short ones in figures, and what the target cost each."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.scales import METRICS
+from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.scales import METRICS, TO_TARGET
+from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import DATA_SET, Levels, StudyRecords, combinations, is_level, level_text, rows_of
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
@@ -53,14 +57,14 @@ class Setting:
 
 def settings_of(study: StudyRecords) -> list[Setting]:
     """Return the settings of a study of which there are cells, in its order."""
-    found = []
+    found, names = [], Names(study.axes)
     for levels in combinations(study, list(study.axes)):
         cells = rows_of(study.cells, levels)
         missing = rows_of(study.missing, levels) if len(study.missing) else study.missing
         if len(cells) or len(missing):
             found.append((levels, cells, missing))
     return [
-        Setting(dict(levels), setting_text(levels, study.axes) or study.name, _data_set(cells), cells, missing)
+        Setting(dict(levels), names.whole(levels) or study.name, _data_set(cells), cells, missing)
         for levels, cells, missing in found
     ]
 
@@ -69,18 +73,11 @@ def _data_set(cells: pd.DataFrame) -> str:
     return str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else ""
 
 
-def setting_text(levels: Levels, axes: Mapping[str, Sequence[Any]]) -> str:
-    """Return levels as text; names of axes are whole, and left out where a level is text that only one axis has."""
-    texts = Counter(level_text(level) for known in axes.values() for level in known)
-    return ", ".join(
-        level_text(level) if isinstance(level, str) and texts[level] == 1 else f"{axis} = {level_text(level)}"
-        for axis, level in levels.items()
-    )
-
-
 @dataclass(frozen=True)
 class Names:
-    """What figures call the axes of a study, their levels and its metrics: short names with units, or other ones.
+    """What texts and figures call the axes of a study, their levels and its metrics.
+
+    Texts have whole names, to be copied into conditions; figures have short names with units, or other ones.
 
     Attributes:
         axes: the axes, each with its levels.
@@ -119,8 +116,15 @@ class Names:
         unit = self._unit(axis) if _is_number(level) else None
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
+    def whole(self, levels: Levels) -> str:
+        """Return levels for texts: names of axes are whole, and left out where a level says enough without."""
+        return ", ".join(
+            level_text(level) if self._says_enough(level) else f"{axis} = {level_text(level)}"
+            for axis, level in levels.items()
+        )
+
     def text(self, levels: Levels) -> str:
-        """Return levels as text, with the name of an axis where a level says nothing without it."""
+        """Return levels for figures, with the name of an axis where a level says nothing without it."""
         return ", ".join(
             f"{self.axis(axis)} = {self.level(axis, level)}"
             if self._needs_axis(axis, level)
@@ -158,10 +162,18 @@ class Names:
     def _needs_axis(self, axis: str, level: Any) -> bool:
         if self._renamed(axis, level) is not None:
             return False
-        if not isinstance(level, str):
-            units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
-            return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
-        return sum(level in levels for levels in self.axes.values()) > 1
+        if isinstance(level, str):
+            return not self._says_enough(level)
+        units = [self._unit(other) for other, levels in self.axes.items() if all(map(_is_number, levels))]
+        return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
+
+    def _says_enough(self, level: Any) -> bool:
+        """Whether a level is text, more than a number, that only one axis has."""
+        return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
+
+    @cached_property
+    def _texts(self) -> Counter[str]:
+        return Counter(level_text(level) for levels in self.axes.values() for level in levels)
 
 
 def with_unit(value: float, unit: str) -> str:
@@ -170,6 +182,14 @@ def with_unit(value: float, unit: str) -> str:
         return f"{value:g} {unit}"
     size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
     return f"{value / size:g} {prefix}{unit}"
+
+
+def is_bare_number(level: Any) -> bool:
+    """Return whether a level is a number, or text that is nothing but a number."""
+    try:
+        return not isinstance(level, bool) and math.isfinite(float(level))
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_number(level: Any) -> bool:
@@ -182,14 +202,53 @@ def _without_unit(name: str) -> str:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others.
-
-    Args:
-        data: the settings of each data set; None where the algorithm brings its own.
-    """
+    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)
     ]
     kinds = Counter(kind for kind, _ in set(named))
     return [f"{kind} ({detail})" if kinds[kind] > 1 else kind for kind, detail in named]
+
+
+def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
+    """Yield for each setting what each of its runs needed, and the mean with its interval over those that got there.
+
+    A run without a value never reached the target; `failures` says in words how many there are of which kind.
+    """
+    for place, setting in enumerate(settings):
+        seeds = [*setting.cells["seed"], *setting.missing.get("seed", ())]
+        ends = [*setting.cells["status"], *setting.missing.get("status", ())]
+        needed = {column: setting.cells[column].to_numpy(np.float64) for column in TO_TARGET}
+        reached = np.isfinite(needed[TO_TARGET[0]])
+        yield {
+            "setting": place,
+            "seeds": [int(seed) for seed in seeds],
+            "status": ends,
+            "reached": int(reached.sum()),
+            "of": setting.of,
+            "failures": failures_text(ends, reached),
+            "costs": {
+                column: {"values": values, **mean_interval(values[reached])._asdict()}
+                for column, values in needed.items()
+            },
+        }
+
+
+def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> str:
+    """Return in words how many runs did not reach the target, and why; empty if all did.
+
+    Args:
+        ends: the status of each run; those that have not finished come last.
+        reached: whether each of the finished runs reached the target.
+    """
+    late = [end for end, got in zip(ends, reached, strict=False) if not got]
+    unfinished = list(ends[len(reached) :])
+    kinds = {
+        "never got there": late.count("done"),
+        "diverged": late.count("diverged"),
+        "failed": unfinished.count("failed"),
+        "not run yet": len(unfinished) - unfinished.count("failed"),
+    }
+    told = [f"{counted(number, 'run')} {what}" for what, number in kinds.items() if number]
+    return ", ".join(told)

@@ -10,12 +10,15 @@ time, would always exclude zero, and plain quantiles of five normal values cover
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import pandas as pd
+import scipy
 
+from fednet_emu.analysis.scales import Cost
 from fednet_emu.arrays import Array
 
 LEVEL = 0.95
@@ -111,13 +114,13 @@ def _first_times_drawn(n: int) -> Array:
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
     """Return the expanded 2.5 % and 97.5 % quantiles, each [columns], of resampled means [resamples, columns]."""
-    tail = float(special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
+    tail = float(scipy.special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
 
 
 def _student(freedom: float) -> float:
-    return float(special.stdtrit(freedom, (1 + LEVEL) / 2))
+    return float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
 
 
 def _variance_of_mean(values: Array) -> float:
@@ -126,3 +129,60 @@ def _variance_of_mean(values: Array) -> float:
 
 def _generator() -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(0))
+
+
+Steps = tuple[Array, Array]
+"""A run as a step function: its costs [n], ascending, and its scores [n] from each cost on."""
+
+
+class Band(NamedTuple):
+    """Mean and 95 % band of several runs over a grid of costs, all arrays [points].
+
+    Attributes:
+        spent: the costs.
+        mean: the mean of all runs; those that have ended keep their last value.
+        low: lower limit of the band; NaN for a single run.
+        high: its upper limit.
+        runs: how many runs have not ended.
+    """
+
+    spent: Array
+    mean: Array
+    low: Array
+    high: Array
+    runs: Array
+
+
+def band(runs: Sequence[Steps], spent: Array) -> Band:
+    """Return the mean and the 95 % band of runs at given costs [points]."""
+    ends = np.array([cost[-1] for cost, _ in runs])
+    limits = mean_intervals(np.stack([step_values(cost, score, spent) for cost, score in runs]))
+    return Band(spent, *limits, (ends[:, None] >= spent).sum(axis=0))
+
+
+def even_costs(runs: Sequence[Steps], points: int) -> Array:
+    """Return evenly spread costs [points] from where the last run begins to where the last one ends."""
+    start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
+    return np.linspace(start, max(start, end), points)
+
+
+def step_values(cost: Array, score: Array, grid: Array) -> Array:
+    """Evaluate a step function of ascending positions [n] and values [n] on a grid [points]; NaN before it begins."""
+    last = np.searchsorted(cost, grid, side="right") - 1
+    return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
+
+
+def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
+    """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting, drawn in many points.
+
+    None if no run has the metric or none spent anything. The band begins where the last run begins, and ends with the
+    longest run, or at the cost `until`. So many `points` are evenly spread; the ends of runs are points, too.
+
+    """
+    known = rows[np.isfinite(rows[metric])]
+    runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]
+    if not runs or max(spent[-1] for spent, _ in runs) <= 0:
+        return None
+    even = even_costs(runs, points)
+    ends = [spent[-1] for spent, _ in runs if spent[-1] >= even[0]]
+    return band(runs, np.unique([*even, *ends, *([] if until is None else [until])]))

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,13 +14,40 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.cycles import SERIES_COLUMNS
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY
-from fednet_emu.analysis.targets import TO_TARGET, first_reached, with_total_bits
+from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, TO_TARGET, first_reached, with_total_bits
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.files.writing import flaw
 from fednet_emu.records.folder.manifest import AGAIN, read_manifest
+
+
+def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return a table with the `cycle_columns` of several runs; runs without a complete cycle are left out."""
+    runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
+    return runs.dropna().reset_index(drop=True)
+
+
+def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
+    """Return the way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
+
+    Returns:
+        `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds; the
+        numbers are NaN if there is no complete cycle.
+    """
+    cycles = turns.groupby("cycle").agg(
+        turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
+    )
+    whole = cycles[cycles["turns"] == cycles["groups"]]
+    return {
+        "grouping": ", ".join(turns[["structure", "access"]].iloc[0]) if len(turns) else "",
+        "groups_formed": float(whole["groups"].mean()),
+        "cycle_s": float((whole["end_s"] - whole["start_s"]).mean()),
+    }
+
+
+SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
+"""Functions that summarize a series of a run in a few columns, which are added to the cells of a study."""
+
 
 DESCRIPTION = "study.json"
 UNFINISHED = "run the sweep that writes it again, which mends it"
@@ -126,10 +153,6 @@ class StudyRecords:
 
         Scores and totals are those at this evaluation; the costs of reaching the target stay those of the whole runs.
 
-        Args:
-            cost: a key of `COSTS`.
-            amount: the largest cost that is allowed, in simulated seconds, bits, joules or rounds.
-
         Raises:
             FednetError: there is no such cost.
         """
@@ -141,9 +164,6 @@ class StudyRecords:
 
     def spent(self, cost: str) -> pd.Series:
         """Return what a run had spent by each evaluation: simulated seconds, bits, joules or rounds.
-
-        Args:
-            cost: a key of `COSTS`.
 
         Raises:
             FednetError: there is no such cost, or it is one per device, and the number of devices is not known.
@@ -164,9 +184,6 @@ class StudyRecords:
 
     def where(self, levels: Levels) -> Self:
         """Return the part of the study with these levels; their axes are removed.
-
-        Args:
-            levels: the level of each of some axes, or a text that means it.
 
         Raises:
             FednetError: there is no such axis or level.

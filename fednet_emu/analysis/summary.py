@@ -8,39 +8,34 @@ from typing import Any
 
 from fednet_emu.analysis.quantities import format_bits, format_energy, format_seconds
 from fednet_emu.analysis.scales import OWN_METRICS
-from fednet_emu.records.losses import losses_in_words
-
-__all__ = ["format_bits", "format_energy", "format_seconds", "profile_rows", "summary_rows"]
+from fednet_emu.records.summaries import losses_in_words
 
 DIGEST_LENGTH = 12
 """Number of hexadecimal digits of the event digest that are shown; 48 bits distinguish all runs of a study."""
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out.
-
-    Args:
-        summary: the content of `summary.json`, SI units; None and NaN mean that a quantity was not measured.
-    """
+    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out."""
     known = {**summary, "losses": losses_in_words(summary) or None}
-    rows = ((key, title, show) for key, title, show in _ROWS if _is_known(known.get(key)))
-    return [(title, show(known[key])) for key, title, show in rows if key not in _PARTS or known[key] > 0]
+    measured = {
+        key: value
+        for key, value in known.items()
+        if value is not None and not (isinstance(value, float) and math.isnan(value))
+    }
+    rows = [row for row in _ROWS if row[0] in measured and (row[0] not in _PARTS or measured[row[0]] > 0)]
+    return [(title, show(measured[key])) for key, title, show in rows]
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) that show how the host's time was spent, the largest part first.
-
-    Args:
-        summary: the content of `summary.json`.
-    """
+    """Return the rows (title, value with unit) that show how the host's time was spent, the largest part first."""
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
     rows = [(f"  {part}", _format_spent(spent, total_s)) for part, spent in parts]
-    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"), *_elsewhere_rows(summary)]
+    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"), *_worker_rows(summary)]
 
 
-def _elsewhere_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the actors or workers that have trained, if there are any."""
+def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return rows on the processes or actors that have trained, if there are any."""
     own = summary.get("elsewhere")
     if own is None:
         return []
@@ -57,30 +52,6 @@ def _format_spent(spent: Mapping[str, float], total_s: float) -> str:
     return f"{share}, {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else share
 
 
-def _is_known(value: Any) -> bool:
-    return value is not None and not (isinstance(value, float) and math.isnan(value))
-
-
-def _format_count(count: Any) -> str:
-    return f"{int(count):,}".replace(",", " ")
-
-
-def _format_score(score: float) -> str:
-    return f"{score:.3f}"
-
-
-def _format_loss(loss: float) -> str:
-    return f"{loss:.4g}"
-
-
-def _format_digest(digest: str) -> str:
-    return str(digest)[:DIGEST_LENGTH]
-
-
-def _format_verdict(verified: bool) -> str:
-    return "all records consistent" if verified else "records are not consistent"
-
-
 _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")
 """Parts of the energy, which have no row where nothing was spent on them."""
 
@@ -91,7 +62,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("diverged", "diverged", str),
     ("simulated_s", "simulated time", format_seconds),
     ("host_s", "host time", format_seconds),
-    ("rounds", "rounds", _format_count),
+    ("rounds", "rounds", lambda count: f"{int(count):,}".replace(",", " ")),
     ("uplink_bit", "uplink", format_bits),
     ("downlink_bit", "downlink", format_bits),
     ("sidelink_bit", "sidelink", format_bits),
@@ -105,9 +76,9 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("waiting_j", "    of this while waiting", format_energy),
     ("station_j", "  base stations", format_energy),
     ("backhaul_j", "energy of the backhaul", format_energy),
-    ("accuracy", "accuracy", _format_score),
-    ("loss", "loss", _format_loss),
-    *((name, title[0].lower() + title[1:], _format_loss) for name, title in OWN_METRICS.items()),
-    ("event_digest", "event digest", _format_digest),
-    ("verified", "verdict", _format_verdict),
+    ("accuracy", "accuracy", "{:.3f}".format),
+    ("loss", "loss", "{:.4g}".format),
+    *((name, title[0].lower() + title[1:], "{:.4g}".format) for name, title in OWN_METRICS.items()),
+    ("event_digest", "event digest", lambda digest: str(digest)[:DIGEST_LENGTH]),
+    ("verified", "verdict", lambda sound: "all records consistent" if sound else "records are not consistent"),
 )

@@ -1,20 +1,23 @@
-"""What each device of a run did, spent and lost."""
+"""What each device of a run did, spent and lost; the same as histograms, and in a few sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.activity import COMPUTE_COLUMNS, RECEPTION_COLUMNS, TRANSFER_COLUMNS, activity_bars
+from fednet_emu.analysis.activity import COMPUTE_COLUMNS, RECEPTION_COLUMNS, TRANSFER_COLUMNS, activity_bars, time_split
+from fednet_emu.analysis.quantities import counted, format_bits, format_energy, format_seconds
 from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.scales import with_total_bits
 from fednet_emu.analysis.scene import Scene
-from fednet_emu.analysis.targets import with_total_bits
-from fednet_emu.analysis.time_split import time_split
 from fednet_emu.arrays import Array
 from fednet_emu.records.ledger import SCENE, SERVER
+from fednet_emu.records.rows import KINDS
+from fednet_emu.records.summaries import losses_in_words
 
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip
@@ -134,3 +137,143 @@ class Usage:
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]
         return np.bincount(here[own], weights, minlength=self.devices).astype(np.float64)
+
+
+DOING = {
+    "uplink": "sending to the server", "downlink": "receiving from the server", "sidelink": "talking to each other",
+    "compute": "computing", "waiting": "waiting", "idle": "idle",
+}  # fmt: skip
+
+
+def words(usage: Usage) -> list[str]:
+    """Return the sentences."""
+    losses = losses_in_words(usage.run.summary)
+    told = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
+    return [_length(usage), *told, _costs(usage), _slowest(usage)]
+
+
+def _length(usage: Usage) -> str:
+    summary = usage.run.summary
+    who = f"{counted(int(summary['rounds']), 'round')} with " if summary["rounds"] else ""
+    first = f"{who}{counted(usage.devices, 'device')} took {format_seconds(usage.simulated_s)} of simulated time"
+    accuracy, loss = summary.get("accuracy"), summary.get("loss")
+    if summary.get("timing_only"):
+        return f"{first}; nothing was trained, as the run was for timing only."
+    if accuracy is not None:
+        return f"{first} and reached an accuracy of {accuracy:.3f} at the end."
+    return f"{first}, with a loss of {loss:.4g} at the end." if loss is not None else f"{first}."
+
+
+def _costs(usage: Usage) -> str:
+    summary = usage.run.summary
+    parts = {name: float(seconds.sum()) for name, seconds in usage.split.items()}
+    total_s = sum(parts.values())
+    longest = max((name for name in parts if name != "idle"), key=lambda name: parts[name])
+    bits = {kind: float(summary[f"{kind}_bit"]) for kind in ("uplink", "downlink", "sidelink")}
+    most = max(bits, key=lambda kind: bits[kind])
+    told = "Nothing happened"
+    if total_s and parts[longest] > 0:
+        idle = parts["idle"] / total_s
+        share = parts[longest] / total_s
+        told = f"Devices were idle for {idle:.0%} of their time and else mostly {DOING[longest]}, {share:.0%} of it"
+    if bits[most] > 0:
+        share = bits[most] / sum(bits.values())
+        told += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"
+    energies = {name: float(joules.sum()) for name, joules in usage.energy_j.items()}
+    cause = max(energies, key=lambda name: energies[name])
+    if energies[cause] > 0:
+        own_j = sum(energies.values())
+        told += f"; devices spent {format_energy(own_j)}, {energies[cause] / own_j:.0%} of it on {_cause(cause)}"
+    return f"{told}."
+
+
+def _cause(cause: str) -> str:
+    if cause == "idle":
+        return "idle power meanwhile"
+    return cause if cause.endswith("ing") else f"sending over the {cause}"
+
+
+def turn_s(usage: Usage) -> Array:
+    """Mean time in seconds from an update to the next that each device was busy or waiting, [devices]; NaN for none.
+
+    It is the time in which a device was not idle, per computation, or per uplink of a device that never computes.
+    """
+    busy_s = usage.simulated_s - usage.split["idle"]
+    made = usage.computes
+    turns = usage.per_device(made["device"])
+    sent = usage.transfers
+    ups = usage.per_device(sent["sender"][sent["kind"] == "uplink"])
+    turns = np.where(turns > 0, turns, ups)
+    return np.asarray(np.divide(busy_s, turns, out=np.full(usage.devices, np.nan), where=turns > 0))
+
+
+def _slowest(usage: Usage) -> str:
+    turns_s = turn_s(usage)
+    if not np.isfinite(turns_s).any():
+        return "No device computed or sent anything."
+    slowest = int(np.nanargmax(turns_s))
+    known = turns_s[np.isfinite(turns_s)]
+    if len(known) == 1:
+        return f"Only device {slowest} took part; a turn took it {format_seconds(turns_s[slowest])}."
+    own = {name: seconds[slowest] for name, seconds in usage.split.items() if name != "idle"}
+    most = max(own, key=lambda name: own[name])
+    ratio = turns_s[slowest] / np.median(known)
+    return (
+        f"Slowest was device {slowest}: one turn took it {format_seconds(turns_s[slowest])} on average, "
+        f"{ratio:.3g} times the median, {own[most] / sum(own.values()):.0%} of it {DOING[most]}."
+    )
+
+
+BINS = 40
+
+
+def spreads(usage: Usage) -> dict[str, Any]:
+    """Return histograms by what they are of: `latency_s`, `rate_bps` of each kind of link, and `staleness`."""
+    rounds, sent = usage.rounds, usage.transfers
+    took_s = sent["ended_s"] - sent["started_s"]
+    on_air = sent[(took_s > 0) & (sent["air_bit"] > 0)]
+    rate_bps = on_air["air_bit"] / took_s[on_air.index]
+    told = {
+        "latency_s": histogram((rounds["ended_s"] - rounds["started_s"]).to_numpy(np.float64)),
+        "rate_bps": {kind: histogram(rate_bps[on_air["kind"] == kind].to_numpy(np.float64)) for kind in KINDS},
+    }
+    stale = _staleness(usage)
+    return told if stale is None else {**told, "staleness": stale}
+
+
+def histogram(values: Array) -> dict[str, Any] | None:
+    """Edges, counts, median and mean of values; None if there are none.
+
+    The bins are equally wide, or equally wide on a logarithmic axis if positive values span more than a factor of 20.
+    """
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return None
+    low, high = float(known.min()), float(known.max())
+    log = low > 0 and high > 20 * low
+    if high - low <= 1e-9 * abs(high):
+        edges = np.array([low, high]) + max(abs(high), 1e-9) * np.array([-0.05, 0.05])
+    else:
+        edges = np.geomspace(low, high, BINS + 1) if log else np.linspace(low, high, BINS + 1)
+        edges[0], edges[-1] = low, high
+    counts = np.histogram(known, edges)[0]
+    quantiles = dict(zip(("p5", "median", "p95"), np.quantile(known, [0.05, 0.5, 0.95]).tolist(), strict=True))
+    return {
+        "edges": edges,
+        "counts": counts,
+        "log": log,
+        "number": len(known),
+        "mean": float(known.mean()),
+        **quantiles,
+    }
+
+
+def _staleness(usage: Usage) -> dict[str, Any] | None:
+    """How often an update was how many steps old, from any series that an algorithm recorded with this column."""
+    run = usage.run
+    for name in run.names():
+        table = run.table(name)
+        if "staleness" in table and len(table):
+            values, counts = np.unique(pd.to_numeric(table["staleness"]).dropna(), return_counts=True)
+            return {"series": name, "values": values, "counts": counts}
+    return None

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from fednet_emu.analysis.crowd import SORTS
+from fednet_emu.analysis.activity import SORTS
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.errors import FednetError, did_you_mean

@@ -1,45 +1,44 @@
-"""The commands of `fednet`; those with a file of their own are put together with the others here."""
+"""The command `fednet`: run, flower and check, and those of other files; with examples in the help of each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from fednet_emu import __version__
-from fednet_emu.cli import data as pictures
-from fednet_emu.cli import library, studies
-from fednet_emu.cli.cite import cite
+from fednet_emu.cli import library, results, studies
 from fednet_emu.cli.complete import scenario_names
-from fednet_emu.cli.explain import explain
-from fednet_emu.cli.help import with_examples
-from fednet_emu.cli.new import new
-from fednet_emu.cli.options import (
-    OUTPUT,
-    Csv,
-    DataDir,
-    Devices,
-    Formats,
-    Latex,
-    Overrides,
-    Page,
-    Quiet,
-    Rename,
-    Size,
-    TimingOnly,
-    Title,
-    Track,
-    device_numbers,
-)
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, TimingOnly, Track, with_seed
 from fednet_emu.cli.outcome import ERRORS, outcome
-from fednet_emu.cli.search import search
-from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
     from fednet_emu.emulation.given import ScenarioLike
     from fednet_emu.emulation.outlook import Outlook
-    from fednet_emu.results.run import Timeline
+
+MORE: dict[str, tuple[str, str]] = {
+    "run": ("fednet run quickstart --seed 1 --set algorithm.lr=0.05", "reference/command-line"),
+    "flower": ("fednet flower examples/flower_quickstart", "guides/flower"),
+    "sweep": ("fednet sweep quickstart_access --workers 2", "guides/studies"),
+    "search": ("fednet search quickstart_search", "guides/search"),
+    "compare": ("fednet compare results/quickstart_access --between access=tdma access=ofdma", "guides/studies"),
+    "best": ("fednet best results/quickstart_access --accuracy 0.9 --within energy=12", "guides/best"),
+    "explain": ("fednet explain results/quickstart/seed-0", "guides/best"),
+    "reproduce": ("fednet reproduce --minutes 5", "guides/studies"),
+    "check": ("fednet check quickstart --set devices.count=100", "reference/command-line"),
+    "plot": ("fednet plot results/quickstart_access --metric loss --against bits", "guides/reading-results"),
+    "trace": ("fednet trace results/quickstart/seed-0 --until 10", "guides/traces"),
+    "report": ("fednet report results/quickstart/seed-0", "guides/report"),
+    "channels": ("fednet channels urban-micro rural --out figures", "concepts/radio"),
+    "profiles": ("fednet profiles pi-4b cortex-m4", "guides/devices"),
+    "schema": ("fednet schema > scenario.schema.json", "start/first-run"),
+    "kinds": ("fednet kinds network.uplink.access", "guides/plug-ins"),
+    "new": ("fednet new mine", "start/first-run"),
+    "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
+}
+"""An example of each command, and the page of the documentation that has more."""
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -47,7 +46,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
 
 ScenarioName = Annotated[
     str,
@@ -58,12 +56,10 @@ ScenarioName = Annotated[
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
 Profile = Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
-Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")]
 Engine = Annotated[
     str | None,
     typer.Option("--engine", help="How training is run on this host: by-rule, serial, batched or ray."),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
 
 
 @app.command()
@@ -83,7 +79,8 @@ def run(
 ) -> None:
     """Run a scenario; leave tables, figures and a summary in a run folder."""
     options = RunOptions(out, data_dir, timing_only, quiet, profile, force, plots, track)
-    _run(scenario, None, _all_overrides(overrides, seed, engine), options)
+    changes = with_seed(overrides, seed) + ([] if engine is None else [f"training.engine={engine}"])
+    _run(scenario, None, changes, options)
 
 
 @app.command()
@@ -104,11 +101,11 @@ def flower(
 ) -> None:
     """Run a Flower app on the emulated network; by default ten devices in an urban cell."""
     with outcome():
-        from fednet_emu.emulation.flower_app import app_in
+        from fednet_emu.emulation.given import app_in
 
         meant, name, changes = app_in(folder, scenario)
     options = RunOptions(out, None, False, quiet, profile, force, plots, track)
-    _run(meant, name, [*changes, *_all_overrides(overrides, seed, None)], options)
+    _run(meant, name, [*changes, *with_seed(overrides, seed)], options)
 
 
 class RunOptions(NamedTuple):
@@ -143,7 +140,8 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.emulation.warnings import warn
         from fednet_emu.errors import Diverged
-        from fednet_emu.files.paths import folder_to_write
+        from fednet_emu.files.data_folder import folder_to_write
+        from fednet_emu.results.run import figures
         from fednet_emu.results.running import ran
         from fednet_emu.tracking.table import trackers_of
 
@@ -158,27 +156,16 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         trackers = trackers_of(track or ())
         ended = ran(outlook, known, folder, timing_only=timing_only, force=force, track=trackers, progress=not quiet)
         if plots:
-            _draw([folder], [], folder / "figures", {}, Page())
+            Page().write(figures([folder]), folder / "figures")
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
-        _print_rows([*rows, *(profile_rows(ended.summary) if profile else ())])
+        rows += profile_rows(ended.summary) if profile else []
+        width = max((len(what) for what, _ in rows), default=0) + 2
+        for what, value in rows:
+            OUTPUT.out(f"{what:<{width}}{value}")
         if not ended.summary["verified"]:
             raise RuntimeError(ended.verdict)
         if ended.summary["status"] == "diverged":
             raise Diverged(f"diverged: {ended.summary['diverged']}")
-
-
-app.command()(studies.sweep)
-app.command()(search)
-app.command()(studies.compare)
-app.command()(studies.best)
-app.command()(explain)
-app.command()(studies.reproduce)
-app.command()(library.kinds)
-app.command()(library.channels)
-app.command()(library.profiles)
-app.command()(library.schema)
-app.command()(new)
-app.command()(cite)
 
 
 @app.command()
@@ -199,160 +186,23 @@ def check(
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.warnings import warn
         from fednet_emu.scenario.document import dump
-        from fednet_emu.study.runs import Sources, load_study, opened
+        from fednet_emu.study.file import StudyFile, opened
+        from fednet_emu.study.runs import runs_of
 
-        changes, sources = _all_overrides(overrides, seed, None), opened(name)
-        if not isinstance(sources, Sources):
-            _, outlook = scenario_of(sources, changes)
+        changes, found = with_seed(overrides, seed), opened(name)
+        if not isinstance(found, StudyFile):
+            _, outlook = scenario_of(found, changes)
             warn(outlook)
             OUTPUT.out(dump(outlook.scenario), end="")
             _print_outlook(outlook)
             return
-        if sources.study.search is None:
-            extent = load_study(sources, changes).extent
+        if found.search is None:
+            runs_of(found, changes)
         else:
             from fednet_emu.study.search.search import load_search
 
-            extent = load_search(sources, changes).extent
-        OUTPUT.out(f"{dump(sources.study)}# {extent}")
-
-
-@app.command()
-def plot(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="Run folders, several are overlaid; or the folder of a study; with --data also a scenario.",
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Where the figures go. [default: RUN/figures or figures]")
-    ] = None,
-    data: Annotated[
-        bool,
-        typer.Option("--data", help="Draw the data split instead: labels and sizes of all devices, without a run."),
-    ] = False,
-    seed: Seed = None,
-    overrides: Overrides = None,
-    data_dir: DataDir = None,
-    label: Annotated[
-        list[str] | None, typer.Option("--label", help="Name of a run in the legends, one per run.")
-    ] = None,
-    from_s: Annotated[
-        float | None, typer.Option("--from", min=0, help="Begin of the timeline in simulated seconds.")
-    ] = None,
-    until_s: Annotated[
-        float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")
-    ] = None,
-    devices: Devices = None,
-    sort: Annotated[
-        str | None, typer.Option("--sort", help="Rows of the timeline: device, waiting, computing, busy or lost.")
-    ] = None,
-    metric: studies.Metric = None,
-    against: studies.Against = None,
-    panels: studies.Panels = None,
-    rename: Rename = None,
-    title: Title = None,
-    size: Size = None,
-    picture: Formats = None,
-    csv: Csv = False,
-    latex: Latex = False,
-    animate: Annotated[
-        bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
-    ] = False,
-) -> None:
-    """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds.
-
-    With --data, draw the data split of a scenario or run: the labels and the number of samples of each device.
-    """
-    page = Page(picture, size, title, csv, latex)
-    changes, of_runs = _all_overrides(overrides, seed, None), (from_s, until_s, devices, sort)
-    with outcome():
-        if data:
-            if label or animate or metric or against or panels or rename or any(each is not None for each in of_runs):
-                options = "--out, --seed, --set, --data-dir, --title, --size, --format, --csv and --latex"
-                raise FednetError(f"--data: draws no run, got options that only runs have; leave all out but {options}")
-            pictures.plot(runs, out, changes, data_dir, page)
-            return
-        if changes:
-            raise FednetError(
-                "--seed and --set are for --data, got runs that have ended; leave them out, or add --data"
-            )
-        if studies.is_one_study(runs):
-            if label or animate or any(each is not None for each in of_runs):
-                options = "--label, --from, --until, --devices, --sort and --animate"
-                raise FednetError(f"{options} are for runs, got the folder of a study; leave them out")
-            studies.plot(runs[0], out or runs[0] / "figures", metric, against, panels, rename, page)
-            return
-        if metric or against or panels or rename:
-            options = "--metric, --against, --panels and --rename"
-            raise FednetError(f"{options} are for studies, got run folders; leave them out, --label names runs")
-        if label and len(label) != len(runs):
-            raise FednetError(f"--label: one per run is needed, got {len(label)} for {len(runs)} runs")
-        folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
-        timeline: Timeline = {"from_s": from_s, "until_s": until_s, "sort": sort}
-        timeline["devices"] = None if devices is None else device_numbers(devices)
-        for path in [*_draw(runs, label or [], folder, timeline, page), *(_animate(runs, folder) if animate else ())]:
-            OUTPUT.out(str(path))
-
-
-@app.command()
-def trace(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The trace. [default: RUN/run.pftrace]")] = None,
-    from_s: Annotated[float | None, typer.Option("--from", min=0, help="Begin in simulated seconds.")] = None,
-    until_s: Annotated[float | None, typer.Option("--until", min=0, help="End in simulated seconds.")] = None,
-    devices: Devices = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-) -> None:
-    """Write a run as a trace for Perfetto: open it in ui.perfetto.dev, zoom in, search, follow a model."""
-    with outcome():
-        if studies.is_one_study([run]):
-            raise FednetError(f"{run}: is the folder of a study, got no single run; give the folder of one of its runs")
-        from fednet_emu.results.run import Run
-
-        window = {"from_s": from_s, "until_s": until_s}
-        chosen = None if devices is None else device_numbers(devices)
-        path = Run.opened(run).trace(out or run / "run.pftrace", **window, devices=chosen, progress=not quiet)
-        OUTPUT.out(str(path))
-
-
-@app.command()
-def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="A run folder; several are overlaid; or the folder of a study."),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
-    ] = None,
-) -> None:
-    """Write a page that shows a run or a study in any browser, without a network: figures to zoom into, tables."""
-    with outcome():
-        from fednet_emu.results.report import report as written
-
-        OUTPUT.out(str(written(runs, out)))
-
-
-@app.callback(invoke_without_command=True)
-def version(show: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
-    """Discrete-event network emulator for wireless federated learning."""
-    if show:
-        OUTPUT.out(f"fednet_emu {__version__}")
-        raise typer.Exit
-
-
-with_examples(app)
-
-
-def _all_overrides(overrides: list[str] | None, seed: int | None, engine: str | None) -> list[str]:
-    changes = list(overrides or [])
-    if seed is not None:
-        changes.append(f"seed={seed}")
-    if engine is not None:
-        changes.append(f"training.engine={engine}")
-    return changes
+            load_search(found, changes)
+        OUTPUT.out(f"{dump(found)}# {found.extent}")
 
 
 def _print_outlook(outlook: Outlook) -> None:
@@ -364,20 +214,31 @@ def _print_outlook(outlook: Outlook) -> None:
         ERRORS.print(f"note: {note}")
 
 
-def _draw(runs: list[Path], labels: list[str], folder: Path, timeline: Timeline, page: Page) -> list[Path]:
-    from fednet_emu.results.run import figures
-
-    return page.write(figures(runs, labels, **timeline), folder)
-
-
-def _animate(runs: list[Path], folder: Path) -> list[Path]:
-    from fednet_emu.analysis.run import RunRecords
-    from fednet_emu.draw.figures.papers.series import save_animations
-
-    return save_animations([RunRecords.opened(run) for run in runs], folder)
+OTHERS: tuple[Callable[..., None], ...] = (
+    *(studies.sweep, studies.search, results.compare, results.best, results.explain, studies.reproduce),
+    *(library.kinds, library.channels, library.profiles, library.schema, library.new, results.cite),
+    *(results.plot, results.trace, results.report),
+)
+for _command in OTHERS:
+    app.command()(_command)
 
 
-def _print_rows(rows: list[tuple[str, str]]) -> None:
-    width = max((len(what) for what, _ in rows), default=0) + 2
-    for what, value in rows:
-        OUTPUT.out(f"{what:<{width}}{value}")
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
+    """Discrete-event network emulator for wireless federated learning."""
+    if show:
+        OUTPUT.out(f"fednet_emu {__version__}")
+        raise typer.Exit
+
+
+def with_examples(app: typer.Typer) -> None:
+    """Complete the help of all commands: the list has whole sentences, and each command an example and a page."""
+    for command in app.registered_commands:
+        function = command.callback
+        if function is not None:
+            command.short_help = (function.__doc__ or "").strip().splitlines()[0]
+            example, page = MORE.get(command.name or function.__name__, ("", ""))
+            command.epilog = f"\b\nExample: {example}\nMore:    docs/{page}.md" if example else None
+
+
+with_examples(app)

@@ -1,16 +1,18 @@
-"""The commands kinds, channels, profiles and schema: what there is, and how it is written."""
+"""The commands kinds, channels, profiles, schema and new: what there is, and how it is written."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fednet_emu.cli.complete import channel_names, profile_names, slot_names
-from fednet_emu.cli.options import OUTPUT
+from fednet_emu.cli.options import OUTPUT, print_files
 from fednet_emu.cli.outcome import outcome
+from fednet_emu.errors import FednetError
 
 
 def kinds(
@@ -27,9 +29,9 @@ def kinds(
 
         for place in [slot_of(slot)] if slot is not None else slots().values():
             OUTPUT.out(f"{place.slot.name} ({', '.join(place.keys)})")
-            told = place.described()
-            width = max(map(len, told))
-            for kind, sentence in told.items():
+            kinds_of = place.described()
+            width = max(map(len, kinds_of))
+            for kind, sentence in kinds_of.items():
                 OUTPUT.out(f"  {kind:<{width}}  {sentence}".rstrip())
 
 
@@ -46,12 +48,11 @@ def channels(
     with outcome():
         from fednet_emu.draw.figures.rates import rate_figure
         from fednet_emu.draw.figures.run_figures import save
-        from fednet_emu.results.channels import rate_curves, rows
+        from fednet_emu.results.library import channel_rows, rate_curves
 
-        OUTPUT.out("\n".join(rows(names)))
+        OUTPUT.out("\n".join(channel_rows(names)))
         if out is not None:
-            for path in save({"rate-distance": rate_figure(rate_curves(names))}, out):
-                OUTPUT.out(str(path))
+            print_files(save({"rate-distance": rate_figure(rate_curves(names))}, out))
 
 
 def profiles(
@@ -62,9 +63,9 @@ def profiles(
 ) -> None:
     """List devices, radios and base stations that exist with their powers, and how well each number is known."""
     with outcome():
-        from fednet_emu.results.profiles import rows
+        from fednet_emu.results.library import profile_rows
 
-        OUTPUT.out("\n".join(rows(names)))
+        OUTPUT.out("\n".join(profile_rows(names)))
 
 
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
@@ -73,3 +74,65 @@ def schema(study: Annotated[bool, typer.Option("--study", help="That of study fi
         import fednet_emu as fe
 
         OUTPUT.out(json.dumps(fe.schema(study=study), indent=2))
+
+
+SCENARIO = """\
+# {name}: say in a line what this scenario is about.
+#
+#   fednet check {path}     # every setting with its default, and what a run costs
+#   fednet run {path}       # about five seconds; --set KEY=VALUE changes a setting
+#   fednet kinds            # what else may stand at each `kind`
+title: {title}
+seed: 0                       # of all random numbers; --seed changes it
+
+devices:
+  count: 10                   # numbered from 0
+  placement: {{kind: disc, radius_m: 200}}    # around the base station
+  speed: {{kind: fixed, flop_per_s: 1.0e+8}}  # sustained, while training; log-normal for unequal devices
+  # straggler: {{kind: shifted-exponential, mean_factor: 0.2}}    # computations that take longer now and then
+  # availability: {{kind: periodic, on_s: 60, off_s: 20}}    # devices that come and go
+
+channel:
+  include: urban-micro        # a radio environment of the library; `fednet channels` lists them
+  bandwidth_hz: 5.0e+6        # replaces that of the library
+
+network:
+  uplink: {{access: tdma}}      # who sends when: tdma, ofdma, shared, ...
+  downlink: {{mode: broadcast}} # one transmission for all devices of a round; or unicast
+
+data: digits                  # 1,437 images of 8 x 8 pixels; {{kind: npz, path: mine.npz}} for your own
+partition: {{kind: dirichlet, alpha: 0.5}}    # labels are unequal from device to device; iid for equal ones
+model: {{kind: mlp, hidden: [32]}}
+
+algorithm:
+  kind: fedavg
+  cohort: 5                   # devices in each round
+  lr: 0.1                     # step size of local SGD
+  batch_size: 20
+  local_epochs: 2             # passes over a device's data in each round
+
+stop: {{rounds: 20}}            # or accuracy: 0.9, or simulated_s: 60; the first that is reached ends the run
+evaluation: {{every_rounds: 1}} # of the global model on the test data; takes no simulated time
+"""
+"""The text of a new scenario, with its name, its title and its path to fill in."""
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or a path; `.yaml` is added.")],
+) -> None:
+    """Write a scenario with comments, to change and to run; no file is overwritten."""
+    with outcome():
+        bare = name.removesuffix(".yaml").removesuffix(".yml")
+        path = Path(name if bare != name else f"{name}.yaml")
+        if not Path(bare).name.strip(". "):
+            raise FednetError(f"new: a scenario needs a name, got '{name}'; for example mine")
+        try:
+            command = shlex.quote(str(path))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(SCENARIO.format(name=path.stem, title=json.dumps(path.stem), path=command))
+        except FileExistsError:
+            raise FednetError(f"{path}: is already there, got the same name; choose another, or remove it") from None
+        except OSError as error:
+            raise FednetError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+        OUTPUT.out(f"{path}: run it with `fednet run {command}`")

@@ -1,4 +1,4 @@
-"""The console on which commands print, and the options that several commands share."""
+"""The console on which commands print, and the arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fednet_emu.cli.complete import settings
+from fednet_emu.cli.complete import settings, study_names
 from fednet_emu.errors import FednetError
 from fednet_emu.screen.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from matplotlib.figure import Figure
 
@@ -24,10 +24,13 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Change a setting, e.g. algorithm.lr=0.05.", autocompletion=settings
     ),
 ]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the scenario's.")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="FEDNET_DATA", help="Folder with data sets.")]
 Devices = Annotated[
     str | None, typer.Option("--devices", metavar="LIST", help="Only these devices, e.g. 0,3,10-19. [default: all]")
 ]
+FromS = Annotated[float | None, typer.Option("--from", min=0, help="Begin of the timeline in simulated seconds.")]
+UntilS = Annotated[float | None, typer.Option("--until", min=0, help="End of the timeline in simulated seconds.")]
 Formats = Annotated[
     list[str] | None,
     typer.Option("--format", metavar="FORMAT", help="svg, pdf, png or pgf; may be given several times. [default: png]"),
@@ -44,12 +47,40 @@ Rename = Annotated[
         help="Of a study: another name for an axis, a level, AXIS=LEVEL or a metric; may be repeated.",
     ),
 ]
+Accuracy = Annotated[
+    float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
+]
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or the name of one in scenarios/studies/.",
+        autocompletion=study_names,
+    ),
+]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Runs at a time. [default: one per core]")]
+Ray = Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster that is started here.")]
+RayAddress = Annotated[
+    str | None, typer.Option("--ray-address", metavar="ADDRESS", help="Run on this Ray cluster ('auto': here).")
+]
+Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
 Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be repeated."),
 ]
+
+
+def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
+    """The settings that are changed, the seed included."""
+    return [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
+
+
+def print_files(paths: Iterable[Path]) -> None:
+    """Print the paths of files that were written, a line each."""
+    for path in paths:
+        OUTPUT.out(str(path))
 
 
 def device_numbers(text: str) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from fednet_emu.emulation.signals import undisturbed
+from fednet_emu.emulation.guard import undisturbed
 from fednet_emu.errors import AppFailed, FednetError, ScenarioWarning
 from fednet_emu.screen.console import PlainConsole
 

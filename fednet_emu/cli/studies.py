@@ -1,71 +1,45 @@
-"""The commands about studies: sweep, compare, best, reproduce, and what plot does with a study."""
+"""The commands that run studies: sweep, search and reproduce."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fednet_emu.cli.complete import study_names
 from fednet_emu.cli.options import (
     OUTPUT,
-    Csv,
     DataDir,
-    Formats,
-    Latex,
     Overrides,
     Page,
+    Plots,
     Quiet,
-    Rename,
-    Size,
+    Ray,
+    RayAddress,
+    StudyName,
     TimingOnly,
-    Title,
     Track,
-    renamed,
+    Workers,
+    print_files,
 )
 from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
 from fednet_emu.errors import FednetError
 
 if TYPE_CHECKING:
-    from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.results.study import Study
     from fednet_emu.study.runners import Runner
-    from fednet_emu.study.runs import LoadedStudy
-
-StudyName = Annotated[
-    str,
-    typer.Argument(
-        metavar="STUDY",
-        help="A study file, or the name of one in scenarios/studies/.",
-        autocompletion=study_names,
-    ),
-]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Runs at a time. [default: one per core]")]
-Accuracy = Annotated[
-    float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
-]
-Metric = Annotated[str | None, typer.Option("--metric", help="Of a study: accuracy, loss, worst_accuracy, ...")]
-Against = Annotated[
-    str | None, typer.Option("--against", help="Of a study: time, bits, energy or rounds. [default: all]")
-]
-Panels = Annotated[
-    list[str] | None,
-    typer.Option("--panels", metavar="AXIS", help="Of a study: an axis for small multiples; may be given twice."),
-]
+    from fednet_emu.study.runs import StudyRun
 
 
 def sweep(
     study: StudyName,
     out: Annotated[Path | None, typer.Option("--out", help="The study's folder. [default: results/NAME]")] = None,
     workers: Workers = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Run it on a Ray cluster that is started here.")] = False,
-    ray_address: Annotated[
-        str | None,
-        typer.Option("--ray-address", metavar="ADDRESS", help="Run them on this Ray cluster ('auto': here)."),
-    ] = None,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
     slurm: Annotated[
         bool, typer.Option("--slurm", help="Write them as a job array of SLURM, and submit it where sbatch is.")
     ] = False,
@@ -77,107 +51,67 @@ def sweep(
     timing_only: TimingOnly = False,
     track: Track = None,
     quiet: Quiet = False,
-    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the study.")] = True,
+    plots: Plots = True,
 ) -> None:
     """Run what a study has not finished; leave its tables, figures and a CSV in a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.emulation.record import APPROXIMATE
-        from fednet_emu.study.runs import load_study
+        from fednet_emu.study.runs import runs_of
 
-        loaded = load_study(study, overrides or [], timing_only=timing_only)
-        if timing_only and any(run.scenario.events_depend_on_learning for run in loaded.runs):
+        runs = runs_of(study, overrides or [], timing_only=timing_only)
+        if timing_only and any(run.scenario.events_depend_on_learning for run in runs):
             ERRORS.print(APPROXIMATE)
-        cluster, folder = ray_address or ray, out or Path("results") / loaded.name
+        cluster, folder = ray_address or ray, out or Path("results") / runs[0].study.name
         if slurm + collect + bool(cluster) > 1:
             raise FednetError("sweep: a study runs in one place, got several of --ray, --slurm, --collect; give one")
         if slurm:
             again = _options(study, folder, overrides, data_dir, timing_only, track, plots)
-            _to_slurm(loaded, folder, again, data_dir, track)
+            _to_slurm(runs, folder, again, data_dir, track)
             return
-        done = _swept(loaded, folder, _runner(loaded, folder, workers, cluster, collect), data_dir, quiet, track)
+        done = _swept(runs, folder, _runner(runs, folder, workers, cluster, collect), data_dir, quiet, track)
         if plots:
-            for path in _drawn(folder, Page()):
-                if not quiet:
-                    OUTPUT.out(str(path))
+            print_files(path for path in _drawn(folder) if not quiet)
         if not done:
             raise typer.Exit(FAILED)
 
 
-def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="A [B]", help="Two runs or two studies; or one study.")],
-    between: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--between", metavar="A B", help="Two settings of one study, e.g. access=tdma access=ofdma."),
+def search(
+    study: StudyName,
+    out: Annotated[Path | None, typer.Option("--out", help="The search's folder. [default: results/NAME]")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="How many settings are tried. [default: the study's]")
     ] = None,
-    accuracy: Accuracy = None,
-    within: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--within",
-            metavar="COST=AMOUNT",
-            help="Scores after so much time (s), bits, energy (J), rounds; several limits hold together.",
-        ),
-    ] = None,
+    workers: Workers = None,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    overrides: Overrides = None,
+    data_dir: DataDir = None,
+    timing_only: TimingOnly = False,
+    track: Track = None,
+    quiet: Quiet = False,
+    plots: Plots = True,
 ) -> None:
-    """Print how much two settings differ, chosen before the runs: differences paired by seed, with 95 % intervals."""
-    with outcome():
-        import fednet_emu as fe
+    """Find the settings that reach a study's target at the least cost; leave them as scenario files in a folder."""
+    with outcome(lambda: "interrupted; the same command goes on from here"):
+        from fednet_emu.results.running import searched
+        from fednet_emu.study.file import StudyFile
+        from fednet_emu.study.runners import runner_of
+        from fednet_emu.study.search.search import load_search
 
-        if len(folders) != (1 if between else 2):
-            raise FednetError(f"compare: two folders, or one with --between, are needed, got {len(folders)}")
-        for side in [fe.Study.opened(folders[0])] if between else map(fe.open, folders):
-            if isinstance(side, fe.Study):
-                _tell_unfinished(side, "compared")
-        if between:
-            told = fe.Study.opened(folders[0]).compare(*between, accuracy=accuracy, within=within or ())
-        else:
-            told = fe.compare(folders[0], folders[1], accuracy=accuracy, within=within or ())
-        for line in told.lines():
-            OUTPUT.out(line)
-
-
-def best(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder of a study.")],
-    accuracy: Accuracy = None,
-    within: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--within",
-            metavar="COST=AMOUNT",
-            help="What a run may spend: time (s), bits, energy (J, of all), device-energy (J, per device), rounds.",
-        ),
-    ] = None,
-    minimise: Annotated[
-        str, typer.Option("--minimise", help="What to rank by: time, bits, energy, device-energy or rounds.")
-    ] = "time",
-    where: Annotated[
-        list[str] | None, typer.Option("--where", metavar="AXIS=LEVEL", help="Rank only settings with this level.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Also draw it, into this folder. [default with --csv...: STUDY/figures]"),
-    ] = None,
-    rename: Rename = None,
-    title: Title = None,
-    size: Size = None,
-    picture: Formats = None,
-    csv: Csv = False,
-    latex: Latex = False,
-) -> None:
-    """Rank the settings of a study by what the target costs, and say which of all may be the best."""
-    with outcome():
-        from fednet_emu.analysis.study import conditions
-        from fednet_emu.results.study import Study
-
-        opened, page = Study.opened(study), Page(picture, size, title, csv, latex)
-        _tell_unfinished(opened, "ranked")
-        levels = {axis: level for text in where or () for axis, level in conditions(text, "--where").items()}
-        told = opened.best(accuracy=accuracy, within=within or (), minimise=minimise, where=levels)
-        for line in told.lines():
-            OUTPUT.out(line)
-        if out is not None or rename or page != Page():
-            for path in page.write({"best": told.plot(rename=renamed(rename))}, out or study / "figures"):
-                OUTPUT.out(str(path))
+        maker = load_search(StudyFile.read(study), overrides or [], trials=trials, timing_only=timing_only)
+        folder = out or Path("results") / maker.study.name
+        runner = runner_of([maker.example], workers, ray_address or ray)
+        found, ended = searched(maker, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
+        if not quiet:
+            OUTPUT.out(str(found))
+        written = Page().write({"search": found.plot()}, folder / "figures") if plots else []
+        if found.best:
+            written.append(found.study.report())
+        print_files(() if quiet else written)
+        for place, reason in sorted(ended.failures.items()):
+            ERRORS.print(f"failed: {ended.runs[place].label}: {reason}\n  replay: {ended.replay(place)}")
+        if ended.failures:
+            raise typer.Exit(FAILED)
 
 
 def reproduce(
@@ -195,51 +129,23 @@ def reproduce(
         from fednet_emu.analysis.study import StudyRecords
         from fednet_emu.draw.figures.study_figures import study_figures
         from fednet_emu.study.reproduce import fitting_studies, write_reference
-        from fednet_emu.study.runs import load_study
+        from fednet_emu.study.runs import runs_of
 
         whole = True
         for name, cost in fitting_studies(minutes).items():
-            loaded, folder = load_study(name), Path("results") / name
+            runs, folder = runs_of(name), Path("results") / name
             if not quiet:
-                ERRORS.print(f"{name}: {counted(len(loaded.runs), 'run')}, about {cost:g} min on two cores")
-            done = _swept(loaded, folder, _runner(loaded, folder, workers), data_dir, quiet)
+                ERRORS.print(f"{name}: {counted(len(runs), 'run')}, about {cost:g} min on two cores")
+            done = _swept(runs, folder, _runner(runs, folder, workers), data_dir, quiet)
             if done:
                 view = StudyRecords.opened(folder)
-                for path in write_reference(view, study_figures(view), out / name, loaded.study.figures):
-                    OUTPUT.out(str(path))
+                print_files(write_reference(view, study_figures(view), out / name, runs[0].study.figures))
             whole = whole and done
         if not whole:
             raise typer.Exit(FAILED)
 
 
-def is_one_study(folders: list[Path]) -> bool:
-    """Whether folders given to `plot` are that of one study; a study among others is a mistake."""
-    from fednet_emu.analysis.study import is_one_study
-
-    return is_one_study(folders)
-
-
-def plot(
-    folder: Path,
-    out: Path,
-    metric: str | None,
-    against: str | None,
-    panels: list[str] | None,
-    rename: list[str] | None,
-    page: Page,
-) -> None:
-    """Draw the figures of a study, and say which runs are not in them."""
-    from fednet_emu.analysis.study import StudyRecords
-    from fednet_emu.draw.figures.study_figures import study_figures
-
-    view = StudyRecords.opened(folder)
-    _tell_unfinished(view, "drawn")
-    drawn = study_figures(view, metric=metric, against=against, panels=panels, rename=renamed(rename))
-    for path in page.write(drawn, out):
-        OUTPUT.out(str(path))
-
-
-def _drawn(folder: Path, page: Page) -> list[Path]:
+def _drawn(folder: Path) -> list[Path]:
     """Write `cells.csv`, one row for each finished run, and all figures of a study, and return the files."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
@@ -248,40 +154,32 @@ def _drawn(folder: Path, page: Page) -> list[Path]:
     view = StudyRecords.opened(folder)
     written = [write_cells(view, folder)] if len(view.cells) else []
     if len(view.evaluations):
-        written += page.write(study_figures(view), folder / "figures")
+        written += Page().write(study_figures(view), folder / "figures")
     return written
 
 
-def _tell_unfinished(view: StudyRecords, use: str) -> None:
-    if view.unfinished:
-        are = "run is" if len(view.unfinished) == 1 else "runs are"
-        ERRORS.print(f"{len(view.unfinished)} {are} not finished and not {use}, {view.unfinished[0]} first")
-    if view.diverged:
-        ERRORS.print(f"diverged, so that no target is reached: {', '.join(view.diverged)}")
-
-
 def _runner(
-    loaded: LoadedStudy, folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
+    runs: Sequence[StudyRun], folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
     """What runs the jobs of a study."""
     from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
-    return partial(collected, out=folder) if collect else runner_of([run.scenario for run in loaded.runs], workers, ray)
+    return partial(collected, out=folder) if collect else runner_of([run.scenario for run in runs], workers, ray)
 
 
 def _to_slurm(
-    loaded: LoadedStudy, folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
+    runs: Sequence[StudyRun], folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
     """Write the runs that are left as a job array, submit it, and say what to do where that is impossible."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
-    from fednet_emu.study.sweep import sweep as run_cells
+    from fednet_emu.study.sweep import sweep as run_sweep
 
     slurm = Slurm(folder, collect)
-    run_cells(loaded, folder, slurm, data_dir=data_dir, track=tuple(track or ()))
+    run_sweep(runs, folder, slurm, data_dir=data_dir, track=tuple(track or ()))
     if slurm.jobs is None:
-        OUTPUT.out(f"all {counted(len(loaded.runs), 'run')} are finished; tables in {folder}")
+        OUTPUT.out(f"all {counted(len(runs), 'run')} are finished; tables in {folder}")
         return
     OUTPUT.out(f"{counted(slurm.jobs.runs, 'run')} to run: {slurm.jobs.array}")
     numbers = submit(slurm.jobs)
@@ -310,7 +208,7 @@ def _options(
 
 
 def _swept(
-    loaded: LoadedStudy,
+    runs: Sequence[StudyRun],
     folder: Path,
     runner: Runner,
     data_dir: Path | None,
@@ -319,11 +217,11 @@ def _swept(
 ) -> bool:
     """Sweep a study, show how it goes, and say whether all runs are done."""
     from fednet_emu.analysis.quantities import counted
-    from fednet_emu.results.sweeping import swept
+    from fednet_emu.results.running import swept
 
-    study = swept(loaded, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
+    study = swept(runs, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
-        OUTPUT.out(f"{len(study.cells)} of {counted(len(loaded.runs), 'run')} done; tables in {folder}")
+        OUTPUT.out(f"{len(study.cells)} of {counted(len(runs), 'run')} done; tables in {folder}")
     _report(study, folder, quiet)
     for failure in study.failures:
         ERRORS.print(f"failed: {failure.label}: {failure.reason}\n  replay: {failure.replay}")

@@ -7,7 +7,7 @@ behaviour.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
@@ -54,7 +54,8 @@ class Component(BaseModel):
             name = type(self).__name__
             if unnamed:
                 what = f"settings are given by name, got {', '.join(map(repr, unnamed))}"
-                raise ScenarioError(f"{name}: {what}; write {name}({', '.join(_unnamed(type(self), len(unnamed)))})")
+                meant = [f"{key}=..." for key in type(self).model_fields][: len(unnamed)]
+                raise ScenarioError(f"{name}: {what}; write {name}({', '.join(meant)})")
             try:
                 self.__pydantic_validator__.validate_python(settings, self_instance=self)
             except ValidationError as error:
@@ -77,6 +78,13 @@ class Component(BaseModel):
         if _DECIBEL.search(str(info.field_name)) and not _is_moderate(value):
             raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
         return value
+
+    def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
+        """What does not go with other settings of the scenario that this is a part of: (key, what is wrong).
+
+        A key is one of this component's, with dots for those below it; an empty one is the component as a whole.
+        """
+        return ()
 
 
 def is_ours(component: type) -> bool:
@@ -107,27 +115,19 @@ class ExactlyOne(Component):
         present = [name for name in cls.alternatives if values.get(name) is not None]
         if len(present) != 1:
             got = " and ".join(f"{name}: {values[name]}" for name in present) or "none"
-            what = PydanticCustomError(
-                "value_error", f"exactly one of {_listed(cls.alternatives)} is needed, got {got}"
-            )
+            *others, last = cls.alternatives
+            text = f"exactly one of {', '.join(others)} and {last} is needed, got {got}"
+            what = PydanticCustomError("value_error", text)
             problems.append(InitErrorDetails(type=what, loc=(), input=given))
         if problems or made is None:
             raise ValidationError.from_exception_data(cls.__name__, problems)
         return made
 
 
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _repeated(detail: ErrorDetails) -> InitErrorDetails:
     """Return an error of pydantic in the form in which it can be raised again."""
     same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
     return InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"])
-
-
-def _unnamed(component: type[BaseModel], count: int) -> list[str]:
-    return [f"{name}=..." for name in component.model_fields][:count]
 
 
 def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:

@@ -86,7 +86,8 @@ def imported(path: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        classes = _own_classes(module)
+        own = ((name, its) for name, its in vars(module).items() if inspect.isclass(its))
+        classes = [name for name, its in own if its.__module__ == module_name]
         hint = did_you_mean(name, classes) or f"; its classes are: {', '.join(classes) or 'none'}"
         raise ScenarioError(f"{module_name} has no such name, got {name!r}{hint}")
     return found
@@ -139,10 +140,6 @@ def _deliberate_folders() -> Iterator[str]:
         is_current = folder in ("", os.curdir) or Path(folder) == current
         if not is_current or current in asked or (folder and runs_a_script):
             yield folder
-
-
-def _own_classes(module: Any) -> list[str]:
-    return [name for name, item in vars(module).items() if inspect.isclass(item) and item.__module__ == module.__name__]
 
 
 def _package(point: EntryPoint) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from inspect import isabstract, isclass
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import PydanticCustomError, core_schema
@@ -14,17 +14,6 @@ from pydantic_core import PydanticCustomError, core_schema
 from fednet_emu.component.component import Component
 from fednet_emu.component.plugins import imported, is_import_path, kind_of, offered, offers
 from fednet_emu.errors import ScenarioError
-
-
-class Waived(NamedTuple):
-    """Settings that are not required where another one, `by`, has one of these kinds.
-
-    A component whose attribute `waived` is one fills them in itself.
-    """
-
-    names: tuple[str, ...]
-    by: str
-    kinds: tuple[str, ...]
 
 
 class Slot:

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
-from fednet_emu.compression.elias import sparse_bit
 
 LARGEST_HALF = 65504.0
 """Largest number of IEEE half precision."""
@@ -124,3 +124,26 @@ class BFloat16(Compression):
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
         """The nearest numbers with 8 bits of mantissa."""
         return Message(v.bfloat16().to(v.dtype), self.bit(len(v)))
+
+
+def omega_bit(numbers: IntArray) -> IntArray:
+    """Length in bits of the code of each number [n], 1 or more: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
+
+    The code of a number is its binary digits, before which comes that of their count less one, down to a count of one;
+    a zero ends it. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
+    Information Theory 21, 1975.
+    """
+    length, rest = np.ones_like(numbers), numbers.copy()
+    while (more := rest > 1).any():
+        digits = np.frexp(rest)[1].astype(rest.dtype)  # exact below 2^53
+        length += np.where(more, digits, 0)
+        rest = np.where(more, digits - 1, 1)
+    return length
+
+
+def sparse_bit(levels: IntArray) -> int:
+    """Bits of the levels [n], 0 or more, and signs: the count, and each that is not zero after the gap before it."""
+    places = np.flatnonzero(levels)
+    gaps = np.diff(places, prepend=-1)
+    count = omega_bit(np.array([len(places) + 1]))
+    return int(count.sum() + omega_bit(gaps).sum() + len(places) + omega_bit(levels[places]).sum())

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
@@ -99,6 +101,12 @@ class Windows(Availability):
                     f"device {device}: windows must be [from, to) in seconds, in order and apart, got {windows}"
                 )
         return dict(devices)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
+        if unknown := [device for device in self.devices if not 0 <= device < count]:
+            yield "devices", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """End of the present window."""

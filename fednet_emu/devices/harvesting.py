@@ -33,7 +33,7 @@ class Source(Protocol):
         """What it gives after this instant; an arrival at this very instant has been given before."""
 
 
-class Steps:
+class StepSource:
     """A source of powers in W, each for `step_ns`, again and again."""
 
     def __init__(self, power_w: tuple[float, ...], step_ns: int) -> None:
@@ -45,7 +45,7 @@ class Steps:
         return Piece(self._power_w[step % len(self._power_w)], (step + 1) * self._step_ns)
 
 
-class Arrivals:
+class PoissonSource:
     """A source of equal amounts of energy in J at the instants of a Poisson process, whose draws `key` gives."""
 
     def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
@@ -95,7 +95,7 @@ class NoHarvesting(Harvesting):
 
     def source(self, key: int) -> Source:
         """Nothing, for ever."""
-        return Steps((0.0,), FOREVER_NS)
+        return StepSource((0.0,), FOREVER_NS)
 
 
 class ConstantHarvesting(Harvesting):
@@ -112,7 +112,7 @@ class ConstantHarvesting(Harvesting):
 
     def source(self, key: int) -> Source:
         """The power, for ever."""
-        return Steps((self.power_w,), FOREVER_NS)
+        return StepSource((self.power_w,), FOREVER_NS)
 
 
 class PoissonHarvesting(Harvesting):
@@ -134,8 +134,8 @@ class PoissonHarvesting(Harvesting):
         return self.arrival_j / self.mean_interval_s
 
     def source(self, key: int) -> Source:
-        """Arrivals with exponential intervals."""
-        return Arrivals(self.arrival_j, self.mean_interval_s, key)
+        """PoissonSource with exponential intervals."""
+        return PoissonSource(self.arrival_j, self.mean_interval_s, key)
 
 
 class TraceHarvesting(Harvesting):
@@ -162,7 +162,7 @@ class TraceHarvesting(Harvesting):
 
     def source(self, key: int) -> Source:
         """The list, again and again."""
-        return Steps(self.power_w, to_ns(self.step_s))
+        return StepSource(self.power_w, to_ns(self.step_s))
 
 
 class SolarHarvesting(Harvesting):
@@ -178,7 +178,7 @@ class SolarHarvesting(Harvesting):
     day_s: float = Field(default=86_400.0, ge=1.0, le=1e9)
     """Time in s from sunrise to sunrise; half of it is night."""
     steps: int = Field(default=96, ge=2, le=100_000, multiple_of=2)
-    """Steps of a day."""
+    """StepSource of a day."""
 
     @property
     def mean_w(self) -> float:
@@ -190,7 +190,7 @@ class SolarHarvesting(Harvesting):
         half = self.steps // 2
         cosines = [math.cos(math.pi * step / half) for step in range(half + 1)]
         day = [self.peak_w * (cosines[n] - cosines[n + 1]) * half / math.pi for n in range(half)]
-        return Steps((*day, *([0.0] * half)), to_ns(self.day_s / self.steps))
+        return StepSource((*day, *([0.0] * half)), to_ns(self.day_s / self.steps))
 
 
 HARVESTINGS: dict[str, type[Harvesting]] = kinds(

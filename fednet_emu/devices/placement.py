@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
@@ -57,6 +59,12 @@ class Listed(Placement):
     kind = "list"
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
     """Coordinates [x, y] in m, one pair per device; the base station is at [0, 0]."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if len(self.xy_m) != (count := scenario.devices.count):
+            what = f"not one for each device, got {len(self.xy_m)}"
+            yield "xy_m", f"{what}; must be as many as devices.count, {count}"
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
         """The coordinates as given.

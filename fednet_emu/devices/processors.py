@@ -12,8 +12,8 @@ from simpy.events import NORMAL, Event
 from fednet_emu.arrays import Array
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.battery import COMPUTING, Load
-from fednet_emu.devices.frequency import Frequency
 from fednet_emu.devices.powers import PerDevice
+from fednet_emu.devices.speeds import Frequency
 from fednet_emu.devices.stragglers import NoStraggler, Straggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns

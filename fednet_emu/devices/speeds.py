@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp
 from fednet_emu.component.component import Component
@@ -71,6 +73,12 @@ class ListedSpeeds(Speeds):
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
     """Speeds in FLOP/s, one per device, in the order of the devices."""
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if len(self.flop_per_s) != (count := scenario.devices.count):
+            what = f"not one for each device, got {len(self.flop_per_s)}"
+            yield "flop_per_s", f"{what}; must be as many as devices.count, {count}"
+
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         """The speeds as given.
 
@@ -121,3 +129,31 @@ class FlashSpeed(Speeds):
 
 SPEEDS = kinds(FixedSpeed, LogNormalSpeed, ListedSpeeds, FlashSpeed)
 AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]
+
+
+class Frequency(Component):
+    """The range of clocks, and the rule by which a device computes more slowly than it could.
+
+    At the part x of its clock a computation takes 1/x of the time and x^2 of the dynamic energy kappa C D f^2. Energy
+    that was measured (`compute_energy: measured`) is a power times the time, at whatever clock.
+    Ignored here: the steps in which a clock can be set, and the time that takes.
+    """
+
+    part: float = Field(1.0, gt=0, le=100)
+    """The clock of every device, relative to that at which it has its nominal speed: its highest where a plan or
+    `within_s` decides."""
+    least_part: float = Field(0.1, gt=0, le=100)
+    """The lowest clock that a plan or `within_s` may choose, relative to that of `devices.speed`; no more than `part`
+    counts."""
+    within_s: float | None = Field(None, gt=0)
+    """Time in s within which a computation should end: it runs at the lowest clock that does it, f = C D / T. Null runs
+    at `part`. What is planned for a round goes first."""
+
+    @property
+    def least(self) -> float:
+        """The lowest clock over the highest."""
+        return min(1.0, self.least_part / self.part)
+
+    def chosen(self, duration_s: float) -> float:
+        """The clock, over the highest, of a computation that takes this time at the highest."""
+        return 1.0 if self.within_s is None else min(1.0, max(self.least, duration_s / self.within_s))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import scipy
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
@@ -91,6 +93,12 @@ class SlowWindow(Straggler):
         if self.to_s <= self.from_s:
             raise ValueError(f"to_s must be after from_s, got {self.from_s:g} and {self.to_s:g}")
         return self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
+        if unknown := [device for device in self.devices if not 0 <= device < count]:
+            yield "devices", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Work is done at 1 / factor of the speed inside the window, at full speed outside."""

@@ -116,16 +116,13 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
     return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
 
-def finish_axes(axes: Axes) -> None:
-    """Set thin ticks and small numbers, also for ticks that Matplotlib creates only when it draws."""
+def finish_axes(axes: Axes, *, grid: bool = True) -> None:
+    """Set thin ticks and small numbers, also for ticks that Matplotlib creates only when it draws, and a faint grid."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
     axes.tick_params(which="minor", width=0.4, length=1.5)
-
-
-def add_grid(axes: Axes) -> None:
-    """Add a faint grid below the data."""
-    axes.grid(visible=True, linewidth=0.3, color="0.85")
-    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(visible=True, linewidth=0.3, color="0.85")
+        axes.set_axisbelow(True)
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -144,18 +141,19 @@ def wrapped(label: str, width_in: float = WIDTH_IN) -> str:
 
 
 def add_legend(
-    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], handle_em: float = 2.2, heading: str = ""
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str] = (), handle_em: float = 2.2, heading: str = ""
 ) -> None:
     """Add a legend above the axes, where it cannot cover data, and make the figure higher to fit it.
 
     Args:
         figure: the figure.
         handles: the line or patch that is drawn beside each label.
-        labels: one for each handle; long ones are broken into lines.
+        labels: one for each handle, by default their own; long ones are broken into lines.
         handle_em: width of the handles in font sizes.
         heading: what stands above the entries.
     """
     width_in = figure.get_figwidth()
+    labels = labels or [str(handle.get_label()) for handle in handles]
     texts = [wrapped(label, width_in) for label in labels]
     columns = _legend_columns(texts, handle_em, width_in)
     rows = math.ceil(len(texts) / columns)
@@ -175,7 +173,7 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
     """Add a legend of the lines in these axes by their labels, if there are several lines."""
     lines = axes.get_lines()
     if len(lines) > 1:
-        add_legend(figure, lines, [str(line.get_label()) for line in lines])
+        add_legend(figure, lines)
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:

@@ -6,14 +6,16 @@ import os
 from collections.abc import Iterator
 from multiprocessing import parent_process
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
+from fednet_emu.analysis.data_split import DataSplit, Part
+from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.powers import DevicePowers, PerDevice
 from fednet_emu.devices.processors import Processors
-from fednet_emu.emulation.dealing import deal
 from fednet_emu.emulation.hardware import hardware, speeds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -21,7 +23,9 @@ from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.data.attacks import deal_poisoned
 from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import Held, Partitioned, hold_out
 from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.table import ENGINES
@@ -30,13 +34,61 @@ from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.host_time import HostTime
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.network.network import Network
-from fednet_emu.records.idle_energy import IdleEnergy
-from fednet_emu.records.ledger import DATA_SPLIT, Ledger
+from fednet_emu.records.ledger import DATA_SPLIT, IdleEnergy, Ledger
 from fednet_emu.scenario.model import Problem, Scenario, Training
 from fednet_emu.scenario.tree import path_text
+
+
+class Dealt(NamedTuple):
+    """The data of a federation.
+
+    Attributes:
+        samples: training and test samples, as their owners see them.
+        splits: who owns which of the training and of the test samples.
+        held: the server's own samples, and those for validation.
+        groups: the true group [devices] of each device; None unless groups see the data differently.
+    """
+
+    samples: Samples
+    splits: tuple[Partitioned, Partitioned]
+    held: tuple[Held, Held]
+    groups: IntArray | None
+
+    def counts(self) -> DataSplit:
+        """How many samples each device has of which labels or targets, as devices see them."""
+        labels = self.samples.train_y.cpu().numpy(), self.samples.test_y.cpu().numpy()
+        return DataSplit(
+            *(
+                Part.of(y, its.order, its.offsets, self.samples.classes)
+                for y, its in zip(labels, self.splits, strict=True)
+            )
+        )
+
+
+def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
+    """Load the data, take the server's part, split the rest, and apply the attack, the groups' views and the noise.
+
+    Raises:
+        ScenarioError: parts of the scenario are incompatible, or the algorithm brings its own data.
+        DataError: the data cannot be read.
+    """
+    (data, partition, _), server = scenario.learning(), scenario.server
+    everything = data.load(data_dir, streams("data"))
+    samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
+    count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
+    if attack is None:
+        splits = partition.split(samples, count, rng)
+    else:
+        samples, splits = deal_poisoned(attack, samples, partition, count, (rng, streams("attack")))
+    groups = None
+    if scenario.groups is not None:
+        samples, groups = scenario.groups.seen(samples, splits, streams("groups")), scenario.groups.members(count)
+    if scenario.feature_noise is not None:
+        samples = scenario.feature_noise.seen(samples, splits, streams)
+    return Dealt(samples, splits, (held[0], held[1]), groups)
 
 
 def build(
@@ -46,13 +98,10 @@ def build(
     timing_only: bool = False,
     host: HostTime | None = None,
 ) -> Federation:
-    """Build the emulation that a scenario describes, ready to run.
+    """Build the emulation that a valid scenario describes, ready to run.
 
-    Args:
-        scenario: a valid scenario.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        timing_only: whether to leave out training and evaluation; time, bits and energy stay the same.
-        host: measures how the host's time is spent.
+    If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. `host` measures how the
+    host's time is spent.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -66,6 +115,7 @@ def build(
     task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only, ledger)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
+    training = scenario.training if task is not None else scenario.training.model_copy(update={"workers": 1})
     hard = hardware(scenario, streams)
     presence = build_presence(scenario, clock, ledger, streams, hard.powers.idle_w)
     processors = Processors(
@@ -86,7 +136,7 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else build_engine(scenario.training, threads, host),
+            None if timing_only else build_engine(training, threads, host),
             _pending_limit_byte(_torch_device(scenario.training) if task is None else task.model.device),
             host,
         ),

@@ -15,7 +15,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.models.torch_seed import seeded_module
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.records.folder.manifest import require_sound
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
@@ -40,11 +40,7 @@ class FinalModel:
     outputs: int
 
     def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
-        """Return the model in evaluation mode, or a list with one model for each device if `own` is set.
-
-        Args:
-            scenario: the scenario of the run, which says how the model is built.
-        """
+        """Return the model in evaluation mode, or a list with one model for each device if `own` is set."""
         key = Streams(scenario.seed).key("init") >> 1
         network = scenario.learning()[2]
         found = [seeded_module(lambda: network.build(self.input_shape, self.outputs), key) for _ in self.states]

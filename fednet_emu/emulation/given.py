@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,18 @@ from torch import nn
 from fednet_emu.algorithms import brings_own_learning
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.flower.algorithm import GivenFlower
+from fednet_emu.algorithms.flower.folder import AppFolder, NoApp
 from fednet_emu.component.component import Component, is_ours
 from fednet_emu.emulation.load import UNNAMED, examined
 from fednet_emu.emulation.outlook import Outlook
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
-from fednet_emu.learning.data.datasets.given_samples import GivenSamples
+from fednet_emu.learning.data.datasets.npz import GivenSamples
 from fednet_emu.learning.models.base import Model
-from fednet_emu.learning.models.given_module import GivenModule
+from fednet_emu.learning.models.user_module import GivenModule
 from fednet_emu.scenario.document import Document, apply_overrides, filled, from_mapping, load
 from fednet_emu.scenario.library import run_name
-from fednet_emu.scenario.model import LEARNING, ON_OUR_DATA, Scenario
+from fednet_emu.scenario.model import LEARNING, Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Place, node_of
@@ -32,8 +34,6 @@ Settings = Mapping[str, Any] | Iterable[str]
 """Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
 """A model component, a PyTorch module, or a function or class that makes a module."""
-NOTHING = object()
-"""A setting that an algorithm with its own learning replaces."""
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
@@ -75,12 +75,10 @@ def changes(
     else:
         yield from settings or ()
     given: dict[str, Any] = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
-    if brings_own_learning(algorithm):
-        given |= dict.fromkeys((*LEARNING, *ON_OUR_DATA), NOTHING)
-    for key, value in given.items():
-        if value is not None:
-            meant = None if value is NOTHING else _component(key, value)
-            yield Setting(key, node_of(meant, Place(f"{key}=")))
+    replaced = LEARNING if brings_own_learning(algorithm) else ()
+    meant = {key: _component(key, value) for key, value in given.items() if value is not None}
+    for key, value in {**meant, **dict.fromkeys(replaced)}.items():
+        yield Setting(key, node_of(value, Place(f"{key}=")))
 
 
 def scenario_of(
@@ -92,13 +90,8 @@ def scenario_of(
 ) -> tuple[str, Outlook]:
     """Return the name of a scenario, and the outlook of the complete and checked scenario with `changes` applied.
 
-    A `Scenario` that nothing is changed in is valid already; only whether its parts go together is checked.
-
-    Args:
-        scenario: a name of the library, a path, a mapping, a `Scenario`, or a document that was read.
-        settings: settings to change.
-        data_dir: the folder with data sets.
-        given: the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
+    A `Scenario` that nothing is changed in is valid already; only whether its parts go together is checked. `given` are
+    the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
         ScenarioError: lists every problem of the scenario.
@@ -138,3 +131,43 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
+
+
+NODES = 10
+"""Number of devices where neither a scenario nor the app says it, as in Flower's own simulation."""
+WEEK_S = 604_800.0
+
+URBAN_CELL: dict[str, Any] = {
+    "devices": {
+        "placement": {"kind": "disc", "radius_m": 150, "inner_radius_m": 10},
+        "speed": {"kind": "log-normal", "median_flop_per_s": 1e10, "sigma": 0.6},
+    },
+    "channel": "urban-micro",
+    "network": {"uplink": {"access": "ofdma"}, "downlink": {"mode": "broadcast"}},
+    "stop": {"simulated_s": WEEK_S},
+}
+"""Phones around a small base station in a street, which share its uplink; the app itself ends the run."""
+
+
+def app_in(app: str, scenario: str | None) -> tuple[ScenarioLike, str, list[str]]:
+    """Return the scenario in which an app runs, its name, and the settings that put the app into it.
+
+    Of a given scenario, data, partition, model and algorithm are replaced by the app, and its attack, groups, server,
+    edge servers and sidelink are left out.
+
+    Raises:
+        ScenarioError: there is no app in the folder.
+    """
+    try:
+        folder = AppFolder.read(app)
+    except NoApp as problem:
+        raise ScenarioError(f"APP: {problem}") from None
+    algorithm = f"algorithm={json.dumps({'kind': 'flower', 'app': app})}"
+    name = folder.path.name
+    if scenario is None:
+        devices = {**URBAN_CELL["devices"], "count": folder.nodes or NODES}
+        title = f"The Flower app {name} in an urban cell"
+        return {"title": title, **URBAN_CELL, "devices": devices}, name, [algorithm]
+    nothing = [f"{key}=null" for key in LEARNING]
+    never_used = ["server={}", "network.edges=null", "network.sidelink=null"]
+    return scenario, f"{name}-{run_name(Path(scenario))}", [algorithm, *nothing, *never_used]

@@ -43,12 +43,8 @@ def checked(document: Document) -> Scenario:
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
     """Check everything about a scenario that its keys and values do not show one by one, and return its outlook.
 
-    Args:
-        outlook: that of the scenario.
-        document: what the scenario was read from; None for one that was made in Python.
-
     Raises:
-        ScenarioError: lists every problem, with its place in the document.
+        ScenarioError: lists every problem, with its place in the document, unless it was made in Python.
     """
     refuse_contradictions(outlook, document)
     refuse_unreachable(outlook, document)

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fednet_emu.emulation.build import build
-from fednet_emu.emulation.checkpoints import Saver, load_checkpoint
+from fednet_emu.emulation.checkpoints import Saver, kept_replies, load_checkpoint
 from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
+from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.provenance import dependencies, provenance
-from fednet_emu.emulation.record import recorded
-from fednet_emu.emulation.replies import kept_replies
-from fednet_emu.emulation.scene import scene
-from fednet_emu.emulation.side_effects import none_left_behind
+from fednet_emu.emulation.record import recorded, scene
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.graph.host_time import HostTime

@@ -27,12 +27,7 @@ _GIT_S = 5.0
 
 
 def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
-    """Return the manifest entries that record the code and the data of a run.
-
-    Args:
-        scenario: the scenario of the run.
-        read: the data files that were read while building the emulation, by their names in the scenario.
-    """
+    """Return the manifest entries that record the code and the data of a run, by the files that were read for it."""
     return {
         "fednet_emu": {"version": __version__, "commit": commit()},
         "plugins": {name: _origin(name) for name in sorted(set(_outside(scenario)))} | _app(scenario.algorithm),
@@ -43,9 +38,7 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the learnt numbers of a run depend on: two runs with an equal value compute the same.
 
-    Args:
-        scenario_text: the resolved scenario, its seed included.
-        origin: what `provenance` returned.
+    It takes the resolved scenario, its seed included, and what `provenance` returned.
     """
     return {
         "scenario": fingerprint(scenario_text),

@@ -8,27 +8,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fednet_emu.analysis.scene import Scene
 from fednet_emu.emulation.checkpoints import Saver
-from fednet_emu.emulation.hardware import hardware
-from fednet_emu.emulation.signals import graceful
+from fednet_emu.emulation.guard import graceful
+from fednet_emu.emulation.hardware import hardware, speeds
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
+from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.records.fairness import asking
+from fednet_emu.network.network import Network
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
-from fednet_emu.records.idle import idle_s
 from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, scores_in
-from fednet_emu.records.losses import messages
 from fednet_emu.records.rows import KINDS
+from fednet_emu.records.summaries import asking, idle_s, messages
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.units import linear_to_db
 
 LOG = logging.getLogger("fednet_emu")
 
@@ -161,7 +164,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         **_backhaul(ledger),
         **_energies(fed, scenario),
         **_emptiness(fed),
-        **asking(ledger.asked, _able(fed)),
+        **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
         "event_digest": ledger.event_digest(),
         "verified": not any(laws.values()),
@@ -209,11 +212,6 @@ def _emptiness(fed: Federation) -> dict[str, float]:
     return {"empty_share": float(empty_s(fed.ledger, fed.n_devices).sum() / whole_s) if whole_s else 0.0}
 
 
-def _able(fed: Federation) -> int:
-    """How many devices can be asked: those with samples."""
-    return int(np.count_nonzero(fed.task.n_samples)) if fed.ledger.asked else 0
-
-
 def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
     """Check each conservation law that must hold for the scenario's access schemes; an empty text means it holds."""
     network = scenario.network
@@ -238,11 +236,8 @@ def _last_evaluation(fed: Federation) -> dict[str, float | None]:
     evaluations = fed.ledger.evaluations
     if len(evaluations) == 0:
         return dict.fromkeys(scores_in(evaluations.columns))
-    return {name: _finite(float(evaluations.column(name)[-1])) for name in scores_in(evaluations.columns)}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    last = {name: float(evaluations.column(name)[-1]) for name in scores_in(evaluations.columns)}
+    return {name: last[name] if math.isfinite(last[name]) else None for name in last}
 
 
 @contextmanager
@@ -274,3 +269,26 @@ class _LogFile(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is given by logging)
         """Say nothing: tables that cannot be written either are told."""
+
+
+MOST_TIMES = 41
+MOST_PLACES = 200_000
+"""Most instants, and most places of devices in all of them together."""
+
+
+def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
+    """Look at the network of a scenario from its begin until a time in simulated seconds, whatever its clock says.
+
+    Raises:
+        DataError: recorded speeds cannot be read.
+    """
+    streams, devices = Streams(scenario.seed), scenario.devices.count
+    changes = network.moving or network.uplink.rates is not None or network.downlink.rates is not None
+    count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if changes and until_s > 0 else 1
+    times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
+    xy_m, cell, snr, up_bps, down_bps = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))
+    snr_db = np.reshape(linear_to_db(snr.ravel()), snr.shape)
+    hard = hardware(scenario, streams)
+    speed, idle_w = speeds(scenario, hard.which, streams, data_folder(data_dir)), hard.powers.idle_w.all
+    stations_m = scenario.network.cells.positions_m()
+    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, stations_m, speed, idle_w)

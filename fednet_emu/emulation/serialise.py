@@ -128,7 +128,9 @@ class Reader:
     def _tensor_like(self, kind: str, name: str, *form: Any) -> Any:
         if name not in self._made:
             tensor = self._tensors.pop(name)
-            self._made[name] = _on_device(tensor, *form) if kind == "tensor" else _as_array(tensor, *form)
+            as_array = kind != "tensor"
+            made = np.array(tensor.numpy(), order="F" if form[0] else "C") if as_array else _on_device(tensor, *form)
+            self._made[name] = made
         return self._made[name][()] if kind == "scalar" else self._made[name]
 
 
@@ -136,10 +138,6 @@ def _on_device(tensor: Tensor, device: str, strides: list[int] | None) -> Tensor
     if strides is None:
         return tensor.to(device, copy=True)
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=device).copy_(tensor)
-
-
-def _as_array(tensor: Tensor, columns: bool) -> np.ndarray[Any, Any]:
-    return np.array(tensor.numpy(), order="F" if columns else "C")
 
 
 def _name(kind: type) -> str:

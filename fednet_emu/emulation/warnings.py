@@ -66,7 +66,7 @@ def _poor_links(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int |
     takes_s = np.where(beyond, 0.0, expected_s(scenario, way, links, size_bit))
     slow = takes_s > max(LEAST_S, TIMES * float(np.median(takes_s)))
     if slow.any():
-        named = _named(slow, -takes_s, lambda one: _duration(-one))
+        named = _named(slow, -takes_s, lambda one: f"{-one:.0f} s" if -one <= MOST_S else f"{-one / MOST_S:.3g} h")
         what = f"at the edge of reach where they start: {size_bit:,} bits are expected to take {named}"
         not_tried = "; what takes over an hour is not tried" if (takes_s[slow] > MOST_S).any() else ""
         yield (
@@ -92,10 +92,6 @@ def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)
     return f"{text}; ..." if len(places) > _NAMED else text
-
-
-def _duration(duration_s: float) -> str:
-    return f"{duration_s:.0f} s" if duration_s <= MOST_S else f"{duration_s / MOST_S:.3g} h"
 
 
 _HELP = "more power, shorter distances or more base stations would help"

@@ -3,11 +3,11 @@
 from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size
 from fednet_emu.federation.device import Device, Statistic
-from fednet_emu.federation.edge_servers import EdgeServers
 from fednet_emu.federation.exchange import Arrived, Reply, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learner import Evaluated
 from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.federation.links import EdgeServers
 from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.sums import MeanOf, mean_update
 from fednet_emu.kernel.clock import Process

@@ -12,8 +12,13 @@ from simpy.events import Event
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
+from fednet_emu.errors import Deadlock
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion
+
+MOST_LOOKS = 10_000
+"""Times that all are away although somebody might have returned, after which nobody ever will: batteries that are empty
+whenever their devices could be reached."""
 
 
 def _whole_or_share(cohort: float) -> float:
@@ -35,6 +40,9 @@ class Cohort(Completion):
     """Event with up to `size` devices, drawn uniformly among those that are present, in order of their numbers.
 
     It triggers at once, or, if all are away, as soon as a device returns. `view` turns a number into a device.
+
+    Raises:
+        Deadlock: nobody was there at `MOST_LOOKS` instants at which somebody might have returned.
     """
 
     def __init__(
@@ -42,6 +50,7 @@ class Cohort(Completion):
     ) -> None:
         super().__init__(clock)
         self._clock, self._presence, self._size, self._rng, self._view = clock, presence, size, rng, view
+        self._looks = 0
         self._look()
 
     def _look(self, _event: Event | None = None) -> None:
@@ -50,6 +59,11 @@ class Cohort(Completion):
         if len(present):
             self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
         elif (returns_ns := self._presence.next_return_ns(self._clock.now)) < FOREVER_NS:
+            self._looks += 1
+            if self._looks > MOST_LOOKS:
+                raise Deadlock(
+                    self._clock.now_s, f"the server waits for {self.describe()} at {MOST_LOOKS} returns in a row"
+                )
             self._clock.call_at(returns_ns, self._look, COLLECT)
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""An exchange: a message to each device of a cohort, what each does with it, and the replies that arrive."""
+"""An exchange: a message to each device of a cohort, what each does with it, and the replies that arrive; retries."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
+from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
-from fednet_emu.federation.movements import Since
-from fednet_emu.federation.retry import Send
 from fednet_emu.federation.sums import MeanOf, mean_update
-from fednet_emu.kernel.clock import Process
+from fednet_emu.federation.updates import Since
+from fednet_emu.kernel.all_of import AllOf
+from fednet_emu.kernel.clock import Clock, Process
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Delivery
 
+Send = Callable[[], Event]
+"""Makes one attempt; the value of the event is a `Delivery`, or a list of them."""
+
 Client = Callable[..., Process]
 """What a device does: `client(fed, k, *parts of the message, *arguments)`, a process that returns the reply to send. A
 `Delivery` is the outcome of what it has sent by itself."""
+
+PAUSE_S = 1e-3
+"""Pause in s before the second attempt; it doubles after each attempt."""
+PATIENCE_S = 604_800.0
+"""Timeout in s: no attempt begins later than a week after the first."""
+
+BEYOND_REACH = "unreachable"
+"""Reason of a loss because the link carries nothing: where nobody moves, sending again fails for ever."""
+GONE = frozenset({"away", "left", "empty"})
+"""Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 
 
 class Reply(NamedTuple):
@@ -30,7 +44,7 @@ class Reply(NamedTuple):
 
     Attributes:
         payload: what the server receives.
-        since: the model, known to the server, that the payload is a movement from, as for `Federation.uplink`.
+        since: the model, known to the server, that the payload is an update from, as for `Federation.uplink`.
         power_part: part of the device's power with which it is sent.
     """
 
@@ -200,8 +214,45 @@ def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
 
 
 def _since(base: Any, reply: Any) -> Since:
-    """The first part of a reply is a movement from the first part of the message, if they are of one size."""
+    """The first part of a reply is an update from the first part of the message, if they are of one size."""
     first = reply[0] if isinstance(reply, tuple) else reply
     if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
         return None
     return (base, *(None,) * (len(reply) - 1)) if isinstance(reply, tuple) else base
+
+
+def retrying(
+    clock: Clock,
+    send: Send | Sequence[Send],
+    attempts: int | None,
+    pause_s: float,
+    patience_s: float,
+    *,
+    to_the_gone: bool,
+    moving: bool,
+) -> Process:
+    """Send until it has arrived, as `Federation.retry` says; `moving` tells whether links change."""
+    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH})
+    sends = [send] if callable(send) else send
+    last: list[Any] = [None] * len(sends)
+    missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
+    while True:
+        made += 1
+        if callable(send):
+            last[0] = yield send()
+        else:
+            ended = yield AllOf(clock, [sends[place]() for place in missing])
+            for place, value in zip(missing, ended, strict=True):
+                last[place] = value
+        missing = [place for place in missing if _lost(last[place]) - hopeless]
+        if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
+            return last[0] if callable(send) else last
+        if pause_s:
+            yield clock.sleep(pause_s)
+            pause_s *= 2
+
+
+def _lost(value: Delivery | Sequence[Delivery]) -> set[str]:
+    """The reasons of the losses among these deliveries."""
+    deliveries = [value] if isinstance(value, Delivery) else value
+    return {delivery.lost for delivery in deliveries if delivery.lost}

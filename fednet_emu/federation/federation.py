@@ -15,18 +15,16 @@ from fednet_emu.devices.processors import Processors
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
-from fednet_emu.federation.exchange import Client, Exchange, asked, exchange
-from fednet_emu.federation.learner import Learner
+from fednet_emu.federation.exchange import PATIENCE_S, PAUSE_S, Client, Exchange, Send, asked, exchange, retrying
+from fednet_emu.federation.learner import Kept, Learner
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import Links
-from fednet_emu.federation.movements import Since
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.readings import Kept, NothingKept
-from fednet_emu.federation.retry import BEYOND_REACH, GONE, PATIENCE_S, PAUSE_S, Send, retrying
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import Sums
+from fednet_emu.federation.updates import Since
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import Clock, Process, Sleep
@@ -40,7 +38,7 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.network.topology import Digraph
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
-from fednet_emu.records.recent_losses import recent_losses
+from fednet_emu.records.summaries import recent_losses
 
 
 class Federation:
@@ -92,7 +90,7 @@ class Federation:
         air = network.superposition
         self.sums = None if air is None else Sums(clock, self.links, air, streams, self.record)
         self.observers: list[Callable[[Federation], None]] = []
-        self.kept: Kept = NothingKept()
+        self.kept = Kept()
         score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
         stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
@@ -150,7 +148,7 @@ class Federation:
     def published(self, model: Deferred) -> Deferred:
         """The server's model as devices read it; with compression another one, from which the server goes on.
 
-        Devices that have what was published before are then sent the compressed movement, and all others the model.
+        Devices that have what was published before are then sent the compressed update, and all others the model.
         """
         return self.links.published(model)
 
@@ -160,7 +158,7 @@ class Federation:
         """Send from a device to the server, with this part of its power; the event's value is the `Delivery`.
 
         `since`, which `network.uplink.compression` needs, is the model, known to the server, that the device started
-        from. It has an entry for each part of a tuple: a model, 0 if the part is a movement, None if it goes whole.
+        from. It has an entry for each part of a tuple: a model, 0 if the part is an update, None if it goes whole.
         """
         self.asks()
         return self.links.uplink(device.index, payload, size_bit, power_part, since)
@@ -174,7 +172,7 @@ class Federation:
             cohort: the devices.
             message: a value or a tuple of parts, which may be broadcast; or a function that gives that of a device.
             client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message.
-                What it returns is sent: the first part of it, where the uplink compresses, as a movement from the first
+                What it returns is sent: the first part of it, where the uplink compresses, as an update from the first
                 part of the message. What is to be sent in another way is a `Reply`.
             args: further arguments of `client`.
             how: `deadline_s`, `retries` and what else an `Exchange` has.
@@ -222,8 +220,8 @@ class Federation:
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
             to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
         """
-        hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if self.network.moving else {BEYOND_REACH})
-        return retrying(self.clock, send, attempts, pause_s, patience_s, hopeless)
+        moving = self.network.moving
+        return retrying(self.clock, send, attempts, pause_s, patience_s, to_the_gone=to_the_gone, moving=moving)
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.

@@ -1,8 +1,14 @@
-"""The learning plane of a run: local training as work, values that are read, and scores."""
+"""The learning plane of a run: local training as work, values that are read, and scores.
+
+How an interrupted run resumes: generators cannot be saved, but the time plane is cheap and deterministic. A checkpoint
+therefore holds only the values of the deferred graph that are still in use and everything that was read so far. A
+resumed run plays the time plane again from the start, takes what was read from the checkpoint, and computes nothing
+until it has caught up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, final
 
@@ -15,11 +21,10 @@ from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
-from fednet_emu.federation.readings import Checkpoint, Readings
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.graph import Graph, Snapshot
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.evaluate import Metrics, score_samples
 from fednet_emu.learning.models.flat import FlatModel
@@ -30,6 +35,38 @@ class Evaluated(NamedTuple):
 
     loss: Deferred
     accuracy: Deferred
+
+
+class Checkpoint(NamedTuple):
+    """The learning plane at one moment of a run."""
+
+    snapshot: Snapshot
+    readings: list[Any]
+
+
+class Readings:
+    """Values read so far. Each is computed once; a resumed run is given those that it need not compute again."""
+
+    def __init__(self, known: Iterable[Any] = ()) -> None:
+        self.values = list(known)
+        self._next = 0
+
+    def take(self, compute: Callable[[], Any]) -> Any:
+        """The next value: the one known from before, or else the one computed now, which is kept."""
+        if self._next == len(self.values):
+            self.values.append(compute())
+        self._next += 1
+        return self.values[self._next - 1]
+
+
+class Kept:
+    """Plain values by their keys, which an algorithm keeps in case the run is cut off; without a folder, none."""
+
+    def get(self, key: str) -> Any:
+        """The value of this key; None if there is none."""
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep the value of this key."""
 
 
 _LOSS, _ACCURACY = attrgetter("loss"), attrgetter("accuracy")

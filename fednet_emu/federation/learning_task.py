@@ -13,8 +13,7 @@ import torch
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.hold_out import Held
-from fednet_emu.learning.data.partitions.base import Partitioned
+from fednet_emu.learning.data.partitions.base import Held, Partitioned
 from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.learning.metrics import Metric
 from fednet_emu.learning.models.evaluate import DeviceMetrics, Metrics, SampleScores, score_samples

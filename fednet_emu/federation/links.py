@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from fednet_emu.compression import Compression, NoCompression
+from fednet_emu.compression import NoCompression
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.device import Device
-from fednet_emu.federation.movements import Compressor, Publications, Read, Since, Uploads
+from fednet_emu.federation.device import Device, Fed
 from fednet_emu.federation.payload import Shared, parcel
+from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Grant, Transfer
+from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.backhaul import Message as BackhaulMessage
 from fednet_emu.network.network import Network
+from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import SERVER
 
 
@@ -35,10 +37,11 @@ class Links:
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
         self._network, self._overhead, self._shared = network, network.settings.overhead, 0
-        self.grants: dict[int, Grant] = {}
+        self.grants: dict[int, Grant[float]] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
-        self._uploads = None if _is_none(self._up) else Uploads(Compressor(self._up, graph, streams, read))
-        self._publications = None if _is_none(down) else Publications(Compressor(down, graph, streams, read))
+        plain = NoCompression
+        self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, graph, streams, read))
+        self._publications = None if type(down) is plain else Publications(Compressor(down, graph, streams, read))
 
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast, by the next number."""
@@ -46,7 +49,7 @@ class Links:
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device; of a model that was published only the movement, if it has the last one."""
+        """Send from the server to a device; of a model that was published only the update, if it has the last one."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -57,7 +60,7 @@ class Links:
         return transfer
 
     def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
-        """Send from a device to the server; of a model only the movement, if `since` is given and is of use.
+        """Send from a device to the server; of a model only the update, if `since` is given and is of use.
 
         Raises:
             ScenarioError: the uplink carries sums only.
@@ -110,10 +113,39 @@ class Links:
         """Whether `since` is of use, so that it has to be kept until the upload."""
         return self._uploads is not None
 
-    def movement_bit(self, n: int) -> int:
-        """Bits on the uplink of the movement of a model of n parameters, at most, headers aside."""
+    def update_bit(self, n: int) -> int:
+        """Bits on the uplink of the update of a model of n parameters, at most, headers aside."""
         return self._up.bit(n)
 
 
-def _is_none(scheme: Compression) -> bool:
-    return type(scheme) is NoCompression
+@final
+class EdgeServers:
+    """Edge servers, one in each base station, with its number.
+
+    What a device sends to or receives from its edge server is an uplink or downlink of the federation, which the base
+    station that serves it carries.
+    """
+
+    def __init__(self, fed: Fed) -> None:
+        self._network: Network = fed.network
+
+    @property
+    def count(self) -> int:
+        """Number of edge servers."""
+        return self._network.settings.cells.count
+
+    def of(self, device: Device) -> int:
+        """The edge server that serves a device now, and receives what it begins to send now."""
+        return self._network.serving_cell(device.index)
+
+    def up(self, edge: int, payload: Any) -> BackhaulMessage:
+        """Send from an edge server to the cloud; the event's value is the `Delivery`."""
+        return self._send(edge, payload, up=True)
+
+    def down(self, edge: int, payload: Any) -> BackhaulMessage:
+        """Send from the cloud to an edge server; the event's value is the `Delivery`."""
+        return self._send(edge, payload, up=False)
+
+    def _send(self, edge: int, payload: Any, *, up: bool) -> BackhaulMessage:
+        payload, _, number, size_bit = parcel(payload, None, self._network.settings.overhead)
+        return self._network.backhaul.send(edge, up=up, payload=payload, number=number, size_bit=size_bit)

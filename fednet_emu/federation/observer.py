@@ -13,9 +13,9 @@ from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer, to_ns
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.evaluate import Metrics
-from fednet_emu.records.divergence import divergence
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import EvaluationRow
+from fednet_emu.records.summaries import divergence
 
 Models = Deferred | Sequence[Deferred]
 """One global model, or every device's own, in the order of the devices."""

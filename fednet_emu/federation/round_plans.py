@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +14,9 @@ from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.processors import Processors
 from fednet_emu.federation.links import Links
 from fednet_emu.network.access import Planned
-from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.network import Network
 from fednet_emu.network.planning import Planner
-from fednet_emu.network.planning.base import Grants, Round
+from fednet_emu.network.planning.base import Grant, Round
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.units import db_to_linear
@@ -91,23 +91,23 @@ class RoundPlans:
         """
         able = (round_.gamma > 0) & np.isfinite(round_.ready_s)
         for device in numbers[~able].tolist():
-            self._links.grants[device] = Grant(_CRUMB)
+            self._links.grants[device] = _CRUMB
         asked = able.copy()
         while asked.any():
             grants = planner.plan(self._after_download(round_, asked | ~able).only(asked))
-            if grants.asked.all():
-                for place, device in enumerate(numbers[asked].tolist()):
-                    self._grant(device, place, grants, t)
+            kept = grants.share > 0
+            if kept.all():
+                for device, *grant in zip(numbers[asked].tolist(), *(part.tolist() for part in grants), strict=True):
+                    self._grant(device, Grant(*grant), t)
                 break
-            asked[asked] = grants.asked
-        kept: list[int] = numbers[asked | ~able].tolist()
-        return kept
+            asked[asked] = kept
+        return [int(number) for number in numbers[asked | ~able]]
 
-    def _grant(self, device: int, place: int, grants: Grants, t: int) -> None:
-        share, power_part, clock_part, ends_s, _, noise, error = (float(values[place]) for values in grants)
-        self._links.grants[device] = Grant(share, power_part, noise, error)
-        self._processors.granted[device] = clock_part
-        what = {"share": share, "power_part": power_part, "clock_part": clock_part, "ends_s": ends_s, "error": error}
+    def _grant(self, device: int, grant: Grant[float], t: int) -> None:
+        self._links.grants[device] = grant
+        self._processors.granted[device] = grant.clock_part
+        what = grant._asdict()
+        del what["noise"]
         self._ledger.record("plan", round=t + 1, device=device, **what)
 
     def _download_s(self, numbers: IntArray, down_bit: int) -> Array:
@@ -152,5 +152,5 @@ class RoundPlans:
         )
 
 
-_CRUMB = 1e-9
-"""Part of the band of a device that no plan can help, since it has no link."""
+_CRUMB = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
+"""A tiny part of the band for a device that no plan can help, since it has no link."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.errors import ScenarioError
@@ -61,6 +62,11 @@ class Stop(Component):
         if all(limit is None for limit in limits):
             raise ValueError(f"nothing ends the run, got no limit; give one of {', '.join((*COSTS, 'accuracy'))}")
         return self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if self.only_accuracy and scenario.data is not None and scenario.data.regression:
+            yield "accuracy", "a regression has no accuracy, got no other limit; give rounds or simulated_s"
 
     def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
         """Whether a run that has come so far, at the end of a round, is over.

@@ -4,7 +4,7 @@ Over the air, device k sends s_k = p_k (x_k - w) / nu, where p_k is its weight a
 The scale nu is the largest root mean square of p_k (x_k - w) among those that send, so that no signal has more than
 unit power. The server, which knows who sends and the weights, reads
 
-    mean movement = nu / P (sum of a_k s_k + n / sqrt(eta)),     P = sum of p_k over those that send,
+    mean update = nu / P (sum of a_k s_k + n / sqrt(eta)),     P = sum of p_k over those that send,
 
 with factors a_k = 1 for devices that know their channels, and noise n of power sigma^2 in every entry. The scale, who
 sends, and the start of a burst are agreed on a control channel that costs nothing.
@@ -64,10 +64,10 @@ class NoisyMean:
         """As `mean_update`, with misaligned signals and noise; w itself, bit for bit, if nobody has moved."""
         update, total, scale = torch.zeros_like(w), sum(weights), w.new_zeros(())
         for weight, factor in zip(weights, self.factors, strict=True):
-            movement = (yield) - w
-            scale = torch.maximum(scale, weight * movement.square().mean().sqrt())
-            update.add_(movement, alpha=weight * factor / total)
-            del movement
+            own = (yield) - w
+            scale = torch.maximum(scale, weight * own.square().mean().sqrt())
+            update.add_(own, alpha=weight * factor / total)
+            del own
         noise = self.streams("over-the-air", "noise", self.burst).standard_normal(w.numel(), np.float32)
         return update + scale / (total * math.sqrt(self.snr)) * torch.from_numpy(noise).to(w)
 

@@ -41,11 +41,8 @@ def read_bytes(path: Path) -> bytes:
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
     """Names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
 
-    A single file, plain, .gz or .xz, is one text, whatever `select` says.
-
-    Args:
-        path: The folder, archive or file.
-        select: Pattern of the names inside, with / between folders; `*` matches any characters, / too.
+    A single file, plain, .gz or .xz, is one text, whatever `select` says; in that pattern of the names inside, with /
+    between folders, `*` matches any characters, / too.
 
     Raises:
         DataError: Something cannot be read, is no text in UTF-8 or too large, or nothing is selected.
@@ -94,11 +91,7 @@ def check_size(path: Path, size_byte: int) -> None:
 
 
 class _Reader:
-    """Reads what one file or archive holds, up to the limit for all of it.
-
-    Args:
-        path: The file or archive, for the error.
-    """
+    """Reads what one file or archive holds, up to the limit for all of it."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read_byte = path, 0

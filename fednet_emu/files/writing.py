@@ -96,10 +96,6 @@ def _is_number(text: str) -> bool:
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file under another name, wait until the disk has it, and rename it: it is complete or unchanged.
 
-    Args:
-        path: the file.
-        write: writes the content into an open file.
-
     Raises:
         DataError: the file cannot be written, for example because the disk is full.
     """
@@ -131,12 +127,7 @@ def told(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return what is wrong with a file: it is missing, or its content is not what was written; empty if it is sound.
-
-    Args:
-        path: the file.
-        expected: its checksum; None if that is not known, so that the content is not looked at.
-    """
+    """Return what is wrong with a file, empty if nothing: it is missing, or has another checksum, if that is known."""
     if not path.is_file():
         return "no such file"
     if expected is None:

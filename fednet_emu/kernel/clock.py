@@ -83,7 +83,8 @@ class Clock(simpy.Environment):
     def sleep(self, duration_s: float) -> Sleep:
         """Return an event that triggers after a duration in seconds (0 or more)."""
         sleep = Sleep(self)
-        sleep.complete_in(to_ns(duration_s), None)
+        sleep.complete(None)
+        self.schedule(sleep, delay=to_ns(duration_s))
         return sleep
 
     def call_at(
@@ -134,11 +135,6 @@ class Clock(simpy.Environment):
         self._forgotten = 0
         self._quiet = sum(getattr(entry[3], "background", False) for entry in queue)
 
-    def _is_stuck(self) -> bool:
-        """Whether nothing is left in the queue that may wake a process."""
-        self._sweep()
-        return len(self._queue) == self._quiet
-
     def trigger_now(self, events: list[Event]) -> None:
         """Run the callbacks of events that already have their values now, bypassing the queue.
 
@@ -166,8 +162,10 @@ class Clock(simpy.Environment):
         queue = self._queue
         with rare_garbage_collection(), suppress(StopSimulation):
             while main.callbacks is not None and not self.stopping:
-                if len(queue) <= self._quiet and self._is_stuck():
-                    raise Deadlock(self.now_s, describe(main))
+                if len(queue) <= self._quiet:  # perhaps nothing is left that may wake a process
+                    self._sweep()
+                    if len(queue) == self._quiet:
+                        raise Deadlock(self.now_s, describe(main))
                 # SimPy's `step`, inlined; an event without callbacks does not advance the time
                 time_ns, _, _, event = heappop(queue)
                 callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import simpy
-from simpy.events import NORMAL, Event
+from simpy.events import Event
 
 from fednet_emu.errors import AlgorithmError
 
@@ -30,11 +30,6 @@ class Completion(Event):
     def complete(self, value: Any) -> None:
         """Give the event its value, but tell nobody yet: `Clock.trigger_now` does."""
         self._value = value
-
-    def complete_in(self, delay_ns: int, value: Any) -> None:
-        """Let the event come with this value after a delay in nanoseconds."""
-        self._value = value
-        self.env.schedule(self, NORMAL, delay_ns)
 
     def cancel(self, outcome: Any) -> None:
         """Stop what the event stands for, because nobody waits for it any more; `outcome` is a lost `Delivery`."""

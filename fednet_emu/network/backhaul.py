@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, final
 
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.kernel.events import Completion
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.edge_servers import BackhaulSettings
+from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
+
+
+class BackhaulSettings(Component):
+    """What connects each base station with the cloud: a line of its own in each direction, first come, first served.
+
+    A message of b bits that finds its line free arrives after b / rate_bps + delay_s. The defaults are ideal: whatever
+    is sent arrives at once and costs nothing. Messages have the headers of `network.overhead`.
+    """
+
+    rate_bps: float | None = Field(None, gt=0)
+    """Rate in bit/s of each line; null for no limit."""
+    delay_s: float = Field(0.0, ge=0)
+    """Time in s from the end of sending to the arrival; the line is free for the next message meanwhile."""
+    energy_j_per_bit: float = Field(0.0, ge=0)
+    """Energy in J that the network spends per bit sent, on both ends and between them."""
+    loss: AnyLoss = NoLoss()
+    """Random loss of messages; a lost one takes its time and its energy."""
+
+
+class EdgeServers(Component):
+    """An aggregator in each base station, for algorithms that average there before they average in the cloud."""
+
+    backhaul: BackhaulSettings = BackhaulSettings()
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        why = "has no edge servers, so that its base stations pass everything on"
+        yield from scenario.unless_used("edges", why, "a backhaul")
+
 
 _RATE = "network.edges.backhaul.rate_bps"
 
@@ -124,7 +158,10 @@ class Backhaul:
             message.timer = self.clock.call_at(arrives_ns, lambda _: self._arrive(message))
 
     def _arrive(self, message: Message) -> None:
-        lost, now_ns = self._fate(message), self.clock.now
+        line, now_ns = (message.edge, message.up), self.clock.now
+        count = self._sent[line] = self._sent.get(line, -1) + 1
+        key = mix(mix(self._loss_key, message.edge), int(message.up))
+        lost = self.settings.loss.fate(message, uniform(key, count))
         message.complete(
             Delivery(
                 SERVER,
@@ -139,11 +176,6 @@ class Backhaul:
         )
         self._record(message, message.size_bit, lost)
         self.clock.trigger_now([message])
-
-    def _fate(self, message: Message) -> str:
-        line = (message.edge, message.up)
-        count = self._sent[line] = self._sent.get(line, -1) + 1
-        return self.settings.loss.fate(message, uniform(mix(mix(self._loss_key, message.edge), int(message.up)), count))
 
     def _record(self, message: Message, sent_bit: int, lost: str) -> None:
         del self._under_way[message]

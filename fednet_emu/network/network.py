@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,27 +16,29 @@ from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Unheard
-from fednet_emu.network.backhaul import Backhaul
-from fednet_emu.network.edge_servers import EdgeServers
+from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.links import CellLinks, Links, LinksOverTime, PairLinks, Sky, network_links
-from fednet_emu.network.links.moving import MovingLinks
+from fednet_emu.network.links.links import (
+    CellEnvironment,
+    CellLinks,
+    Links,
+    LinksOverTime,
+    MovingLinks,
+    PairLinks,
+    network_links,
+)
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.radios import Radios
-from fednet_emu.network.picture import Picture
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
-from fednet_emu.network.topology import Digraph, Graphs, World
+from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
-from fednet_emu.radio.admission import Rivals
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.radio.receiver.power_control import FullPower
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.units import db_to_linear
 
 
 class Network:
@@ -79,7 +82,9 @@ class Network:
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
-        self._sky = Sky(channel, streams, settings.power_control, moving, settings.reception.antennas)
+        self._environment = CellEnvironment(
+            channel, streams, settings.power_control, moving, settings.reception.antennas
+        )
         self._cell_links = lru_cache(maxsize=1)(self._links_at)  # both directions ask for the same time
         self.up_links, self.down_links = self._cell_links(0.0)
         up: LinksOverTime = self.up_links
@@ -112,20 +117,20 @@ class Network:
         self.sidelink = self._medium("sidelink", side, side.channel, self._moving(pair_links) if moving else still)
         if side.topology is not None and self._recorded:
             links_at = pair_links if moving else lambda _at_s: still
-            world = World(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
-            self._graphs = Graphs(side.topology, world)
+            inputs = TopologyInputs(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
+            self._graphs = Graphs(side.topology, inputs)
 
     def _moving(self, links_at: Callable[[float], Links]) -> MovingLinks:
         return MovingLinks(self._clock, self.settings.movement_s, links_at)
 
     def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
         """Uplinks and downlinks at a time in s."""
-        return network_links(self._sky, self._paths.positions_m(self._everybody, at_s), self._stations_m)
+        return network_links(self._environment, self._paths.positions_m(self._everybody, at_s), self._stations_m)
 
     def losses(self) -> list[str]:
         """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
         away = [] if self._presence.always else ["devices: not always there"]
-        return [*self.settings.losses(self._sky.channel), *away]
+        return [*self.settings.losses(self._environment.channel), *away]
 
     def positions_m(self) -> Array:
         """Present coordinates of all devices, [devices, 2] in m."""
@@ -151,9 +156,9 @@ class Network:
     @property
     def moving(self) -> bool:
         """Whether devices move."""
-        return self._sky.moving
+        return self._environment.moving
 
-    def picture(self, at_s: float) -> Picture:
+    def picture(self, at_s: float) -> NetworkState:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
         cell = np.array([-1 - up.station_of(device) for device in self._everybody.tolist()], np.int64)
@@ -161,7 +166,7 @@ class Network:
             medium.expected_bps(self._everybody, links, at_s)
             for medium, links in ((self.uplink, up), (self.downlink, down))
         )
-        return Picture(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
+        return NetworkState(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
@@ -217,36 +222,6 @@ class Network:
             return settings.asymmetry.tx_power_sigma_db > 0
         return settings.DIRECTION == "uplink" and not isinstance(self.settings.power_control, FullPower)
 
-    def rivals(self, sinr_db: float | None = None, margin_db: float = 0.0) -> Rivals:
-        """Return all devices as uplink senders at full power, to decide which may be on the air together now.
-
-        Args:
-            sinr_db: SINR in dB that each sender needs; None for the lowest at which the rate is above zero.
-            margin_db: margin in dB on top of that SINR.
-
-        Raises:
-            ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
-        """
-        band, links, rates = self.uplink.band, self.uplink.links.now(), self.uplink.rates
-        access = self.uplink.settings.access
-        if not isinstance(access, Shared | Noma) or rates is not None:
-            got = access.kind if rates is None else "recorded rates"
-            raise ScenarioError(
-                f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
-            )
-        receiver = [links.station_of(device) for device in self._everybody.tolist()]
-        gain = links.snrs(self._everybody[None, :], np.array(receiver)[:, None])
-        lowest = max(band.law.min_sinr, band.threshold)
-        target = lowest if sinr_db is None else db_to_linear(sinr_db)
-        if target == 0:
-            raise ScenarioError(
-                "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
-                "channel.rate; give it here, or sinr_db to the groups"
-            )
-        gain = band.reception.of_pairs(gain, np.array(receiver), access.max_senders or len(receiver))
-        residual = access.residual if isinstance(access, Noma) else None
-        return Rivals(gain, receiver, target * db_to_linear(margin_db), residual)
-
     def unheard(self) -> list[Unheard]:
         """Return the transfers that ended without a waiting process since the last call."""
         found: list[Unheard] = []
@@ -261,3 +236,21 @@ class Network:
             if medium is not None:
                 medium.close()
         self.backhaul.close()
+
+
+class NetworkState(NamedTuple):
+    """The network at an instant, with an entry per device in each array.
+
+    Attributes:
+        xy_m: coordinates in m, [devices, 2].
+        cell: the cell that serves it.
+        up_snr: mean SNR (linear) of its uplink alone in the band.
+        up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
+        down_bps: the same for its downlink.
+    """
+
+    xy_m: Array
+    cell: IntArray
+    up_snr: Array
+    up_bps: Array
+    down_bps: Array

@@ -10,9 +10,10 @@ from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
+from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
+from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
-from fednet_emu.network.edge_servers import EdgeServers
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.topology import Topology
@@ -31,7 +32,7 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the movement since the model that both ends know, in fewer bits. Whatever else
+    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Whatever else
     an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
@@ -39,6 +40,13 @@ class Uplink(Component):
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
     to take more than 3600 s is not tried, and lost as `unreachable`."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        way, algorithm = self.DIRECTION, scenario.algorithm
+        if not isinstance(self.compression, NoCompression) and f"{way}-compression" not in algorithm.uses:
+            what = f"the algorithm {algorithm.kind} has nothing to compress on the {way}, no movement since a model"
+            yield "compression", f"{what} that both ends know, got {self.compression.kind}; leave it out"
 
     @property
     def broadcasts(self) -> bool:
@@ -89,6 +97,10 @@ class Sidelink(Downlink):
     asymmetry: Asymmetry = Asymmetry()
     """Differences between the two directions of a link, in addition to their independent fading."""
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from scenario.unless_used("sidelink", "never sends from device to device", "a sidelink")
+
     @field_validator("channel")
     @classmethod
     def _idle_once(cls, channel: Channel) -> Channel:
@@ -138,8 +150,38 @@ class NetworkSettings(Component):
             )
         return given
 
-    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
-        """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        access = self.uplink.access
+        if access.only_sums:
+            for key, what in self._more_than_sums():
+                yield key, f"{what}; leave it out, or choose another access than {access.kind}"
+        if not isinstance(self.reception, SingleAntenna):
+            for what in self._not_with_antennas(scenario.devices.count, scenario.channel):
+                yield "reception", what
+
+    def _not_with_antennas(self, devices: int, channel: Channel) -> Iterator[str]:
+        """Find what several antennas of the base stations do not go with."""
+        access, reception = self.uplink.access, self.reception
+        if conflict := access.conflict_with_antennas(reception):
+            yield conflict
+        if self.uplink.trace is not None:
+            what = "recorded rates are those of the receiver that was there"
+            yield f"{what}, got {reception.kind}; leave it out"
+        most = min(access.capacity or devices, devices) if access.overlapping else 1
+        if reception.branches(most) < 1:
+            what = f"so many antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
+            yield f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
+        if most > 1 and reception.NULLS and channel.medium_rate() != channel.rate:
+            what = f"the law of the gains changes with the number of senders, got {reception.kind}"
+            yield f"{what} with long_transfers: ergodic; set channel.long_transfers: walk, or choose mrc"
+        try:
+            channel.fading.combined(reception.antennas)
+        except ScenarioError as problem:
+            yield str(problem)
+
+    def _more_than_sums(self) -> Iterator[tuple[str, str]]:
+        """Find what needs single uploads, though the server receives nothing but sums of them: (key, what is wrong)."""
         up = self.uplink
         plain = {
             "uplink.loss": (up.loss, NoLoss, "no packet can be lost by itself"),
@@ -150,9 +192,9 @@ class NetworkSettings(Component):
         }
         for key, (setting, due, why) in plain.items():
             if type(setting) is not due:
-                yield key, f"{why}, got {getattr(setting, 'kind', '?')}; leave it out"
+                yield key, f"{why}, got {getattr(setting, 'kind', '?')}"
         if up.trace is not None:
-            yield "uplink.trace", "signals add up on a channel, got recorded rates; leave it out"
+            yield "uplink.trace", "signals add up on a channel, got recorded rates"
 
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.

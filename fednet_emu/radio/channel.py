@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from fednet_emu.arrays import Array, Mask
+from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
-from fednet_emu.radio.noise import thermal_noise_w
 from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz
 from fednet_emu.radio.profiles import RadioProfile, StationProfile, TransmitterProfile
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.base import Propagation
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from fednet_emu.radio.propagation.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.ergodic import averaged, require_mean
 from fednet_emu.radio.rates.narrowing import narrowed
 from fednet_emu.radio.rates.shannon import AnyRateLaw, Shannon
-from fednet_emu.units import THERMAL_NOISE_DBM_HZ, db_to_linear, dbm_to_watt
+from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
 _TRIAL_M = 50.0
 _LTE_SPACING_KHZ = 15
@@ -135,21 +133,6 @@ class StationRadio(Terminal):
 
     height_m: float = Field(default=10.0, ge=0)
     """Height of the antenna above ground in m; 10 to 35 outdoors, 3 in offices."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LargeScale:
-    """What holds for links as long as nobody moves, every array in the same shape.
-
-    Attributes:
-        gain: power gain (received over sent, linear), shadowing included, averaged over fading.
-        los: whether the link has line of sight.
-        correlation_m: distance of movement over which its shadowing falls to a correlation of 1/e.
-    """
-
-    gain: Array
-    los: Mask
-    correlation_m: Array
 
 
 class Channel(Component):
@@ -272,8 +255,8 @@ class Channel(Component):
         """The fading that `medium_rate` leaves: all of it, or none."""
         return self.fading if self.long_transfers == "walk" else NoFading()
 
-    def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> LargeScale:
-        """Gain, line of sight and shadowing correlation of each link, in the broadcast shape.
+    def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> Propagation:
+        """The state of each link as long as nobody moves: its loss with shadowing, in the broadcast shape.
 
         Ignored here: fading, which multiplies the gain block by block.
 
@@ -285,9 +268,7 @@ class Channel(Component):
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)
         loss_db = state.loss_db + self.shadowing.loss_db(draws.shadowing, state.sigma_db)
-        correlation_m = self.shadowing.correlation_m(state.correlation_m)
-        los = np.broadcast_to(state.los, loss_db.shape)
-        return LargeScale(db_to_linear(-loss_db), los, np.broadcast_to(correlation_m, loss_db.shape))
+        return Propagation.of(loss_db, state.los, state.sigma_db, self.shadowing.correlation_m(state.correlation_m))
 
     def noise_w(self, receiver: Terminal, bandwidth_hz: float) -> float:
         """Noise power in W at a receiver over the part of the band that a transmission uses.
@@ -295,3 +276,17 @@ class Channel(Component):
         Ignored here: interference, which the medium adds.
         """
         return thermal_noise_w(bandwidth_hz, receiver.noise_figure_db, self.noise_density_dbm_hz)
+
+
+def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:
+    """Noise power over a whole band, in W (not W/Hz): density times bandwidth times noise figure.
+
+    Papers quote either the density (-174 dBm/Hz) or the power over their band (say 1e-10 W): only the former goes here.
+    Ignored here: interference, man-made noise, and the temperature of the antenna (290 K assumed by the default).
+
+    Args:
+        bandwidth_hz: the part of the band that the transmission uses, not the whole channel.
+        noise_figure_db: noise that the receiver's electronics add; 5 for base stations, 9 for handsets.
+        density_dbm_hz: power density at the antenna, in dBm per Hz.
+    """
+    return bandwidth_hz * dbm_to_watt(density_dbm_hz + noise_figure_db)

@@ -97,15 +97,19 @@ class NoFading(Fading):
         return self
 
 
-class Rayleigh(Fading):
+class BlockFading(Fading):
+    """A gain that is drawn again in each block."""
+
+    coherence_s: float = Field(default=0.0435, gt=0)
+    """Duration of a block; the default is that of 3 km/h at 3.5 GHz, see `coherence_time_s`."""
+
+
+class Rayleigh(BlockFading):
     """Rayleigh block fading: many paths, none dominant, so the power gain is exponential with mean 1.
 
     Ignored here: correlation between successive blocks and between frequencies (one gain for the whole band). Averages
     of dB values are 2.5 dB below the dB value of the average.
     """
-
-    coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block; the default is that of 3 km/h at 3.5 GHz, see `coherence_time_s`."""
 
     def gain(self, uniform: float, los: bool = False) -> float:
         """Exponential quantile -ln(1 - u)."""
@@ -124,7 +128,7 @@ class Rayleigh(Fading):
         return self if branches == 1 else Nakagami(m=branches, coherence_s=self.coherence_s)
 
 
-class Rician(Fading):
+class Rician(BlockFading):
     """Rician block fading: one dominant path with K times the power of all others together.
 
     The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times it is non-central chi-squared with two
@@ -135,9 +139,6 @@ class Rician(Fading):
 
     k_db: float = Field(ge=-40, le=40)
     """Power of the dominant path over that of all others, in dB; -40 is Rayleigh, 40 hardly any fading."""
-
-    coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
 
     @property
     def degrees(self) -> float:
@@ -178,7 +179,7 @@ class CombinedRician(Rician):
         return 2.0 * self.branches
 
 
-class Nakagami(Fading):
+class Nakagami(BlockFading):
     """Nakagami-m block fading: the power gain is Gamma with shape m and mean 1.
 
     m = 1 is Rayleigh, m = 0.5 the one-sided Gaussian, a large m hardly any fading.
@@ -187,9 +188,6 @@ class Nakagami(Fading):
 
     m: float = Field(ge=0.5, le=1e6)
     """Shape; the variance of the power is 1 / m."""
-
-    coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
 
     def gain(self, uniform: float, los: bool = False) -> float:
         """Gamma quantile, scaled to mean 1."""
@@ -208,7 +206,7 @@ class Nakagami(Fading):
         return self if branches == 1 else Nakagami(m=self.m * branches, coherence_s=self.coherence_s)
 
 
-class FadingByLineOfSight(Fading):
+class FadingByLineOfSight(BlockFading):
     """Rician fading on links with line of sight, Rayleigh on all others.
 
     Ignored here: correlation between successive blocks and between frequencies.
@@ -218,9 +216,6 @@ class FadingByLineOfSight(Fading):
 
     k_db: float = Field(default=9.0, ge=-40, le=40)
     """K factor with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
-
-    coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block; the default is that of 3 km/h at 3.5 GHz."""
 
     def of(self, los: bool) -> Fading:
         """The law of a link in one of the two states."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fednet_emu.radio.data import rows
+import csv
+from importlib.resources import files
 
 SUBCARRIERS_PER_BLOCK = 12
 FR1_TOP_HZ = 7.125e9
@@ -48,3 +49,9 @@ def occupied_hz(channel_hz: float, spacing_khz: int, carrier_hz: float) -> float
     """
     blocks = resource_blocks(channel_hz, spacing_khz, carrier_hz)
     return float(blocks * SUBCARRIERS_PER_BLOCK * spacing_khz * 1000)
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """The rows of a table of 3GPP standards in `radio/data`, each cell by the name of its column."""
+    text = (files("fednet_emu.radio") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

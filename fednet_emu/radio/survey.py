@@ -10,8 +10,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import FadingByLineOfSight
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 LINKS = 2000
 BLOCKS = 64

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.rows import (
     KINDS,
     ROWS,
@@ -30,6 +29,27 @@ from fednet_emu.records.table import MEASURE, Table, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_NS_PER_S = 1e9
+
+
+class IdleEnergy:
+    """Idle power of all devices together over simulated time; it changes where batteries get empty or come back."""
+
+    def __init__(self, power_w: float = 0.0) -> None:
+        self.power_w = power_w
+        self._before_j, self._since_ns = 0.0, 0
+
+    def change(self, now_ns: int, by_w: float) -> None:
+        """Draw so much more, or less, from now on."""
+        self._before_j, self._since_ns = self.until_j(now_ns), now_ns
+        self.power_w += by_w
+
+    def until_j(self, now_ns: int) -> float:
+        """Energy in J from the start until an instant, now or later."""
+        return self._before_j + self.power_w * ((now_ns - self._since_ns) / _NS_PER_S)
+
 
 SERVER = -1
 """The server's number in columns that hold device numbers."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fednet_emu.analysis.data_split import DataSplit
-from fednet_emu.emulation.dealing import deal
+from fednet_emu.emulation.build import deal
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import data_folder
@@ -23,10 +23,6 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
     Labels and targets are those that devices see: after an attack, and as their groups have them.
 
-    Args:
-        scenario: the scenario.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-
     Raises:
         FednetError: the algorithm brings its own data.
         DataError: the data cannot be read.
@@ -40,12 +36,14 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
     """The scenario of a run folder, or any other that is meant, with some of its settings changed."""
     folder = Path(source) if isinstance(source, str | Path) else None
-    kept = None if folder is None or not folder.is_dir() else folder / SCENARIO
-    return scenario_of(source if kept is None or not kept.is_file() else kept, settings)[1].scenario
+    recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
+    return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
 
 
-def data_figures(scenario: Scenario, data_dir: Path | str | None = None) -> dict[str, Figure]:
+def data_figures(
+    source: ScenarioLike, settings: Settings | None = None, data_dir: Path | str | None = None
+) -> dict[str, Figure]:
     """Draw the figures `data` and, if devices have test samples, `data-test` of a scenario; see `data_split`."""
     from fednet_emu.draw.figures.data_split import split_figures
 
-    return split_figures(data_split(scenario, data_dir))
+    return split_figures(data_split(scenario_in(source, settings), data_dir))

@@ -23,12 +23,7 @@ SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
 def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
-    """Explain a run; see `Run.explain`.
-
-    Args:
-        run: its records.
-        scenario: reads its scenario, which is needed for a replay only.
-        replay: whether to replay it with remedies.
+    """Explain a run; see `Run.explain`. The scenario is read only for a replay.
 
     Raises:
         DataError: the run has no rounds, or a table is missing or unreadable.

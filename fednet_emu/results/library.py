@@ -1,16 +1,58 @@
-"""List what the library offers and validate scenarios: check, channels, profiles, scenarios, kinds, schema."""
+"""What the library offers, and whether scenarios are valid: check, channels, profiles, scenarios, kinds, schema."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
+from fednet_emu.analysis.quantities import format_bits
+from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.emulation.warnings import warn
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
+from fednet_emu.radio.survey import uplink_rates
+from fednet_emu.scenario import library
+from fednet_emu.scenario.document import load
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.problems import validate
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fednet_emu.draw.figures.rates import RateCurve
+
+LISTED_M = (50.0, 200.0, 500.0)
+DRAWN_M = np.geomspace(10.0, 2000.0, 40)
+
+AnyProfile = Profile | RadioProfile | StationProfile
+CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
+
+UNITS = {
+    "flop_per_s": "FLOP/s",
+    "overhead_s": "s",
+    "active_w": "W",
+    "idle_w": "W",
+    "transmit_w": "W",
+    "receive_w": "W",
+    "memory_bytes": "B",
+    "most_dbm": "dBm",
+    "amplifier_efficiency": "",
+    "circuit_w": "W",
+    "transmit_j_per_bit": "J",
+    "receive_j_per_bit": "J",
+}
+HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
+    Profile: ("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "memory", "title"),
+    RadioProfile: (
+        *("radio", "at most", "amplifier", "circuit", "sending", "receiving", "sent bit", "received bit", "title"),
+    ),
+    StationProfile: ("station", "at most", "amplifier", "idle", "title"),
+}
+SIGNS = dict(zip(MARKS, ("", "", "t", "r", "a"), strict=True))
+LEGEND = "measured, or derived from measurements, but: t maker's table, r recalled, a assumed; - not known"
 
 
 def check(scenario: ScenarioLike, *, seed: int | None = None, settings: Settings | None = None) -> Scenario:
@@ -47,8 +89,6 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from fednet_emu.results.channels import LISTED_M, environments, listed_rates
-
     rows = [
         {
             "channel": name,
@@ -79,8 +119,6 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from fednet_emu.results.profiles import HEADS, known
-
     return pd.DataFrame(
         {
             "profile": name,
@@ -96,9 +134,7 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 def scenarios() -> list[str]:
     """Return the names of the scenarios in the library and in ./scenarios."""
-    from fednet_emu.scenario.library import names
-
-    return names("scenarios")
+    return library.names("scenarios")
 
 
 @overload
@@ -127,6 +163,82 @@ def kinds(slot: str | None = None) -> dict[str, Any]:
 def schema(*, study: bool = False) -> dict[str, Any]:
     """Return the JSON schema of scenario files, or of study files, for editors that complete and check them."""
     from fednet_emu.scenario.schema import json_schema
-    from fednet_emu.study.model import Study
+    from fednet_emu.study.file import StudyFile
 
-    return json_schema(Study, (), includes=False) if study else json_schema(Scenario)
+    return json_schema(StudyFile, (), includes=False) if study else json_schema(Scenario)
+
+
+# ---- as text ---------------------------------------------------------------------------------------------------------
+
+
+def channel_rows(wanted: list[str] | None) -> list[str]:
+    """Return a heading and one line of text for each environment: name, carrier, bandwidth, median rates, title.
+
+    Args:
+        wanted: names of environments; None for all.
+    """
+    heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
+    return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
+
+
+def _channel_row(name: str, channel: Channel) -> tuple[str, ...]:
+    rates = ("out of range" if np.isnan(rate) else f"{format_bits(rate)}/s" for rate in listed_rates(channel))
+    return (name, f"{channel.carrier_hz / 1e9:g} GHz", f"{channel.bandwidth_hz / 1e6:g} MHz", *rates, channel.title)
+
+
+def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
+    """Return the uplink rates over distance, from 10 m to 2 km, of the environments of these names, or of all."""
+    from fednet_emu.draw.figures.rates import RateCurve
+
+    found = environments(wanted).items()
+    return {name: RateCurve(DRAWN_M, *uplink_rates(channel, DRAWN_M)) for name, channel in found}
+
+
+def listed_rates(channel: Channel) -> list[float]:
+    """Return the median uplink rates at `LISTED_M` in bit/s; NaN where a distance is out of range."""
+    rates: list[float] = uplink_rates(channel, np.array(LISTED_M)).median_bps.tolist()
+    return rates
+
+
+def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
+    """Load the environments of these names, or all of the library, as channels by name."""
+    return {name: validate(Channel, load(name, "channels")) for name in wanted or library.names("channels")}
+
+
+def profile_rows(wanted: list[str] | None) -> list[str]:
+    """Return tables of devices, radios and stations, one line of text each, and what the letters behind numbers mean.
+
+    Args:
+        wanted: names of profiles; None for all.
+    """
+    found = known(wanted)
+    tables = (
+        _table([HEADS[its], *(_profile_row(name, profile) for name, profile in found.items() if type(profile) is its)])
+        for its in HEADS
+    )
+    return [*(line for table in tables if len(table) > 1 for line in (*table, "")), LEGEND]
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines of text whose columns are aligned."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
+
+
+def _profile_row(name: str, profile: AnyProfile) -> tuple[str, ...]:
+    return (name, *(_text(profile, number) for number in profile.numbers), f"{profile.title}, {profile.year}")
+
+
+def _text(profile: AnyProfile, name: str) -> str:
+    value, mark = profile.numbers[name], profile.marks[name]
+    if value is None or mark is None:
+        return "-"
+    return " ".join(part for part in (f"{value:.3g}", UNITS[name], SIGNS[mark]) if part)
+
+
+def known(wanted: Sequence[str] | None) -> dict[str, AnyProfile]:
+    """Load the profiles of these names, or all of the library, by name: devices, radios and stations."""
+    documents = {name: load(name, "profiles") for name in wanted or library.names("profiles")}
+    kind = {name: kind_of(document.data) or "device" for name, document in documents.items()}
+    order = sorted(documents, key=lambda name: list(CLASSES).index(kind[name]))
+    return {name: validate(CLASSES[kind[name]], documents[name]) for name in order}

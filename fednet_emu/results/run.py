@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fednet_emu.analysis.explanation import Explanation
     from fednet_emu.emulation.final_model import FinalModel
-    from fednet_emu.emulation.given import ScenarioLike
+    from fednet_emu.emulation.given import ScenarioLike, Settings
     from fednet_emu.emulation.play import Ended
     from fednet_emu.scenario.model import Scenario
 
@@ -92,8 +92,8 @@ class Run(RunRecords):
     def verdict(self) -> str:
         """A sentence that says whether the records obey the conservation laws, and which are broken."""
         broken = self.summary["broken_laws"]
-        told = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
-        return f"records are not consistent: {told}" if broken else "all records consistent"
+        problems = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
+        return f"records are not consistent: {problems}" if broken else "all records consistent"
 
     @property
     def rounds(self) -> pd.DataFrame:
@@ -220,9 +220,17 @@ class Run(RunRecords):
             FednetError: there is no such device, or the window is empty.
             DataError: a table of the run is missing or unreadable, or the file cannot be written.
         """
-        from fednet_emu.results.trace import trace_run
+        from fednet_emu.draw.trace.trace import write_trace
+        from fednet_emu.screen.progress import trace_shown
 
-        return trace_run(self, Path(path), Window.of(from_s, until_s, devices), progress=progress)
+        window, simulated_s = Window.of(from_s, until_s, devices), self.summary["simulated_s"]
+        window.check([self])
+        if window.from_s > simulated_s:
+            problem = f"the run ends at {simulated_s:g} s, got {window.from_s:g} s"
+            raise FednetError(f"from_s: {problem}; give an earlier time")
+        with trace_shown(min(window.until_ns, simulated_s * 1e9), progress) as show:
+            write_trace(self, Path(path), window, show)
+        return Path(path)
 
     def explain(self, *, replay: bool = True) -> Explanation:
         """Say what decided when each round ended, and what remedies could give.
@@ -284,7 +292,13 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return runs, which are open or in folders, with the given labels instead of their names if any."""
+    """Return runs, which are open or in folders, with the given labels instead of their names if any.
+
+    Raises:
+        FednetError: there is not one label for each run.
+    """
+    if labels and len(labels) != len(runs):
+        raise FednetError(f"labels: one per run is needed, got {len(labels)} for {len(runs)} runs; give each a label")
     found = [run if isinstance(run, Run) else RunRecords.opened(Path(run)) for run in runs]
     return [replace(run, name=label) for run, label in zip(found, labels, strict=True)] if labels else found
 
@@ -295,6 +309,7 @@ def plot(
     *,
     against: str | None = None,
     labels: Sequence[str] = (),
+    settings: Settings | None = None,
     **timeline: Unpack[Timeline],
 ) -> Figure:
     """Draw one figure of a run, or of several runs overlaid; the arguments after the first are those of `Run.plot`.
@@ -304,45 +319,62 @@ def plot(
         what: the measure or figure, as for `Run.plot`.
         against: the cost, as for `Run.plot`.
         labels: one for each run in the legend; by default the names of the scenarios.
+        settings: for the figures of the data, changes of the scenario, for example `{"partition": "iid"}`.
         timeline: what the timeline shows, as for `Run.plot`.
 
     Raises:
-        FednetError: there is no such figure, the runs did not measure it, or they are not in a list.
+        FednetError: there is no such figure, the runs did not measure it, they are not in a list, or an argument has no
+            effect on the figure.
     """
     given: list[Run | ScenarioLike] = [*runs] if isinstance(runs, list | tuple) else [runs]  # type: ignore[list-item]
     if not isinstance(what, str | None):
         got = type(what).__name__
         raise FednetError(f"plot: the second argument says what is drawn, got a {got}; give several runs as a list")
+    shown = Window.of(**timeline)
+    _refuse_unused(what, {"against": against, "labels": labels or None, "settings": settings, **timeline})
     if what in DATA_FIGURES:
-        return _data_figure(given, what)
+        return _data_figure(given, what, settings)
     from fednet_emu.draw.figures.run_figures import one_figure
 
-    played = [run for run in given if isinstance(run, Run | str | Path)]
-    if len(played) < len(given):
+    have_run = [run for run in given if isinstance(run, Run | str | Path)]
+    if len(have_run) < len(given):
         raise FednetError(f"plot: a scenario that has not run shows only {' and '.join(DATA_FIGURES)}, got '{what}'")
-    return one_figure(opened(played, labels), what, against=against, shown=Window.of(**timeline))
+    return one_figure(opened(have_run, labels), what, against=against, shown=shown)
 
 
-def _data_figure(runs: Sequence[Run | ScenarioLike], what: str) -> Figure:
-    """The figure of the data split of one run or scenario.
+def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Settings | None) -> Figure:
+    """The figure of the data split of one run or scenario, of which some settings may be changed.
 
     Raises:
         FednetError: there are several, or nobody has test samples.
     """
-    if len(runs) != 1:
-        raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(runs)}; give one")
+    if len(sources) != 1:
+        raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.draw.figures.data_split import split_figures
-    from fednet_emu.results.data_split import data_split, scenario_in
+    from fednet_emu.results.data_split import data_figures
 
-    (run,) = runs
-    if isinstance(run, Run):
-        split = DataSplit.of(run) if run.has(DATA_SPLIT) else data_split(run.scenario)
+    (source,) = sources
+    if isinstance(source, Run) and settings is None and source.has(DATA_SPLIT):
+        found = split_figures(DataSplit.of(source))
     else:
-        split = data_split(scenario_in(run))
-    found = split_figures(split)
+        found = data_figures(source.scenario if isinstance(source, Run) else source, settings)
     if what not in found:
         raise FednetError(f"plot: '{what}' has nothing to show, got no test samples at any device; choose 'data'")
     return found[what]
+
+
+def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
+    """Check that every argument of `plot` that is given has an effect on the figure.
+
+    Raises:
+        FednetError: one has none.
+    """
+    used = {"settings"} if what in DATA_FIGURES else {"against", "labels"}
+    used |= Timeline.__optional_keys__ if what == "timeline" else set()
+    for name, value in given.items():
+        if value is not None and name not in used:
+            figure = "a measure" if what is None else f"'{what}'"
+            raise FednetError(f"plot: {name} has no effect on {figure}, got {value!r}; leave it out")
 
 
 def figures(

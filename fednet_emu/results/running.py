@@ -1,19 +1,30 @@
-"""Run one scenario from Python."""
+"""Run a scenario, sweep a study, and search settings, from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
 
-from fednet_emu.emulation.given import Network, ScenarioLike, Settings, scenario_of
+from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named, scenario_of
+from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import play
-from fednet_emu.emulation.side_effects import none_left_behind
 from fednet_emu.emulation.warnings import warn
-from fednet_emu.files.paths import folder_to_write
+from fednet_emu.errors import FednetError
+from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.results.run import Run
-from fednet_emu.screen.progress import run_shown
+from fednet_emu.results.study import Failure, Search, Study
+from fednet_emu.screen.progress import run_shown, sweep_shown
+from fednet_emu.study.file import StudyFile, opened
+from fednet_emu.study.runners import Runner, runner_of
+from fednet_emu.study.runs import RunMaker, StudyRun, runs_of
+from fednet_emu.study.search.search import load_search
+from fednet_emu.study.search.search import search as run_search
+from fednet_emu.study.sweep import Sweep
+from fednet_emu.study.sweep import sweep as run_sweep
 from fednet_emu.tracking.table import trackers_of
 from fednet_emu.tracking.tracker import Tracker
 
@@ -101,3 +112,195 @@ def ran(
             track=track,
         )
     return Run.ended(ended, scenario, folder)
+
+
+if TYPE_CHECKING:
+    from fednet_emu.algorithms.base import Algorithm
+    from fednet_emu.learning.data.datasets.base import Dataset, Samples
+
+
+def sweep(
+    study: ScenarioLike,
+    *,
+    grid: Mapping[str, Any] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    settings: Settings | None = None,
+    target: Mapping[str, float] | None = None,
+    workers: int | None = None,
+    out: str | Path | None = None,
+    algorithm: Algorithm | str | None = None,
+    model: Network | str | None = None,
+    data: Dataset | Samples | str | None = None,
+    data_dir: str | Path | None = None,
+    timing_only: bool = False,
+    ray: bool | str = False,
+    track: str | Iterable[str] = (),
+    progress: bool | None = None,
+) -> Study:
+    """Run every setting of a grid with several seeds; equal seeds meet equal channels, data and stragglers.
+
+    Args:
+        study: a scenario, as `run` takes it, whose settings the grid varies; or the name or path of a study file.
+        grid: the axes, whose product is run: a list for one key, named variants, or lists that go together.
+        seeds: so many from 0 on, or a list of them; 5 for a scenario.
+        settings: of every run; the grid wins.
+        target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
+        workers: runs at a time, each in a process of its own; one per core by default.
+        out: the folder of the study, as `fednet sweep` makes it; finished runs in it are not run again. None leaves no
+            folder behind.
+        algorithm: as for `run`; objects whose class lives in a notebook or script cannot go to other processes, so
+            they run in this one, one after the other.
+        model: as for `run`.
+        data: as for `run`.
+        data_dir: where data sets are.
+        timing_only: whether to leave out training.
+        ray: whether to run it on a Ray cluster that is started here, or the address of one.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each run is one
+            of its own in a tracker, in a group called like the study.
+        progress: whether to show how far the sweep is; None where somebody looks, in a terminal or a notebook.
+
+    Raises:
+        ScenarioError: every problem of the study and of its scenarios.
+        DataError: the folder holds something else, or another sweep or search writes to it.
+    """
+    meant = study_of("sweep", study, grid, {"grid": grid, "seeds": seeds, "target": target})
+    changed = changes(settings, algorithm=algorithm, model=model, data=data)
+    runs = runs_of(meant, changed, timing_only=timing_only)
+    runner = runner_of([run.scenario for run in runs], workers, ray)
+    found = swept(runs, out, runner, data_dir=data_dir, track=track, progress=progress)
+    if found.failures:
+        first = found.failures[0]
+        text = f"{len(found.failures)} of {len(runs)} runs failed, first {first.label}: {first.reason}"
+        warnings.warn(text, stacklevel=2)
+    return found
+
+
+def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
+    """Return the study that is meant: that of a file, or one with these keys, if not None, that varies a scenario.
+
+    Raises:
+        ScenarioError: every problem of the study, or of its base.
+        FednetError: the file has these keys itself, or nothing is to be searched.
+    """
+    found = opened(study) if isinstance(study, str | Path) and varied is None else study
+    given = {key: value for key, value in keys.items() if value is not None}
+    if isinstance(found, StudyFile):
+        if given:
+            what = "what is varied, seeds and target are in the study's file"
+            raise FednetError(f"{command}: {what}, got more for '{study}'; change that")
+        return found
+    if command == "search" and varied is None:
+        raise FednetError(f"search: a scenario needs a space, got none for '{study}'; give space={{key: levels}}")
+    name, scenario = named(found)
+    return StudyFile.of(name, scenario, {"base": name, "seeds": 5, **given})
+
+
+def swept(
+    runs: Sequence[StudyRun],
+    out: str | Path | None,
+    runner: Runner,
+    *,
+    data_dir: str | Path | None = None,
+    track: str | Iterable[str] = (),
+    progress: bool | None = None,
+) -> Study:
+    """Run what a study has not finished, and open it."""
+    names, folder = tracker_names(track), folder_of(out)
+    with sweep_shown(progress) as show:
+        ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
+    failures = [
+        Failure(ended.runs[place].label, reason, ended.replay(place))
+        for place, reason in sorted(ended.failures.items())
+    ]
+    return Study.opened(folder, temporary=out is None, failures=failures)
+
+
+def tracker_names(track: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of trackers that many runs get; what cannot be made is told before anything runs."""
+    names = (track,) if isinstance(track, str) else tuple(track)
+    if not all(isinstance(name, str) for name in names):
+        raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
+    trackers_of(names)
+    return names
+
+
+def folder_of(out: str | Path | None) -> Path:
+    """The folder of a study that was asked for, or a new temporary one."""
+    return folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def search(
+    study: ScenarioLike,
+    space: Mapping[str, Any] | None = None,
+    *,
+    minimise: str | Iterable[str] | None = None,
+    maximise: str | None = None,
+    within: Mapping[str, float] | None = None,
+    target: Mapping[str, float] | None = None,
+    seeds: int | Iterable[int] | None = None,
+    trials: int | None = None,
+    settings: Settings | None = None,
+    workers: int | None = None,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    timing_only: bool = False,
+    ray: bool | str = False,
+    track: str | Iterable[str] = (),
+    progress: bool | None = None,
+) -> Search:
+    """Search the settings with which a scenario reaches a target at the least cost.
+
+    Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit
+    are dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
+    over the other seeds, until it is clear who is not the best. The same search gives the same result with any number
+    of workers, and one that was interrupted goes on where it was.
+
+    Args:
+        study: a study file with the key `search`, by path or name; or a scenario, as `run` takes it, with a space.
+        space: what is varied, as under `search.space` of a study file.
+        minimise: the cost of reaching the target, or several: `time`, `bits`, `energy`, `device-energy` or `rounds`.
+        maximise: `accuracy`, for the highest one within the limits instead.
+        within: upper limits of what a run may spend, for example `{"energy": 4}` in joules.
+        target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
+        seeds: so many from 0 on, or a list of them; 5 for a scenario.
+        trials: how many settings are tried.
+        settings: of every run.
+        workers: runs at a time, each in a process of its own; one per core by default.
+        out: the folder of the search; None leaves no folder behind.
+        data_dir: where data sets are.
+        timing_only: whether to leave out training.
+        ray: whether to use a Ray cluster that is started here, or the address of one.
+        track: as for `sweep`.
+        progress: whether to show how far the search is; None where somebody looks, in a terminal or a notebook.
+
+    Raises:
+        ScenarioError: every problem of the study, of its space, and of the scenarios at its ends.
+        FednetError: Optuna is not installed, or the arguments contradict each other.
+        DataError: the folder holds something else, or another search writes to it.
+    """
+    asked = {"space": space, "minimise": minimise, "maximise": maximise, "within": within}
+    its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in asked.items() if value}
+    meant = study_of("search", study, space, {"search": its or None, "seeds": seeds, "target": target})
+    maker = load_search(meant, changes(settings), trials=trials, timing_only=timing_only)
+    runner = runner_of([maker.example], workers, ray)
+    return searched(maker, out, runner, data_dir=data_dir, track=track, progress=progress)[0]
+
+
+def searched(
+    maker: RunMaker,
+    out: str | Path | None,
+    runner: Runner,
+    *,
+    data_dir: str | Path | None = None,
+    track: str | Iterable[str] = (),
+    progress: bool | None = None,
+) -> tuple[Search, Sweep]:
+    """Search, and open what came out."""
+    names, folder = tracker_names(track), folder_of(out)
+    with sweep_shown(progress) as show:
+        ended = run_search(maker, folder, runner, data_dir=data_dir, track=names, on_event=show)
+    return Search.opened(folder, temporary=out is None, failures=len(ended.failures)), ended

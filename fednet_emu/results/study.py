@@ -14,11 +14,12 @@ from typing_extensions import override
 
 from fednet_emu.analysis.comparison import Comparison, between, side_by_side
 from fednet_emu.analysis.fronts import front
+from fednet_emu.analysis.ranked import RankedSettings
 from fednet_emu.analysis.ranking import best
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.searched import SearchRecords
-from fednet_emu.analysis.study import Condition, Levels, StudyRecords, Within, conditions, is_study
+from fednet_emu.analysis.study import Condition, Levels, StudyRecords, Within, conditions, is_one_study, is_study
 from fednet_emu.errors import FednetError
-from fednet_emu.results.ranking import Ranking
 from fednet_emu.results.run import PAGE, Run
 
 if TYPE_CHECKING:
@@ -43,6 +44,22 @@ class Home:
         self.path, self.temporary = path, temporary
         if temporary:
             weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+
+class Ranking(RankedSettings):
+    """The settings of a study by what reaching the target costs them, the cheapest first, to read and to draw."""
+
+    def plot(self, *, rename: Mapping[str, str] | None = None) -> Figure:
+        """Draw the costs of all runs, with the mean and the 95 % interval of each setting.
+
+        Args:
+            rename: other names for axes and levels, as for `Study.plot`.
+        """
+        from fednet_emu.draw.figures.study_rows import best_figure
+        from fednet_emu.draw.style import paper_style
+
+        with paper_style():
+            return best_figure(self, rename)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -264,6 +281,50 @@ class Study(StudyRecords):
         return f"<p>{html.escape(repr(self))}</p>{means.to_html(float_format='{:.4g}'.format)}"
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Search(SearchRecords):
+    """The results of a search: all trials, the settings that may be the best, and what matters.
+
+    Attributes:
+        home: where it is.
+        failures: how many runs failed in this search.
+    """
+
+    home: Home
+    failures: int = 0
+
+    @classmethod
+    @override
+    def opened(cls, folder: Path, *, temporary: bool = False, failures: int = 0) -> Self:
+        home = Home(folder, temporary=temporary)
+        return cls(**vars(SearchRecords.opened(folder)), home=home, failures=failures)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the search; None for a temporary one."""
+        return None if self.home.temporary else self.home.path
+
+    @property
+    def best(self) -> list[dict[str, Any]]:
+        """The settings that remained in the race, the best first, by the names of what was varied."""
+        rows = self.trials.set_index("trial")
+        values = [{name: rows[name][number] for name in self.parameters} for number in self.finalists]
+        return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
+
+    @property
+    def study(self) -> Study:
+        """The finalists that remained, as a study with the axis `setting`."""
+        return Study.at(self.home)
+
+    def plot(self) -> Figure:
+        """Draw what every trial cost, in the order in which they were tried, and the finalists."""
+        from fednet_emu.draw.figures.study_search import search_figure
+        from fednet_emu.draw.style import paper_style
+
+        with paper_style():
+            return search_figure(self)
+
+
 def opened(path: str | Path) -> Run | Study:
     """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`.
 
@@ -294,3 +355,28 @@ def compared(
 def _side(given: Run | Study | str | Path) -> tuple[str, StudyRecords]:
     its = given if isinstance(given, Run | Study) else opened(given)
     return str(its.folder or its.name), its if isinstance(its, Study) else StudyRecords.of_run(its)
+
+
+def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
+    """Write the page of a run, of a study, or of several runs overlaid, and return its file.
+
+    Args:
+        paths: the folder of a run, that of a study, or those of several runs.
+        out: the file; None for `report.html` in the folder, of several runs in the current folder.
+
+    Raises:
+        FednetError: there is a study among several folders, or a folder holds neither a run nor a study.
+        DataError: a table is missing or unreadable, or the file cannot be written.
+    """
+    folders = [Path(each) for each in paths]
+    for folder in folders:
+        if folder.is_dir() and not is_study(folder) and not (folder / "summary.json").is_file():
+            raise FednetError(
+                f"{folder}: holds neither a run nor a study, got no summary.json; "
+                "give a folder that `fednet run` or `fednet sweep` wrote"
+            )
+    if is_one_study(folders, "report") or len(folders) == 1:
+        return opened(folders[0]).report(out)
+    from fednet_emu.draw.page.overlay_page import write_overlay_page
+
+    return write_overlay_page([RunRecords.opened(folder) for folder in folders], Path(out or PAGE))

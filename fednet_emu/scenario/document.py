@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.dump import dump
 from fednet_emu.scenario.includes import Reader, ShortForms, read_text
 from fednet_emu.scenario.library import Folder, another_kind, find, is_study, names
 from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, node_of
-from fednet_emu.scenario.yaml_text import parse
+from fednet_emu.scenario.yaml_text import dump, parse
 
 __all__ = [
     "SHORT_FORMS",

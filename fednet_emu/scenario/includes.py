@@ -27,15 +27,9 @@ ShortForms = Mapping[str, Folder]
 
 
 def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
-    """Read a file into a tree without following its includes.
+    """Read a file into a tree without following its includes; None if it has problems, which are appended.
 
-    Args:
-        path: the file.
-        problems: the list to which its problems are appended.
-        quoted: whether problems of a file that is no scenario at all may quote it.
-
-    Returns:
-        None if the file has problems.
+    They may quote a file that is no scenario at all only if `quoted`.
     """
     try:
         return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)

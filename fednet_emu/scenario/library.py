@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from fednet_emu.errors import ScenarioError, did_you_mean
-from fednet_emu.files.paths import exists, expanded, is_file
+from fednet_emu.files.data_folder import exists, expanded, is_file
 from fednet_emu.limits import problem_of
 from fednet_emu.scenario.tree import Node, shortened, show
 
@@ -46,7 +46,8 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
         return None
     inside = name.removeprefix(f"{folder}/")
     tries = [*_as_path(name, beside), *(place / inside for place in _places(folder))]
-    found = [path for attempt in tries for path in _with_suffix(attempt) if _is_settings(path)]
+    named = [path.with_name(path.name + suffix) if path.name else path for path in tries for suffix in ("", *SUFFIXES)]
+    found = list(filter(_is_settings, named))
     others = [path for path in found if beside is None or not path.samefile(beside)]
     return next(iter(others or found), None)
 
@@ -118,9 +119,3 @@ def _places(folder: Folder) -> Iterator[Path]:
     yield Path(folder)
     yield _PACKAGE / "library" / folder
     yield _PACKAGE.parent / folder
-
-
-def _with_suffix(path: Path) -> Iterator[Path]:
-    yield path
-    for suffix in SUFFIXES:
-        yield path.with_name(path.name + suffix) if path.name else path

@@ -3,54 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Waived
-from fednet_emu.compression import NoCompression
-from fednet_emu.devices.availability import Always, AnyAvailability, Windows
+from fednet_emu.devices.availability import Always, AnyAvailability
 from fednet_emu.devices.battery import Battery
-from fednet_emu.devices.frequency import Frequency
 from fednet_emu.devices.mobility import AnyMobility, Static
 from fednet_emu.devices.mobility.regions import AnyRegion, DiscRegion, Region
 from fednet_emu.devices.placement import AnyPlacement, Disc
 from fednet_emu.devices.profiles import Profile
-from fednet_emu.devices.speeds import AnySpeeds
-from fednet_emu.devices.stragglers import AnyStraggler, NoStraggler, SlowWindow
+from fednet_emu.devices.speeds import AnySpeeds, Frequency
+from fednet_emu.devices.stragglers import AnyStraggler, NoStraggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
 from fednet_emu.learning.data.datasets.base import Dataset, Extent
-from fednet_emu.learning.data.datasets.digits import Digits
-from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
-from fednet_emu.learning.data.feature_noise import FeatureNoise
-from fednet_emu.learning.data.groups import AnyGroups
+from fednet_emu.learning.data.datasets.mnist import Digits
 from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
-from fednet_emu.learning.data.partitions.iid import Iid
+from fednet_emu.learning.data.partitions.rules import Iid
+from fednet_emu.learning.data.views import AnyGroups, FeatureNoise
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
-from fednet_emu.network.access import Planned
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
-from fednet_emu.radio.rates.shannon import Shannon
-from fednet_emu.radio.receiver.combining import SingleAntenna
-from fednet_emu.scenario.unused import PARTS, unused
-from fednet_emu.units import linear_to_db
 
 Problem = tuple[tuple[str, ...], str]
 """The key path of a setting, and what is wrong with it."""
 
-LEARNING, ON_OUR_DATA = ("data", "partition", "model"), ("groups", "feature_noise", "attack")
-"""Settings that a scenario gives unless its algorithm brings its own learning, and those that then make no sense."""
+LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
+"""Settings that are null where the algorithm brings its own learning; else those whose default is not null are not."""
 
 
 class Devices(Component):
@@ -110,6 +100,17 @@ class Server(Component):
     """Number of training samples set aside for algorithms that choose between models by their validation error.
     Validation takes no simulated time."""
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        never = {
+            "flop_per_s": "computes nothing on the server",
+            "samples": "trains nothing on the server, so that nobody learns from these samples",
+            "validation_samples": "chooses no model by its validation error",
+        }
+        for key, without in never.items():
+            if value := getattr(self, key):
+                yield from scenario.unless_used("server", without, f"{value:g}", key)
+
 
 class Training(Component):
     """How this host runs the training. These settings do not change simulated time."""
@@ -149,14 +150,26 @@ class Training(Component):
             raise ValueError("no engine measures which one is fastest, got auto; write by-rule, which needs no trials")
         return engine
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        own, on_ray = scenario.algorithm.own_learning, self.engine == "ray"
+        if own and on_ray:
+            yield "engine", "the algorithm trains by itself, got ray; leave it out"
+        if self.ray_address is not None and not on_ray:
+            what = f"only the engine ray goes there, got {self.ray_address}"
+            yield "ray_address", f"{what}; leave it out, or give engine: ray"
+        if self.engine == "serial" and self.workers not in {"auto", 1} and not own:
+            what = f"the engine serial trains one job after the other, got {self.workers}"
+            yield "workers", f"{what}; leave it out, or give engine: by-rule"
+
 
 class Scenario(Component):
     """A scenario: the network, the data, the model, the algorithm, and when to stop."""
 
-    waived: ClassVar[Waived] = Waived(
-        LEARNING, "algorithm", tuple(kind for kind, its in ALGORITHMS.items() if its.own_learning)
-    )
-
+    waived: ClassVar[Mapping[str, Sequence[str]]] = {
+        "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
+    }
+    """The setting and its kinds with which required settings that may be null are null where they are left out."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
     """Required settings that a document takes from the library where they are left out."""
 
@@ -187,7 +200,7 @@ class Scenario(Component):
     @model_validator(mode="before")
     @classmethod
     def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
-        """Take data, partition and model as null where they are left out because the algorithm brings its own."""
+        """Take the settings of the learning as null where they are left out because the algorithm brings its own."""
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
@@ -200,28 +213,29 @@ class Scenario(Component):
         """
         data, partition, model = self.data, self.partition, self.model
         if data is None or partition is None or model is None:
-            raise ScenarioError(*(f"{path[0]}: {what}" for path, what in self._unlearnable()))
+            raise ScenarioError(*(f"{key}: {what}" for key, what in self.conflicts(self)))
         return data, partition, model
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """The size of the data; None if it is unknown, as it is for an algorithm that brings its own."""
         return None if self.data is None else self.data.extent(data_dir)
 
-    def _unlearnable(self) -> Iterator[Problem]:
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """Find what is given of data, partition and model though the algorithm brings its own, and what is missing."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
-        for key in (*LEARNING, *(ON_OUR_DATA if own else ())):
-            value = getattr(self, key)
+        for key in LEARNING:
+            value, default = getattr(self, key), type(self).model_fields[key].default
             if own and value is not None:
                 what = (
                     f"the algorithm {kind} brings its own data and model, got {(value.kind or type(value).__name__)!r}"
                 )
-                yield (key,), f"{what}; leave it out"
-            elif not own and value is None:
-                yield (key,), f"is required, the algorithm {kind} does not bring its own, got null; give one"
+                yield key, f"{what}; leave it out"
+            elif not own and value is None and default is not None:
+                yield key, f"is required, the algorithm {kind} does not bring its own, got null; give one"
         if own and self.evaluation.metrics:
             what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"
-            yield ("evaluation", "metrics"), f"{what}; leave them out"
+            yield "evaluation.metrics", f"{what}; leave them out"
 
     def untimed(self) -> Iterator[Problem]:
         """Find why there can be no timing-only run."""
@@ -241,146 +255,38 @@ class Scenario(Component):
         )
 
     def contradictions(self) -> Iterator[Problem]:
-        """Find settings that are valid by themselves but not together.
+        """Find settings that are valid by themselves but not together: the key path of a setting, and what is wrong."""
+        for place, part in _parts(self):
+            for key, what in part.conflicts(self):
+                yield (*place, *filter(None, key.split("."))), what
 
-        Yields:
-            The key path of a setting, and what is wrong.
+    def users(self, part: str) -> str:
+        """List the algorithms whose `uses` contain this."""
+        return ", ".join(kind for kind, its in ALGORITHMS.items() if part in its.uses)
+
+    def unless_used(self, part: str, without: str, got: str, key: str = "") -> Iterator[tuple[str, str]]:
+        """Find that something is given, by `key`, though the algorithm never uses it: (key, what is wrong).
+
+        `part` is what the `uses` of algorithms call it, and `without` says what one does that has no use for it.
         """
-        count = self.devices.count
-        yield from self._unlearnable()
-        yield from (
-            (("algorithm", *key.split(".")), f"{what}, got {value}; must be at most devices.count, {count}")
-            for key, what, value in self.algorithm.demands()
-            if value > count
-        )
-        yield from ((("algorithm", *key.split(".")), what) for key, what in self.algorithm.contradictions(count))
-        training = self.training
-        if training.engine == "ray" and self.algorithm.own_learning:
-            yield ("training", "engine"), "the algorithm trains by itself, got ray; leave it out"
-        if training.ray_address is not None and training.engine != "ray":
-            yield (
-                ("training", "ray_address"),
-                f"only the engine ray goes there, got {training.ray_address}; leave it out, or give engine: ray",
-            )
-        if training.engine == "serial" and training.workers not in {"auto", 1} and not self.algorithm.own_learning:
-            what = f"the engine serial trains one job after the other, got {training.workers}"
-            yield ("training", "workers"), f"{what}; leave it out, or give engine: by-rule"
-        if self.attack is not None:
-            yield from ((("attack", key), what) for key, what in self.attack.contradictions(count))
-        yield from ((("algorithm", key), what) for key, what in self.algorithm.conflicts_with_losses(self._losses()))
-        yield from self._never_two_at_once()
-        yield from self._not_by_sums()
-        yield from self._nothing_to_compress()
-        yield from self._nothing_to_plan()
-        yield from self._not_with_antennas()
-        yield from unused(self.algorithm, {key: getattr(getattr(self, key[0]), key[1]) for key in PARTS})
-        listed = {
-            ("devices", "placement", "xy_m"): getattr(self.devices.placement, "xy_m", None),
-            ("devices", "speed", "flop_per_s"): getattr(self.devices.speed, "flop_per_s", None),
-        }
-        for path, values in listed.items():
-            if isinstance(values, tuple) and len(values) != count:
-                yield path, f"not one for each device, got {len(values)}; must be as many as devices.count, {count}"
-        if self.stop.only_accuracy and isinstance(self.data, SyntheticRegression):
-            yield ("stop", "accuracy"), "a regression has no accuracy, got no other limit; give rounds or simulated_s"
-        named = {
-            ("devices", "straggler", "devices"): self.devices.straggler,
-            ("devices", "availability", "devices"): self.devices.availability,
-        }
-        for path, component in named.items():
-            if isinstance(component, SlowWindow | Windows):
-                unknown = [device for device in component.devices if not 0 <= device < count]
-                if unknown:
-                    yield path, f"no such devices, got {unknown}; must be from 0 to {count - 1}"
+        algorithm = self.algorithm
+        if part not in algorithm.uses:
+            known = f"choose {self.users(part)}"
+            remedy = known if algorithm.kind in ALGORITHMS else f'say uses = frozenset({{"{part}"}}) in the class'
+            yield key, f"the algorithm {algorithm.kind} {without}, got {got}; leave it out, or {remedy}"
 
-    def _losses(self) -> list[str]:
-        """Name the settings that can cause messages to be lost."""
-        there = self.devices.availability
-        away = [] if isinstance(there, Always) else [f"devices.availability: {getattr(there, 'kind', '?')}"]
-        empty = [] if self.devices.battery is None else [f"devices.battery: {self.devices.battery.capacity_j:g} J"]
+    def losses(self) -> list[str]:
+        """The settings that can cause messages to be lost, as `key: value`."""
+        there, battery = self.devices.availability, self.devices.battery
+        away = [] if isinstance(there, Always) else [f"devices.availability: {there.kind}"]
+        empty = [] if battery is None else [f"devices.battery: {battery.capacity_j:g} J"]
         return [*self.network.losses(self.channel), *away, *empty]
 
-    def _nothing_to_compress(self) -> Iterator[Problem]:
-        """Find links whose compression would never be used."""
-        kind, uses = self.algorithm.kind, self.algorithm.uses
-        for link in (self.network.uplink, self.network.downlink):
-            if not isinstance(link.compression, NoCompression) and f"{link.DIRECTION}-compression" not in uses:
-                yield (
-                    ("network", link.DIRECTION, "compression"),
-                    f"the algorithm {kind} has nothing to compress on the {link.DIRECTION}, no movement since a model "
-                    f"that both ends know, got {getattr(link.compression, 'kind', type(link.compression).__name__)}; "
-                    "leave it out",
-                )
 
-    def _not_by_sums(self) -> Iterator[Problem]:
-        """Find what needs the upload of every device by itself, where the server receives sums only."""
-        access = self.network.uplink.access
-        if not access.only_sums:
-            return
-        got = access.kind
-        kind = self.algorithm.kind
-        for key, what in self.algorithm.conflicts_with_sums():
-            where = kind if key == "kind" else f"algorithm.{key}"
-            yield (
-                ("network", "uplink", "access"),
-                f"the server receives nothing but sums of uploads, which is not enough for {where}: {what}; got {got}, "
-                "choose ofdma or tdma, or change the algorithm",
-            )
-        for path, what in self.network.conflicts_with_sums():
-            yield ("network", *path.split(".")), f"{what}, or choose another access than {got}"
-
-    def _nothing_to_plan(self) -> Iterator[Problem]:
-        """Find a planned uplink where no rounds are planned, or not with this rate law."""
-        if not isinstance(self.network.uplink.access, Planned):
-            return
-        path = ("network", "uplink", "access")
-        kind, law = (part.kind for part in (self.algorithm, self.channel.rate))
-        if "plans" not in self.algorithm.uses:
-            able = ", ".join(name for name, algorithm in ALGORITHMS.items() if "plans" in algorithm.uses)
-            what = f"the algorithm {kind} does not say who takes part when a round starts, got planned"
-            yield path, f"{what}; choose another access, or one of {able}"
-        if not isinstance(self.channel.rate, Shannon):
-            what = f"plans are closed forms of channel.rate shannon, got planned with {law}"
-            yield path, f"{what}; choose another access, or that rate law"
-
-    def _not_with_antennas(self) -> Iterator[Problem]:
-        """Find what several antennas of the base stations do not go with."""
-        up, reception, path = self.network.uplink, self.network.reception, ("network", "reception")
-        if isinstance(reception, SingleAntenna):
-            return
-        kind, access = (part.kind for part in (reception, up.access))
-        if isinstance(up.access, Noma):
-            yield path, f"successive cancellation is that of one antenna, got {kind} with {access}; choose shared"
-        if reception.NULLS and isinstance(up.access, SlottedAloha):
-            what = f"it is not known who sends in a slot, so that nobody can be nulled, got {kind} with {access}"
-            yield path, f"{what}; choose mrc, or shared"
-        if up.trace is not None:
-            yield path, f"recorded rates are those of the receiver that was there, got {kind}; leave it out"
-        most = min(up.access.capacity or self.devices.count, self.devices.count) if up.access.overlapping else 1
-        if reception.branches(most) < 1:
-            what = f"so many antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
-            yield path, f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
-        if most > 1 and reception.NULLS and self.channel.medium_rate() != self.channel.rate:
-            what = f"the law of the gains changes with the number of senders, got {kind} with long_transfers: ergodic"
-            yield path, f"{what}; set channel.long_transfers: walk, or choose mrc"
-        try:
-            self.channel.fading.combined(reception.antennas)
-        except ScenarioError as problem:
-            yield path, str(problem)
-
-    def _never_two_at_once(self) -> Iterator[Problem]:
-        """Find a shared uplink that permits simultaneous transmissions although its receiver can never decode two."""
-        access, several = (
-            self.network.uplink.access,
-            self.network.cells.count > 1 or self.network.reception.antennas > 1,
-        )
-        if not isinstance(access, Shared) or several or self.devices.count == 1:
-            return
-        threshold = max(self.channel.rate.min_sinr, access.threshold)
-        if access.max_senders != 1 and threshold >= 1:
-            yield (
-                ("network", "uplink", "access"),
-                "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach "
-                f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB; lower the threshold below "
-                "0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma",
-            )
+def _parts(whole: Component, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Component]]:
+    """Yield a component and all below it, each with its key path."""
+    yield place, whole
+    for name in type(whole).model_fields:
+        part = getattr(whole, name)
+        if isinstance(part, Component):
+            yield from _parts(part, (*place, name))

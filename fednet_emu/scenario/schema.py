@@ -10,20 +10,50 @@ an editor reports a problem at the exact key. With `anyOf` it would report the w
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin
+from itertools import pairwise
+from typing import Annotated, Any, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from fednet_emu.component.slot import Slot, Waived
+from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.document import SHORT_FORMS
-from fednet_emu.scenario.documented import documented_fields
 from fednet_emu.scenario.includes import INCLUDE, MIXED
-from fednet_emu.scenario.shapes import short_default
+from fednet_emu.scenario.shapes import Shape, short_default
 from fednet_emu.units import unit_of
+
+
+def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a class by name, each with its docstring, or that of the field it overrides."""
+    texts: dict[str, str] = {}
+    for owner in reversed(model_class.__mro__):
+        if issubclass(owner, BaseModel):
+            texts |= docstrings(owner)
+    for name, info in model_class.model_fields.items():
+        info.description = info.description or texts.get(name)
+    return model_class.model_fields
+
+
+@cache
+def docstrings(owner: type) -> dict[str, str]:
+    """Return the docstrings below the fields that a class itself declares; none where its source is not known."""
+    try:
+        source = textwrap.dedent(inspect.getsource(owner))
+    except (OSError, TypeError):
+        return {}
+    (declared,) = ast.parse(source).body
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(getattr(declared, "body", ()))
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -45,10 +75,7 @@ def json_schema(
 ) -> Schema:
     """Return the JSON schema (draft 2020-12) of the documents that describe a model.
 
-    Args:
-        model_class: The class that a document is validated against.
-        short_forms: Names of settings whose value may be the name of a file.
-        includes: Whether mappings may include files; those of a study may not.
+    Settings called as in `short_forms` may be names of files; mappings may include files, unless `includes` is false.
     """
     builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
     builder.reference(model_class.__name__, model_class)
@@ -70,11 +97,7 @@ class _Builder:
     ) -> Schema:
         """Return a reference to the definition of a class, and add the definition if it is missing.
 
-        Args:
-            name: name of the definition.
-            model_class: the class to describe.
-            kind: the value that the key `kind` must have; None if the class has no such key.
-            partial: whether to refer to the version in which no key is required.
+        With `kind`, the key `kind` must have this value; of the `partial` version no key is required.
         """
         if name not in self.definitions:
             self.definitions |= {name: {}, f"{name}.partial": {}}  # ends the recursion for a class that contains itself
@@ -86,9 +109,13 @@ class _Builder:
 
     def _mapping(self, model_class: type[BaseModel], kind: str | None = None, *, partial: bool) -> Schema:
         fields = {field.alias or name: field for name, field in documented_fields(model_class).items()}
+        shapes = Shape(model_class).settings
         filled: frozenset[str] = getattr(model_class, "filled", frozenset())
-        needed = [] if partial else [name for name, field in fields.items() if field.is_required()]
-        properties = {name: self._setting(name, field, partial=partial) for name, field in fields.items()}
+        needed = (
+            [] if partial else [name for name, field in fields.items() if field.is_required() and name not in filled]
+        )
+        nullable = [name for name in needed if shapes[name].optional]
+        properties = {name: self._setting(name, field, shapes[name], partial=partial) for name, field in fields.items()}
         if kind is not None:
             properties = {"kind": {"const": kind}, **properties}
         return {
@@ -96,13 +123,13 @@ class _Builder:
             "description": model_class.__doc__ or "",
             "properties": properties | self.extra,
             "additionalProperties": False,
-            **_required([name for name in needed if name not in filled], getattr(model_class, "waived", None)),
+            **_required(needed, nullable, getattr(model_class, "waived", {})),
         }
 
-    def _setting(self, name: str, field: FieldInfo, *, partial: bool) -> Schema:
+    def _setting(self, name: str, field: FieldInfo, shape: Shape, *, partial: bool) -> Schema:
         unit = unit_of(name)
         text = f"{field.description or ''}{f' Unit: {unit}.' if unit else ''}".strip()
-        choice = self._value(field.annotation, tuple(field.metadata), partial=partial)
+        choice = self._value(shape, partial=partial)
         if name in self.short_forms:
             choice = _either([(frozenset({"string"}), {"type": "string"}), choice])
             choice = (choice[0], {"if": _SHARES, "then": {}, "else": choice[1]}) if name == MIXED else choice
@@ -111,42 +138,42 @@ class _Builder:
         )
         return {**choice[1], **({"description": text} if text else {}), **default}
 
-    def _value(self, annotation: Any, metadata: tuple[Any, ...] = (), *, partial: bool) -> Choice:
-        """Return the JSON types and the schema of the values that an annotation allows."""
-        if get_origin(annotation) is Annotated:
-            inner, *more = get_args(annotation)
-            return self._value(inner, (*metadata, *more), partial=partial)
-        slot = next((item for item in metadata if isinstance(item, Slot)), None)
-        if slot is not None:
-            return self._slot(slot, partial=partial)
-        if get_origin(annotation) in (Union, types.UnionType):
-            members = get_args(annotation)
-            own = metadata if len(members) - (types.NoneType in members) == 1 else ()
-            return _either([self._value(member, own, partial=partial) for member in members])
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return frozenset({"object"}), self.reference(annotation.__name__, annotation, partial=partial)
-        return self._part(annotation, metadata, partial=partial)
+    def _value(self, shape: Shape, *, partial: bool) -> Choice:
+        """Return the JSON types and the schema of the values of a shape."""
+        if shape.members:
+            choices = [self._value(member, partial=partial) for member in shape.members]
+        elif shape.choice is not None:
+            choices = [self._slot(shape.choice, partial=partial)]
+        elif shape.model is not None:
+            choices = [(frozenset({"object"}), self.reference(shape.model.__name__, shape.model, partial=partial))]
+        else:
+            choices = [self._part(shape, partial=partial)]
+        if shape.optional:
+            choices.append((frozenset({"null"}), {"type": "null"}))
+        return _either(choices) if len(choices) > 1 else choices[0]
 
-    def _part(self, annotation: Any, metadata: tuple[Any, ...], *, partial: bool) -> Choice:
+    def _part(self, shape: Shape, *, partial: bool) -> Choice:
         """Like `_value`, for a list, a mapping with arbitrary keys, or a scalar."""
-        origin, arguments = get_origin(annotation), get_args(annotation)
-        container = origin if isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set) else None
-        if container is None:
-            plain = _plain_schema(annotation, metadata)
+        origin, entries = get_origin(shape.annotation), shape.entries
+        if not entries:
+            plain = dict(_plain_schema(shape.annotation, shape.metadata))
             return frozenset(_types_of(plain)), plain
-        if issubclass(container, Mapping):
-            rest = self._value(arguments[1], partial=partial)[1]
-            return frozenset({"object"}), {"type": "object", "properties": self.extra, "additionalProperties": rest}
-        parts = [self._value(each, partial=partial)[1] for each in arguments if each is not Ellipsis]
-        if container is tuple and Ellipsis not in arguments:
+        parts = [self._value(Shape.of(each), partial=partial)[1] for each in entries if each is not Ellipsis]
+        if issubclass(origin, Mapping):
+            return frozenset({"object"}), {
+                "type": "object",
+                "properties": self.extra,
+                "additionalProperties": parts[1],
+            }
+        if origin is tuple and Ellipsis not in entries:
             fixed = {"prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
             return frozenset({"array"}), {"type": "array", **fixed}
-        return frozenset({"array"}), {**_plain_schema(list[Any], metadata), "items": parts[0]}
+        return frozenset({"array"}), {**_plain_schema(list[Any], shape.metadata), "items": parts[0]}
 
     def _slot(self, slot: Slot, *, partial: bool) -> Choice:
         name = f"{slot.name}.partial" if partial else slot.name
         kinds = slot.kinds()
-        short = [kind for kind, its in kinds.items() if not _needed(its)]
+        short = [kind for kind, its in kinds.items() if not any(map(FieldInfo.is_required, its.model_fields.values()))]
         if name not in self.definitions:
             self.definitions[name] = {}
             if f"{slot.name}.any" not in self.definitions:
@@ -191,16 +218,16 @@ class _Builder:
         return {"properties": properties, "additionalProperties": False}
 
 
-def _required(names: Sequence[str], waived: Waived | None) -> Schema:
-    """Require these settings; if some are waived where another setting has a certain kind, only elsewhere."""
-    if waived is None or not names:
+def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
+    """Require these settings; those that may be null only where no setting has a kind that waives them."""
+    if not (names and waived):
         return {"required": list(names)} if names else {}
-    waiving = {"type": "object", "properties": {"kind": {"enum": list(waived.kinds)}}, "required": ["kind"]}
-    always = [name for name in names if name not in waived.names]
+    ((by, kinds),) = waived.items()
+    waiving = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
     return {
-        "required": always,
-        "if": {"properties": {waived.by: waiving}, "required": [waived.by]},
-        "else": {"required": [name for name in names if name in waived.names]},
+        "required": [name for name in names if name not in nullable],
+        "if": {"properties": {by: waiving}, "required": [by]},
+        "else": {"required": list(nullable)},
     }
 
 
@@ -217,22 +244,14 @@ def _either(choices: list[Choice]) -> Choice:
     return whole, {"type": sorted(whole), "allOf": parts} if parts else {"type": sorted(whole)}
 
 
-def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
-    return dict(_cached_schema(annotation, metadata))
-
-
 @cache
-def _cached_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
+def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
     return TypeAdapter(Annotated[annotation, *metadata] if metadata else annotation).json_schema()
 
 
 def _name_of_kind(kinds: list[str]) -> Schema:
     """Allow one of these names, or the import path `package.module:Class` of a class with unknown settings."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
-
-
-def _needed(component: type[BaseModel]) -> bool:
-    return any(field.is_required() for field in component.model_fields.values())
 
 
 def _types_of(schema: Schema) -> Iterator[str]:

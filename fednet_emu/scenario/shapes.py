@@ -45,26 +45,29 @@ class Shape:
         metadata: Slots and bounds.
         slot: For a component class, the slot that lists it as a kind.
         entered: For a union, whether the path has already passed the tag of one member.
+        optional: Whether null is allowed, too.
     """
 
     annotation: Any
     metadata: tuple[Any, ...] = ()
     slot: Slot | None = None
     entered: bool = False
+    optional: bool = False
 
     @staticmethod
     def of(annotation: Any, metadata: Iterable[Any] = ()) -> Shape:
         """Return the shape of an annotation and its metadata, as written in a class."""
         found = tuple(_flat(metadata))
         if get_origin(annotation) is Annotated:
-            inner, *more = get_args(annotation)
-            return Shape.of(inner, (*found, *more))
+            bare, *more = get_args(annotation)
+            return Shape.of(bare, (*found, *more))
         if any(isinstance(item, Slot) for item in found):
             return Shape(annotation, found)
         if get_origin(annotation) in (Union, types.UnionType):
             members = [member for member in get_args(annotation) if member is not types.NoneType]
-            if len(members) == 1:
-                return Shape.of(members[0], found)
+            optional = len(members) < len(get_args(annotation))
+            inner = Shape.of(members[0], found) if len(members) == 1 else Shape(annotation, found)
+            return replace(inner, optional=optional)
         return Shape(annotation, found)
 
     @property
@@ -82,9 +85,19 @@ class Shape:
     @property
     def settings(self) -> dict[str, Shape]:
         """The settings of a component class by name; empty for other types."""
-        if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) and self.choice is None:
-            return _settings_of(self.annotation)
-        return {}
+        return {} if self.model is None or self.choice is not None else _settings_of(self.model)
+
+    @property
+    def model(self) -> type[BaseModel] | None:
+        """The class, if it is that of a component; else None."""
+        return self.annotation if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) else None
+
+    @property
+    def entries(self) -> tuple[Any, ...]:
+        """The types of the entries of a list or mapping, as in its annotation; empty for other types."""
+        origin = get_origin(self.annotation)
+        is_container = isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set)
+        return get_args(self.annotation) if is_container else ()
 
     @property
     def literals(self) -> tuple[Any, ...]:
@@ -113,15 +126,13 @@ class Shape:
 
     def _part(self, element: str | int) -> Any:
         """Return the type of one entry of a list or mapping; None for other types."""
-        origin, arguments = get_origin(self.annotation), get_args(self.annotation)
-        if not isinstance(origin, type) or not arguments:
+        origin, entries = get_origin(self.annotation), self.entries
+        if entries and issubclass(origin, Mapping):
+            return entries[1]
+        if not entries or not isinstance(element, int):
             return None
-        if issubclass(origin, Mapping):
-            return arguments[1]
-        if not isinstance(element, int) or not issubclass(origin, Sequence | Set):
-            return None
-        fixed = origin is tuple and arguments[-1] is not Ellipsis
-        return arguments[element] if fixed and element < len(arguments) else arguments[0]
+        fixed = origin is tuple and entries[-1] is not Ellipsis
+        return entries[element] if fixed and element < len(entries) else entries[0]
 
     def describe(self) -> str:
         """Return in words what is expected here: `a number`, `a list`, `a kind of fading`."""

@@ -20,12 +20,7 @@ from fednet_emu.scenario.tree import KeyPath, Node, kind_text, path_text
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
-    """Return a document without the settings that do not fit a changed kind, and a line for each change that has such.
-
-    Args:
-        model_class: what the document describes.
-        document: settings, some of which may be `written_for` another kind.
-    """
+    """Return a document without the settings that do not fit a changed kind, and a line for each such change."""
     told: list[str] = []
     if not _has_swaps(document.root):
         return document, told
@@ -53,7 +48,9 @@ def _settled(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:
             return node
         unfit = _unfit(settings, slot, component)
         if unfit:
-            told.append(_line(path, settings, unfit))
+            kind, before = (kind_text(its) for its in (settings["kind"].value, settings[unfit[0]].written_for))
+            what = f"{kind} in place of {before}, so these settings do not apply: {', '.join(unfit)}"
+            told.append(f"{path_text(path)}: {what}")
         settings, shape = {key: part for key, part in settings.items() if key not in unfit}, Shape(component)
     return replace(node, value={key: _below(part, shape, path, key, told) for key, part in settings.items()})
 
@@ -84,8 +81,3 @@ def _is_alike(name: str, old: type[BaseModel] | None, new: type[BaseModel]) -> b
         return False
     before = old.model_fields[name].metadata if old and name in old.model_fields else []
     return not before or not new.model_fields[name].metadata or before == new.model_fields[name].metadata
-
-
-def _line(path: KeyPath, settings: dict[str, Node], unfit: list[str]) -> str:
-    kind, before = (kind_text(its) for its in (settings["kind"].value, settings[unfit[0]].written_for))
-    return f"{path_text(path)}: {kind} in place of {before}, so these settings do not apply: {', '.join(unfit)}"

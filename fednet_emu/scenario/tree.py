@@ -105,17 +105,15 @@ def merge(base: Node, own: Node) -> Node:
         return own
     if isinstance(base.value, str):
         base = Node({"kind": Node(base.value, base.place)}, base.place)
-    if not isinstance(base.value, dict) or _kinds_differ(base, own):
+    if not isinstance(base.value, dict):
+        return own
+    old, new = base.value.get("kind"), own.value.get("kind")
+    if old is not None and new is not None and old.value != new.value:
         return own
     merged = dict(base.value)
     for key, child in own.value.items():
         merged[key] = merge(merged[key], child) if key in merged else child
     return Node(merged, own.place)
-
-
-def _kinds_differ(base: Node, own: Node) -> bool:
-    old, new = base.value.get("kind"), own.value.get("kind")
-    return old is not None and new is not None and bool(old.value != new.value)
 
 
 def path_text(path: KeyPath) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -89,15 +89,12 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
     slot = spot.parent.slot if spot.parent else None
     kinds = [kind for kind, its in slot.table.items() if key in its.model_fields] if slot else []
     if slot and kinds:
-        return Problem(path, f"no such setting; it belongs to {slot.name} {_either(kinds)}", path)
+        theirs = " or ".join(f"'{kind}'" for kind in kinds)
+        return Problem(path, f"no such setting; it belongs to {slot.name} {theirs}", path)
     home = next(homes(Shape(model_class), data, key), None)
     if home:
         return Problem(path, f"no such setting; did you mean '{path_text(home)}'?", path, rival=home)
     return Problem(path, f"no such setting; known: {', '.join(known) or 'none'}", path)
-
-
-def _either(names: Iterable[str]) -> str:
-    return " or ".join(f"'{name}'" for name in names)
 
 
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:

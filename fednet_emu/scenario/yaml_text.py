@@ -7,16 +7,20 @@ aliases written out stays within the limits of `fednet_emu.limits`.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.representer import SafeRepresenter
 
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, visible_lines
 from fednet_emu.limits import MAX_NESTING, MAX_VALUES, problem_of, too_large
 from fednet_emu.scenario.tree import KeyPath, Node, Place, problem_text, show
 
@@ -28,12 +32,9 @@ _DIGITS = 100
 
 
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
-    """Parse the text of a whole file, whose top level must be a mapping.
+    """Parse the text of a whole file, whose top level must be a mapping; problems name it `source`.
 
-    Args:
-        text: The YAML text.
-        source: The name of the text in error messages, usually its file.
-        quoted: Whether problems of a text that is no scenario at all may quote it.
+    They may quote a text that is no scenario at all only if `quoted`.
 
     Raises:
         ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
@@ -145,7 +146,10 @@ class _Converter:
         self._open.append(id(node))
         before = self._size
         self._grow(1, place, path)
-        value = self._mapping(node, path) if isinstance(node, MappingNode) else self._list(node, path)
+        if isinstance(node, MappingNode):
+            value = self._mapping(node, path)
+        else:
+            value = [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
         self._made[id(node)] = value, self._size - before
         self._open.pop()
         if str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
@@ -169,9 +173,6 @@ class _Converter:
                 self._complain(place, (*path, key), f"is given twice, first in line {first}; keep one of them")
             value.setdefault(key, self.node(child, (*path, key), place))
         return value
-
-    def _list(self, node: SequenceNode, path: KeyPath) -> list[Node]:
-        return [self.node(child, (*path, index), self._line(child)) for index, child in enumerate(node.value)]
 
     def _key(self, node: Any, path: KeyPath, place: Place) -> str | None:
         tag = str(node.tag)
@@ -214,3 +215,62 @@ class _Converter:
 
 def _tag_text(node: Any) -> str:
     return str(node.tag).replace(_TAG, "!!")
+
+
+LINE_WIDTH = 120
+
+
+def dump(model: BaseModel) -> str:
+    """Return a component as YAML text: every setting with its value, including defaults, with `kind` first.
+
+    Loading and validating the text gives an equal component. Large and small numbers are written as `2.0e+7`; lists
+    that contain no mapping are written on one line.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
+    yaml.width = LINE_WIDTH
+    yaml.allow_unicode = True
+    stream = io.StringIO()
+    yaml.dump(model.model_dump(mode="json"), stream)
+    # what is not printable stands in double quotes, where YAML has the same escapes as Python
+    return visible_lines(stream.getvalue())
+
+
+class _Representer(SafeRepresenter):
+    """Defines how `dump` writes values; the keys of a mapping keep their order, except that `kind` comes first."""
+
+    def represent_dict(self, data: dict[str, Any]) -> Any:
+        ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}
+        return self.represent_mapping(f"{_TAG}map", ordered.items(), flow_style=False)
+
+    def represent_list(self, data: list[Any]) -> Any:
+        return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
+
+    def represent_str(self, data: str) -> Any:
+        # ruamel writes unusual line breaks unescaped, and they read back as blanks; in double quotes it escapes them
+        return self.represent_scalar(f"{_TAG}str", data, style=None if data.isprintable() else '"')
+
+    def represent_float(self, data: float) -> Any:
+        return self.represent_scalar(f"{_TAG}float", float_text(data))
+
+
+_Representer.add_representer(dict, _Representer.represent_dict)
+_Representer.add_representer(str, _Representer.represent_str)
+_Representer.add_representer(list, _Representer.represent_list)
+_Representer.add_representer(float, _Representer.represent_float)
+
+
+def _has_mapping(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_has_mapping, value)))
+
+
+def float_text(value: float) -> str:
+    """Return the shortest YAML text that reads back as the same number; large and small ones look like `2.0e+7`."""
+    number = Decimal(repr(value))
+    if not number.is_finite():
+        return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"
+    exponent = number.adjusted()
+    if number == 0 or -4 < exponent < 6:
+        return repr(value)
+    digits = "".join(map(str, number.normalize().as_tuple().digits))
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}e{exponent:+d}"

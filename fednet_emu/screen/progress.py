@@ -7,12 +7,10 @@ import math
 import signal
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
@@ -29,114 +27,65 @@ if TYPE_CHECKING:
 # ---- where it is shown -----------------------------------------------------------------------------------------------
 
 
-class Bar(ABC):
-    """A display of progress.
-
-    Attributes:
-        every_s: shortest useful time between two updates, in seconds of host time.
-    """
+class Bar(NamedTuple):
+    """A display of progress."""
 
     every_s: float
-
-    @abstractmethod
-    def show(self, text: str, part: float, table: Table | None = None) -> None:
-        """Show the progress.
-
-        Args:
-            text: a line of text.
-            part: the part that is done, from 0 to 1.
-            table: a longer form of the text, for displays with enough room.
-        """
+    """Shortest useful time between two updates, in seconds of host time."""
+    show: Callable[[str, float, Table | None], None]
+    """Shows a line of text, the part that is done, from 0 to 1, and where there is room the table in place of both."""
 
 
-class Screen:
-    """The place where progress is shown: a terminal, a notebook, or plain text otherwise."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    @contextmanager
-    def bar(self, *, as_table: bool = False) -> Iterator[Bar]:
-        """Show a progress bar, or a table, inside the `with` block, and remove it at the end."""
-        if self._console.is_jupyter:
-            shown = _InNotebook()
-            try:
-                yield shown
-            finally:
-                shown.clear()
-        elif not self._console.is_terminal:
-            yield _AsText(self._console)
-        elif as_table:
-            with Live(console=self._console, transient=True, auto_refresh=False) as live:
-                yield _AsTable(live)
-        else:
-            columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)
-            with Progress(*columns, console=self._console, transient=True) as progress:
-                yield _InTerminal(progress)
-
-
-def screen(progress: bool | None) -> Screen | None:
-    """Return where to show progress; None if it is not shown.
+@contextmanager
+def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None]:
+    """Provide a display inside the `with` block, which is removed at the end: in a terminal, a notebook, or as text.
 
     Args:
-        progress: whether to show progress; None shows it only in a terminal or a notebook.
+        progress: whether to show progress; None shows it only in a terminal or a notebook, else there is no display.
+        as_table: whether a terminal has a table in place of a bar.
     """
     console = PlainConsole(stderr=True)
-    wanted = console.is_terminal or console.is_jupyter if progress is None else progress
-    return Screen(console) if wanted else None
-
-
-class _InTerminal(Bar):
-    every_s = 0.1
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("starting", total=1.0)
-
-    def show(self, text: str, part: float, table: Table | None = None) -> None:
-        self._progress.update(self._task, completed=part, description=text)
-
-
-class _AsTable(Bar):
-    every_s = 0.0
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def show(self, text: str, part: float, table: Table | None = None) -> None:
-        self._live.update(text if table is None else table, refresh=True)
-
-
-class _AsText(Bar):
-    every_s = 10.0
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def show(self, text: str, part: float, table: Table | None = None) -> None:
-        self._console.print(text)
-
-
-class _InNotebook(Bar):
-    """Shows progress in one output of the notebook cell, which is updated in place; no widgets are needed."""
-
-    every_s = 0.25
-
-    def __init__(self) -> None:
+    if not (console.is_terminal or console.is_jupyter if progress is None else progress):
+        yield None
+    elif console.is_jupyter:  # one output of the notebook cell, which is updated in place; no widgets are needed
         from IPython import display
 
         page: Any = display
-        self._page = page.HTML
-        self._handle = page.display(self._page("starting"), display_id=True)
+        handle = page.display(page.HTML("starting"), display_id=True)
+        markup = "<progress value='{:.3f}'></progress> <code>{}</code>"
+        try:
+            yield Bar(0.25, lambda text, part, _: handle.update(page.HTML(markup.format(part, html.escape(text)))))
+        finally:
+            handle.update(page.HTML(""))
+    elif not console.is_terminal:
+        yield Bar(10.0, lambda text, _part, _table: console.print(text))
+    elif as_table:
+        with Live(console=console, transient=True, auto_refresh=False) as live:
+            yield Bar(0.0, lambda text, _, table: live.update(text if table is None else table, refresh=True))
+    else:
+        columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)
+        with Progress(*columns, console=console, transient=True) as shown:
+            task = shown.add_task("starting", total=1.0)
+            yield Bar(0.1, lambda text, part, _: shown.update(task, completed=part, description=text))
 
-    def show(self, text: str, part: float, table: Table | None = None) -> None:
-        self._handle.update(self._page(f"<progress value='{part:.3f}'></progress> <code>{html.escape(text)}</code>"))
 
-    def clear(self) -> None:
-        self._handle.update(self._page(""))
+# ---- runs and traces -------------------------------------------------------------------------------------------------
 
 
-# ---- runs ------------------------------------------------------------------------------------------------------------
+@contextmanager
+def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
+    """Provide what shows a text and the part that is done, both computed only when it is time; None if nothing is."""
+    shown_s = time.monotonic()
+    with bar(progress) as display:
+
+        def show(state: Callable[[], tuple[str, float]]) -> None:
+            nonlocal shown_s
+            now_s = time.monotonic()
+            if display is not None and now_s - shown_s >= display.every_s:
+                shown_s = now_s
+                display.show(*state(), None)
+
+        yield None if display is None else show
 
 
 @contextmanager
@@ -145,45 +94,36 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
     Args:
         stop: the conditions that end the run.
-        progress: whether to show the progress; None shows it only in a terminal or a notebook.
+        progress: as for `bar`.
     """
-    where = screen(progress)
-    if where is None:
-        yield None
-        return
-    shown_s = time.monotonic()
-    with where.bar() as bar:
-
-        def show(fed: Federation) -> None:
-            nonlocal shown_s
-            now_s = time.monotonic()
-            if now_s - shown_s >= bar.every_s:
-                shown_s = now_s
-                bar.show(line(fed), progress_of(fed, stop))
-
-        yield show
+    with _now_and_then(progress) as show:
+        yield None if show is None else lambda fed: show(lambda: _run_state(fed, stop))
 
 
-def line(fed: Federation) -> str:
-    """Return a line of text with the round, simulated time, bits and accuracy of a running run."""
+def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
+    """Round, simulated time, bits and accuracy; and the part of the nearest limit, a target accuracy left aside."""
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
-    bits = format_bits(sum(fed.ledger.sent_bit))
-    return f"round {fed.round}  t = {format_seconds(fed.clock.now_s)}  {bits}{accuracy}"
+    sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
+    limits = (
+        (fed.round, stop.rounds),
+        (now_s, stop.simulated_s),
+        (sent_bit, stop.bits),
+        (fed.ledger.spent_j(fed.clock.now), stop.energy_j),
+    )
+    part = max((reached / limit for reached, limit in limits if limit is not None), default=0.0)
+    text = f"round {fed.round}  t = {format_seconds(now_s)}  {format_bits(sent_bit)}{accuracy}"
+    return text, min(max(part, 0.0), 1.0)
 
 
-def progress_of(fed: Federation, stop: Stop) -> float:
-    """Return the progress towards the nearest limit, from 0 to 1; a target accuracy is not taken into account."""
-    parts = [
-        reached / limit
-        for reached, limit in (
-            (fed.round, stop.rounds),
-            (fed.clock.now_s, stop.simulated_s),
-            (sum(fed.ledger.sent_bit), stop.bits),
-            (fed.ledger.spent_j(fed.clock.now), stop.energy_j),
-        )
-        if limit is not None
-    ]
-    return min(max(parts, default=0.0), 1.0)
+@contextmanager
+def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
+    """Provide what shows how far a trace is written, called with the time in ns and the slices; None if nothing is."""
+    with _now_and_then(progress) as show:
+
+        def state(now_ns: int, slices: int) -> tuple[str, float]:
+            return f"t = {format_seconds(now_ns / 1e9)}  {slices} slices", min(now_ns / end_ns, 1.0) if end_ns else 1.0
+
+        yield None if show is None else lambda now_ns, slices: show(lambda: state(now_ns, slices))
 
 
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
@@ -198,23 +138,18 @@ def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
 
     While it is shown, the request to terminate is an interrupt, so that runs write their records.
     """
-    where = screen(progress)
-    with _terminated_as_interrupted():
-        if where is None:
-            yield lambda _sweep: None
-            return
-        ended = -1
-        with where.bar(as_table=True) as bar:
+    ended = -1
+    with _terminated_as_interrupted(), bar(progress, as_table=True) as display:
 
-            def show(sweep: Sweep) -> None:
-                nonlocal ended
+        def show(sweep: Sweep) -> None:
+            nonlocal ended
+            now = len(sweep.done) + len(sweep.failures)
+            if display is not None and (display.every_s < 1.0 or now != ended):
                 left_s = sweep.left_s
-                now = len(sweep.done) + len(sweep.failures)
-                if bar.every_s < 1.0 or now != ended:
-                    bar.show(_sweep_line(sweep, left_s), now / max(len(sweep.runs), 1), _table(sweep, left_s))
-                ended = now
+                display.show(_sweep_line(sweep, left_s), now / max(len(sweep.runs), 1), _table(sweep, left_s))
+            ended = now
 
-            yield show
+        yield show
 
 
 @contextmanager

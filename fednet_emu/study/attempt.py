@@ -23,7 +23,7 @@ from fednet_emu.host import clean_context, end_with_parent, ending, main_left_ou
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.model import Limits
+from fednet_emu.study.file import Limits
 from fednet_emu.tracking.table import trackers_of
 
 POLL_S = 0.05
@@ -65,7 +65,7 @@ class Outcome:
     """The state of an attempt to run a run.
 
     Attributes:
-        status: `begun`; `done`; `failed`; or `stopped`, because the sweep was stopped.
+        status: `begun`, `done`, `failed`, or `stopped` because the sweep was stopped.
         reason: why the attempt failed, in one line.
         details: the traceback of a failure, if there is one.
         host_s: host time of the attempt, in seconds.
@@ -113,8 +113,7 @@ class Attempt:
     def stop(self, verdict: Outcome | None = None) -> None:
         """Tell the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
 
-        Args:
-            verdict: the outcome to report; None reports `stopped`.
+        The outcome is `verdict`, by default `stopped`.
         """
         if self._verdict is None:
             self._verdict = verdict or Outcome("stopped")

@@ -13,7 +13,7 @@ from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import csv_text, write_text
 from fednet_emu.scenario.library import STUDIES, names
-from fednet_emu.study.runs import study_file
+from fednet_emu.study.file import StudyFile
 
 LEFT_OUT = ("-rounds",)
 """Endings of the names of figures that are not part of a reference: a number of rounds is no cost by itself."""
@@ -30,7 +30,7 @@ def fitting_studies(minutes: float) -> dict[str, float]:
     Raises:
         FednetError: not even one fits.
     """
-    studies = {name: study_file(name).study for name in names(STUDIES)}
+    studies = {name: StudyFile.read(name) for name in names(STUDIES)}
     swept = {name: study.minutes for name, study in studies.items() if study.search is None}
     known = sorted((cost, name) for name, cost in swept.items() if cost is not None)
     if not known or known[0][0] > minutes:
@@ -43,20 +43,13 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write `cells.csv`, one row for each run, and figures; nothing in them depends on the host's speed.
-
-    Args:
-        view: the study.
-        figures: its figures by name.
-        folder: where the files go.
-        wanted: names of the figures that are written; None for all that are part of a reference.
-    """
-    kept = {name: figure for name, figure in figures.items() if is_kept(name, wanted)}
-    return [write_cells(view, folder), *save(kept, folder, ["png"])]
+    """Write `cells.csv`, one row for each run, and the wanted figures; nothing in them depends on the host's speed."""
+    chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
+    return [write_cells(view, folder), *save(chosen, folder, ["png"])]
 
 
-def is_kept(name: str, wanted: Sequence[str] | None) -> bool:
-    """Whether a figure is one of those of a study's reference results."""
+def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
+    """Whether a figure is part of a study's reference results; `wanted` are those that its file names, if any."""
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 

@@ -19,7 +19,7 @@ WAIT_S = 0.2
 
 
 class Event(NamedTuple):
-    """The outcome of the job number `place`, counted from 0; the outcome is None if the job has just started."""
+    """The outcome of the job number `place`, counted from 0; None if the job has just started."""
 
     place: int
     outcome: Outcome | None
@@ -29,7 +29,7 @@ Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
 """Runs jobs somewhere, and yields an event when a job starts or ends."""
 
 
-def runner_of(scenarios: Iterable[Scenario], workers: int | None, ray: bool | str) -> Runner:
+def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
     """What runs the jobs: processes of this machine, a Ray cluster, or this very process where nothing else can."""
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)

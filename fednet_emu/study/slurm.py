@@ -1,7 +1,7 @@
 """Run a study as a job array of SLURM: a file for each run, a script for all of them, and a last job for the tables.
 
-Nothing waits while they run: each element of the array runs its share as a sweep does, and leaves what has become of
-them in a file. `collected` takes that in.
+Nothing waits while they run: each element of the array runs its share as a sweep does, and writes the outcomes to
+files, which `collected` reads.
 
     fednet sweep STUDY --slurm        # writes and submits
     fednet sweep STUDY --collect      # what the last job does: tables, figures and the report
@@ -25,7 +25,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import told, write_text
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.attempt import Job, Outcome, complete
-from fednet_emu.study.model import Limits
+from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
@@ -38,17 +38,14 @@ ELEMENT = "fednet_emu.cli.slurm_element"
 
 
 class Jobs(NamedTuple):
-    """The scripts of a job array.
-
-    Attributes:
-        array: the script whose elements run the study.
-        last: the script that writes the tables when all have ended.
-        runs: number of runs.
-    """
+    """The scripts of a job array."""
 
     array: Path
+    """The script whose elements run the study."""
     last: Path
+    """The script that writes the tables when all have ended."""
     runs: int
+    """Number of runs."""
 
 
 class Slurm:
@@ -74,13 +71,7 @@ class Slurm:
 
 
 def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
-    """Write the files of a job array into a new folder in `slurm/` of a study's folder.
-
-    Args:
-        tasks: what to run, at least one.
-        out: the folder of the study, on a file system that all nodes share.
-        collect: the command of the last job.
-    """
+    """Write the files of a job array of at least one job into a new folder in `slurm/` of a study's folder."""
     with told(out / "slurm", "made"):
         (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
         number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
@@ -116,7 +107,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Run nothing; yield the news of those tasks whose attempts have failed. What is done needs no news."""
+    """Run nothing; yield the outcomes of the jobs that have failed. Finished runs are found by their folders."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")

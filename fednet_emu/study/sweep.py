@@ -17,9 +17,9 @@ from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import told, write_json, write_text
 from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
 from fednet_emu.study.attempt import Job, Outcome, finished
-from fednet_emu.study.model import Limits, Study
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import Runner
-from fednet_emu.study.runs import LoadedStudy, StudyRun
+from fednet_emu.study.runs import StudyRun
 from fednet_emu.study.tables import TABLES, aim, write_tables
 
 STUDY = "study.json"
@@ -30,10 +30,8 @@ class Sweep:
     """The runs of a study: how they are run, and how far they are.
 
     Attributes:
-        name: name of the study.
-        out: the folder of the study.
-        limits: limits of each run.
-        timing_only: whether the runs leave out training.
+        study: the study.
+        out: its folder.
         runner: runs them.
         data_dir: where data sets are.
         track: names of the trackers that hear of every run.
@@ -47,10 +45,8 @@ class Sweep:
         at_once: the most runs that were under way together, at most one for each core here.
     """
 
-    name: str
+    study: StudyFile
     out: Path
-    limits: Limits
-    timing_only: bool
     runner: Runner
     data_dir: Path | str | None = None
     track: tuple[str, ...] = ()
@@ -64,7 +60,7 @@ class Sweep:
     at_once: int = 0
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
-        """Take in more runs, some of which may be finished already, and return their places."""
+        """Add runs, some of which may be finished already, and return their places."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
         self.folder_of.extend(_folders(runs, self.out / "cells"))
@@ -86,13 +82,13 @@ class Sweep:
         jobs = [
             Job(
                 self.runs[place].scenario,
-                f"{self.name}: {self.runs[place].label}",
+                f"{self.study.name}: {self.runs[place].label}",
                 self.folder_of[place].resolve(),
                 Path(self.data_dir).resolve() if self.data_dir else None,
-                self.timing_only,
-                self.limits,
+                self.runs[place].timing_only,
+                self.study.limits,
                 self.track,
-                (self.name, self.out.resolve()),
+                (self.study.name, self.out.resolve()),
             )
             for place in places
         ]
@@ -102,7 +98,7 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Take in what has become of a run; a failure leaves a file with its reason and how to replay it."""
+        """Note the start or the outcome of a run; a failure leaves a file with its reason and how to replay it."""
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
@@ -144,7 +140,7 @@ class Sweep:
 
 
 def sweep(
-    loaded: LoadedStudy,
+    runs: Sequence[StudyRun],
     out: Path,
     runner: Runner,
     *,
@@ -158,7 +154,7 @@ def sweep(
     However the sweep ends, the tables hold what is finished by then.
 
     Args:
-        loaded: the study.
+        runs: all runs of the study, at least one.
         out: the folder of the study, made when it is not there.
         runner: runs the jobs.
         data_dir: where data sets are.
@@ -168,17 +164,19 @@ def sweep(
     Raises:
         DataError: the folder holds something else, or another sweep or search writes to it.
     """
-    swept = Sweep(loaded.name, out, loaded.study.limits, loaded.timing_only, runner, data_dir, track, on_event)
+    study, timing_only = runs[0].study, runs[0].timing_only
+    axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in study.axes}
+    swept = Sweep(study, out, runner, data_dir, track, on_event)
     with study_folder(out):
-        _describe(loaded, out, known_tables(out))
-        swept.add(loaded.runs)
+        describe(study, axes, timing_only, out, known_tables(out))
+        swept.add(runs)
         on_event(swept)
         try:
             swept.finish()
         finally:
             folders = {place: swept.folder_of[place] for place in sorted(swept.done)}
-            write_tables(out, loaded.runs, folders, swept.failures, loaded.study.target)
-            _describe(loaded, out, {name: checksum(out / name) for name in TABLES})
+            write_tables(out, runs, folders, swept.failures, study.target)
+            describe(study, axes, timing_only, out, {name: checksum(out / name) for name in TABLES})
     return swept
 
 
@@ -196,20 +194,14 @@ def known_tables(out: Path) -> dict[str, str]:
         return {}
 
 
-def _describe(loaded: LoadedStudy, out: Path, tables: Mapping[str, str]) -> None:
-    axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in loaded.axes}
-    describe(loaded.name, loaded.study, axes, loaded.timing_only, out, tables)
-    write_text(out / "study.yaml", loaded.text)
-
-
 def describe(
-    name: str, study: Study, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
+    study: StudyFile, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
 ) -> None:
-    """Write what figures need to know of a study, with the checksums of its tables, into its folder."""
+    """Write into a study's folder its file, and what figures need to know of it, with the checksums of its tables."""
     measure, level = aim(study.target) if study.target else (None, None)
     description = {
-        "name": name,
-        "title": study.title or name,
+        "name": study.name,
+        "title": study.title or study.name,
         "axes": axes,
         "seeds": study.all_seeds,
         "target": {measure: level} if measure else {},
@@ -217,16 +209,12 @@ def describe(
         "files": tables,
     }
     write_json(out / STUDY, description)
+    write_text(out / "study.yaml", study.text)
 
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """The folder of a study, to which nobody else writes; it is let go when this process ends, however it ends.
-
-    Args:
-        out: the folder.
-        what: who else may write to it, for the error.
-    """
+    """Lock the folder of a study for the `with` block, at most until this process ends; `what` may hold it already."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

@@ -8,7 +8,7 @@ from fednet_emu.algorithms.asynchronous import dispatcher
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import rounds
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.losses import messages
+from fednet_emu.records.summaries import messages
 from fednet_emu.testing import run_small
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, in_turns
 

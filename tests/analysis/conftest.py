@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.analysis.targets import first_reached
 
 
 def raced(runs: dict[Any, list[dict[str, Any]]], axis: str = "method", target: float = 0.9) -> StudyRecords:

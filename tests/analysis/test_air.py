@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.air import FEWEST_BINS, MOST_BINS, air_use
+from fednet_emu.analysis.activity import FEWEST_BINS, MOST_BINS, air_use
 
 
 def sent(*rows):

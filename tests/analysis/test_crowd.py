@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.analysis.activity import WAITING
-from fednet_emu.analysis.crowd import ranked, spread, state_shares
+from fednet_emu.analysis.activity import WAITING, ranked, spread, state_shares
 
 BARS = st.lists(st.tuples(st.sampled_from(["uplink", "compute"]), st.integers(0, 90), st.integers(0, 40)), min_size=1)
 

@@ -13,7 +13,7 @@ from fednet_emu.analysis.comparison import Comparison
 from fednet_emu.analysis.confidence_set import smallest_p
 from fednet_emu.analysis.ranking import best, rank
 from fednet_emu.analysis.statistics import mean_interval
-from fednet_emu.draw.figures.study_best import best_figure
+from fednet_emu.draw.figures.study_rows import best_figure
 from fednet_emu.draw.page.study_page import study_document
 from fednet_emu.draw.page.study_sections import rankings
 from fednet_emu.errors import FednetError

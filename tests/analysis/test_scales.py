@@ -4,16 +4,15 @@ from typing import get_args
 
 import pytest
 
-from fednet_emu.analysis.scales import COSTS, RECORDED, limits_text
-from fednet_emu.analysis.targets import TO_TARGET
+from fednet_emu.analysis.scales import COSTS, RECORDED, TO_TARGET, limits_text
 from fednet_emu.draw.page.columns import TITLES
 from fednet_emu.records.rows import EvaluationRow
-from fednet_emu.study import model
+from fednet_emu.study import file
 
 
 def test_study_files_have_these_names():
     """What `search` of a study file may minimise and limit."""
-    assert get_args(model.Cost) == tuple(COSTS)
+    assert get_args(file.Cost) == tuple(COSTS)
 
 
 def test_columns_are_those_of_the_records():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.time_split import SPENT, time_split
+from fednet_emu.analysis.activity import SPENT, time_split
 
 
 def bars(*rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.analysis.air import air_use
+from fednet_emu.analysis.activity import air_use
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.results.data_split import data_split
 

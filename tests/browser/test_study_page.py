@@ -7,7 +7,7 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.analysis.quantities import format_bits, format_seconds
-from fednet_emu.results.report import report
+from fednet_emu.results.study import report
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 

@@ -11,8 +11,7 @@ from ruamel.yaml import YAML
 
 import fednet_emu as fe
 from fednet_emu.cli import complete
-from fednet_emu.cli.app import app
-from fednet_emu.cli.help import MORE
+from fednet_emu.cli.app import MORE, app
 from fednet_emu.results.citing import bibtex, references
 from fednet_emu.scenario.slots import slots
 from tests.commands import fednet

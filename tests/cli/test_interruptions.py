@@ -20,8 +20,8 @@ from typer import Exit
 
 import fednet_emu.cli
 from fednet_emu.cli.outcome import outcome
+from fednet_emu.emulation.guard import Signals
 from fednet_emu.emulation.play import play
-from fednet_emu.emulation.signals import Signals
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.folder.manifest import fingerprint
 from fednet_emu.testing import small_scenario

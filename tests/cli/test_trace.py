@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import fednet_emu as fe
 from fednet_emu.cli.options import device_numbers
 from fednet_emu.draw.trace import feed
 from fednet_emu.errors import FednetError
-from fednet_emu.results import trace as tracing
+from fednet_emu.screen import progress
 from fednet_emu.screen.progress import Bar
 from tests.commands import fednet
 
@@ -90,15 +91,10 @@ def test_progress_is_shown(finished: Path, tmp_path: Path, monkeypatch: pytest.M
     """Simulated time and slices grow with the parts that are read, up to the end of the run."""
     shown: list[tuple[str, float]] = []
 
-    class Kept(Bar):
-        every_s = 0.0
-
-        def show(self, text: str, part: float, table: object = None) -> None:
-            shown.append((text, part))
-
+    recorder = Bar(0.0, lambda text, part, _: shown.append((text, part)))
     monkeypatch.setattr(feed, "PART_ROWS", 10)
-    end_ns = fe.open(finished).summary["simulated_s"] * 1e9
-    tracing.write_trace(fe.open(finished), tmp_path / "t.pftrace", show=tracing._shown(Kept(), end_ns))
+    monkeypatch.setattr(progress, "bar", lambda _progress: nullcontext(recorder))
+    fe.Run.opened(finished).trace(tmp_path / "t.pftrace")
 
     parts = [part for _, part in shown]
     assert len(shown) > 5

@@ -159,7 +159,7 @@ def test_nothing_stays_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("scheme", FED_BACK, ids=repr)
 def test_error_feedback_forgets_nothing(scheme: Compression) -> None:
-    """Of a movement that stays the same, the mean of what is read comes to it, as the memory stays bounded."""
+    """Of an update that stays the same, the mean of what is read comes to it, as the memory stays bounded."""
     v, left, total, rng, n = vector(40), torch.zeros(40), torch.zeros(40), Streams(1)("f"), 4000
     largest = 0.0
     for _ in range(n):

@@ -29,8 +29,9 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest
 from fednet_emu.scenario.document import from_text
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import run_here
-from fednet_emu.study.runs import load_study, study_values
+from fednet_emu.study.runs import runs_of
 from fednet_emu.study.sweep import sweep
 from fednet_emu.testing import SMALL, small_scenario
 
@@ -58,7 +59,7 @@ def forced(folder: Path) -> None:
 def swept(folder: Path) -> None:
     """The command `fednet sweep`, with its runs in this process."""
     settings = {"base": "small", "grid": {"stop.rounds": [2, 3]}, "seeds": 1, "target": {"loss": 1.0}}
-    ended = sweep(load_study(study_values("small", from_text(SMALL, "small"), settings), CHANGES[1:]), folder, run_here)
+    ended = sweep(runs_of(StudyFile.of("small", from_text(SMALL, "small"), settings), CHANGES[1:]), folder, run_here)
     if ended.failures:
         raise RuntimeError(f"runs failed: {ended.failures}")
 
@@ -101,7 +102,7 @@ def stopped_sweep(folder: Path) -> None:
             raise KeyboardInterrupt
 
     settings = {"base": "small", "grid": {"stop.rounds": [2, 3]}, "seeds": 1, "target": {"loss": 1.0}}
-    study = load_study(study_values("small", from_text(SMALL, "small"), settings), CHANGES[1:])
+    study = runs_of(StudyFile.of("small", from_text(SMALL, "small"), settings), CHANGES[1:])
     try:
         sweep(study, folder, run_here, on_event=stop)
     except KeyboardInterrupt:

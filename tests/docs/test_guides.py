@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.study.runs import study_file
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.search.search import load_search
 from tests.commands import Forked
 
@@ -85,7 +85,7 @@ def test_the_search_of_its_guide_is_right(tmp_path: Path) -> None:
         "trials=12,", f"trials=2, seeds=1, workers=1, settings={{'stop.rounds': 2}}, out={str(tmp_path / 'out')!r},"
     )
 
-    assert len(load_search(study_file(tmp_path / "mine.yaml")).parameters) == 4
+    assert len(load_search(StudyFile.read(tmp_path / "mine.yaml")).study.search.space) == 4
     assert short != code
     exec(compile(short, "guides/search.md", "exec"), {})
     assert fe.open(tmp_path / "out").name

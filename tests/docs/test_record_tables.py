@@ -8,7 +8,7 @@ from record_tables import page
 
 from fednet_emu.records.ledger import TABLES, Ledger
 from fednet_emu.records.rows import ComputeRow
-from fednet_emu.scenario.documented import docstrings
+from fednet_emu.scenario.schema import docstrings
 
 
 def test_every_table_and_column_is_explained() -> None:

@@ -12,7 +12,7 @@ from settings_reference import pages
 
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.schema import json_schema
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 
 PAGES = pages()
 ANCHORS = {name: re.findall(r'<span id="([^"]+)">', text) for name, text in PAGES.items()}
@@ -72,7 +72,7 @@ def test_every_kind_has_an_anchor() -> None:
 
 def test_keys_of_studies_have_anchors() -> None:
     """A study's keys are on a page of their own."""
-    keys = [f"study.{key}" for key in json_schema(Study, (), includes=False)["properties"]]
+    keys = [f"study.{key}" for key in json_schema(StudyFile, (), includes=False)["properties"]]
 
     assert set(keys) <= set(ANCHORS["study"])
     assert "study.limits.memory_mb" in ANCHORS["study"]

@@ -21,7 +21,7 @@ from fednet_emu.emulation.checkpoints import Saver, from_bytes, load_checkpoint,
 from fednet_emu.emulation.play import play
 from fednet_emu.emulation.serialise import NotPlain, Reader, Writer
 from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.readings import Checkpoint
+from fednet_emu.federation.learner import Checkpoint
 from fednet_emu.learning.graph.graph import Snapshot
 from fednet_emu.records.folder.store import CHECKPOINT
 from fednet_emu.testing import small_scenario

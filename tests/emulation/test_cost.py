@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 import fednet_emu as fe
 from fednet_emu.cli.app import app
-from fednet_emu.emulation import cost, outlook
-from fednet_emu.emulation.cost import Cost
-from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation import outlook
+from fednet_emu.emulation.outlook import Cost, Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files import npz
 
@@ -126,7 +125,7 @@ def test_data_of_a_file_that_do_not_fit_are_refused_before_they_are_read(
 
 def test_the_memory_of_this_host_is_plausible() -> None:
     """More than 100 MB, which these tests take, and less than 1 EB; infinite where it cannot be found out."""
-    assert 1e8 < cost.host_memory_byte() < 1e18 or cost.host_memory_byte() == float("inf")
+    assert 1e8 < outlook.host_memory_byte() < 1e18 or outlook.host_memory_byte() == float("inf")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.cli.app import app
 from fednet_emu.emulation import outlook
-from fednet_emu.emulation.cost import Cost
+from fednet_emu.emulation.outlook import Cost
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 
 RUN = ["--timing-only", "--no-plots", "--set", "stop.rounds=1"]
 ONE_ROUND = {"stop.rounds": 1}
@@ -39,7 +39,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
     counting(Path, "open", lambda path, *_, **__: path.name)
     counting(Cost, "of", lambda *_: "cost")
     counting(outlook, "_links_at_start", lambda *_: "links")
-    for model in (Scenario, Study):
+    for model in (Scenario, StudyFile):
         counting(model, "model_validate", lambda *_, name=model.__name__: f"validated {name}")
     monkeypatch.chdir(tmp_path)
     return count
@@ -97,7 +97,7 @@ def test_a_study_is_read_and_validated_once(counted: Counter[str], tmp_path: Pat
     told = CliRunner().invoke(app, ["check", "mine"])
 
     assert told.exit_code == 0, told.output
-    assert only(counted) == {**ONCE, "mine.yaml": 1, "validated Study": 1}
+    assert only(counted) == {**ONCE, "mine.yaml": 1, "validated StudyFile": 1}
 
 
 def test_what_contradicts_itself_is_found_in_a_scenario_of_python() -> None:

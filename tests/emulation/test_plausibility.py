@@ -11,7 +11,7 @@ from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.plausibility import BOUNDS, PLAUSIBLE, amount
 from fednet_emu.radio.profiles import StationProfile
-from fednet_emu.results.profiles import known
+from fednet_emu.results.library import known
 
 ROOT = Path(__file__).parents[2]
 PLAIN = {"devices.profile": None, "channel.device": {}, "data": "digits"}

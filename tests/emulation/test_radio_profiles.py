@@ -22,7 +22,7 @@ from fednet_emu.radio.profiles import RadioProfile, StationProfile
 from fednet_emu.records.laws.charge import charge_problem
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.results.profiles import known
+from fednet_emu.results.library import known
 from fednet_emu.scenario.document import dump, from_text, names
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.schema import json_schema

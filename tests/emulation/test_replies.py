@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from fednet_emu.emulation.replies import LINE_BYTE, kept_replies
+from fednet_emu.emulation.checkpoints import LINE_BYTE, kept_replies
 from fednet_emu.errors import DataError
 from fednet_emu.records.folder.store import REPLIES
 

@@ -9,7 +9,7 @@ from fednet_emu.devices.availability import Presence
 from fednet_emu.emulation.build import build, build_network
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.outlook import serving_cells
-from fednet_emu.emulation.scene import scene
+from fednet_emu.emulation.record import scene
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import Ledger

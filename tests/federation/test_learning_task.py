@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.learning.data.attacks.base import Attack
+from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.hold_out import Held
-from fednet_emu.learning.data.partitions.base import Partitioned
+from fednet_emu.learning.data.partitions.base import Held, Partitioned
 from fednet_emu.learning.models.flat import FlatModel
 
 OWNERS = {"in order": [0, 0, 1, 1], "mixed": [1, 0, 1, 0], "one is nobody's": [0, 0, 1, -1]}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.algorithms.selection.base import Jobs
+from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -188,7 +188,7 @@ def expected_s(setting):
     """What the server expects of 720 us of work on each device, as rules of selection see it."""
     fed = small_federation(setting)
     plan = SgdPlan(lr=0.1, batch_size=None, steps=1)
-    return Jobs(fed, plan, 1, 1).compute_s
+    return RoundWork(fed, plan, 1, 1).compute_s
 
 
 def test_the_slowest_clock_in_time_is_chosen():

@@ -142,7 +142,7 @@ def test_the_error_of_an_entry_is_the_closed_form() -> None:
 
 
 def test_noise_is_relative_to_the_strongest_signal() -> None:
-    """Twice the movement or twice all weights has twice the noise, or the same; no movement has none, bit for bit."""
+    """Twice the update or twice all weights has twice the noise, or the same; no update has none, bit for bit."""
     w, moved = torch.randn(50, generator=torch.Generator().manual_seed(0)), torch.ones(50)
     mean = NoisyMean([1.0, 1.0], 4.0, Streams(0), 1)
 
@@ -157,7 +157,7 @@ def test_noise_is_relative_to_the_strongest_signal() -> None:
 
 @pytest.mark.parametrize("weights", [[1.0, 4.0], [4.0, 1.0], [0.5, 0.5]])
 def test_the_scale_of_the_noise_is_the_strongest_weighted_signal(weights: list[float]) -> None:
-    """Movements of root mean square 3 and 1: noise of deviation max(3 p_1, p_2) / (P sqrt(snr)) in every entry."""
+    """Updates of root mean square 3 and 1: noise of deviation max(3 p_1, p_2) / (P sqrt(snr)) in every entry."""
     w, snr = torch.zeros(100_000), 25.0
     mean = accumulated(NoisyMean([1.0, 1.0], snr, Streams(0), 1)(w, weights), [w + 3, w - 1])
     noise = mean - (3 * weights[0] - weights[1]) / sum(weights)
@@ -167,7 +167,7 @@ def test_the_scale_of_the_noise_is_the_strongest_weighted_signal(weights: list[f
 
 
 def test_channels_are_misjudged_anew_in_every_burst() -> None:
-    """The same movement in two bursts of one block: another factor, with next to no noise; again in another run."""
+    """The same update in two bursts of one block: another factor, with next to no noise; again in another run."""
     wrong = "network.uplink.access={kind: over-the-air, slot_s: 1e-3, symbols_per_slot: 4, csi_error: 0.2, snr_db: 120}"
 
     def factors() -> list[float]:
@@ -192,7 +192,7 @@ def test_channels_are_misjudged_anew_in_every_burst() -> None:
 
 
 def test_misaligned_signals_are_weighted_by_their_factors() -> None:
-    """Factors 0.5 and 2 of movements 1 and 3, without noise to speak of: (0.5 + 6) / 2."""
+    """Factors 0.5 and 2 of updates 1 and 3, without noise to speak of: (0.5 + 6) / 2."""
     w = torch.zeros(4)
     mean = accumulated(NoisyMean([0.5, 2.0], 1e20, Streams(0), 1)(w, [1, 1]), [w + 1, w + 3])
 

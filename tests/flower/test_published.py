@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.emulation.flower_app import app_in
+from fednet_emu.emulation.given import app_in
 
 pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
 CHECKOUT = os.environ.get("FLOWER_CHECKOUT")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 
 pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
 
@@ -17,8 +17,7 @@ ROOT = Path(__file__).parents[2]
 def runs(monkeypatch):
     """The first rounds of every method with the first seed."""
     monkeypatch.chdir(ROOT)  # the app's folder is given as a path from there
-    loaded = load_study("flower_strategies")
-    first = {run.columns["method"]: run.scenario for run in reversed(loaded.runs)}
+    first = {run.columns["method"]: run.scenario for run in reversed(runs_of("flower_strategies"))}
     return {method: fe.run(first[method], settings={"stop.rounds": 2}, progress=False) for method in METHODS}
 
 
@@ -37,7 +36,7 @@ def test_the_app_has_the_images_of_our_partition(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "flower_strategies")
     from strategies.task import digits, load_data
 
-    from fednet_emu.learning.data.datasets.digits import Digits
+    from fednet_emu.learning.data.datasets.mnist import Digits
 
     ours = Digits().load(None, None)
     (train_x, train_y), (test_x, test_y) = digits()

@@ -21,12 +21,12 @@ from fednet_emu.learning.metrics import (
     ExactMatch,
     MacroF1,
     Mae,
+    Measured,
     MicroF1,
     Perplexity,
     Rmse,
     TopK,
 )
-from fednet_emu.learning.metrics.base import Measured
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 

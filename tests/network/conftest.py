@@ -12,7 +12,7 @@ from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import Loss
-from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception

@@ -14,8 +14,8 @@ from fednet_emu.network.access import Access
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.faults import Loss, NoLoss
 from fednet_emu.network.links.links import Links, LinksOverTime
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.radios import Radios
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw

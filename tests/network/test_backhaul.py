@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import Clock, to_ns
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.backhaul import Backhaul
-from fednet_emu.network.edge_servers import BackhaulSettings
+from fednet_emu.network.backhaul import Backhaul, BackhaulSettings
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import Ledger
 

@@ -14,7 +14,7 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
-from fednet_emu.network.links.links import CellLinks, Sky, network_links
+from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings
 from fednet_emu.radio.channel import Channel
@@ -92,11 +92,16 @@ CHANNEL = {
 SHADOWED = {**CHANNEL, "shadowing": {"kind": "log-normal", "sigma_db": 8.0}}
 
 
+def environment(channel, seed):
+    """What the links of all cells share."""
+    return CellEnvironment(Channel.model_validate(channel), Streams(seed), FullPower())
+
+
 def test_without_shadowing_the_nearest_station_serves():
     """Strongest is nearest then; the mean SNR is that of the own station."""
     stations_m = HexagonalCells(rings=1, inter_site_distance_m=500.0).positions_m()
     xy_m = np.random.default_rng(1).uniform(-700, 700, (60, 2))
-    up, down = network_links(Sky(Channel.model_validate(CHANNEL), Streams(1), FullPower()), xy_m, stations_m)
+    up, down = network_links(environment(CHANNEL, 1), xy_m, stations_m)
     nearest = np.hypot(*(xy_m[:, None] - stations_m[None, :]).transpose(2, 0, 1)).argmin(axis=1)
 
     assert [-1 - up.station_of(device) for device in range(60)] == nearest.tolist()
@@ -108,7 +113,7 @@ def test_with_shadowing_the_strongest_serves_and_both_directions_share_the_shado
     """No station is heard better than the own one; up and down differ by the budget's 3 dB on every link."""
     stations_m = HexagonalCells(rings=1, inter_site_distance_m=300.0).positions_m()
     xy_m = np.random.default_rng(2).uniform(-500, 500, (40, 2))
-    up, down = network_links(Sky(Channel.model_validate(SHADOWED), Streams(1), FullPower()), xy_m, stations_m)
+    up, down = network_links(environment(SHADOWED, 1), xy_m, stations_m)
     devices, stations = np.arange(40)[None, :], -1 - np.arange(7)[:, None]
 
     assert (down.snrs(stations, devices) <= down.mean_snr).all()
@@ -122,10 +127,10 @@ def test_with_shadowing_the_strongest_serves_and_both_directions_share_the_shado
 def test_more_stations_change_no_link_of_the_first():
     """Common random numbers: the links of the station at the origin are those of a network that has only it."""
     xy_m = np.random.default_rng(3).uniform(-500, 500, (10, 2))
-    channel, devices = Channel.model_validate(SHADOWED), np.arange(10)
-    alone, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, np.zeros((1, 2)))
-    many, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, np.array([[0.0, 0.0], [400.0, 0.0]]))
-    single, _ = network_links(Sky(channel, Streams(4), FullPower()), xy_m, SingleCell().positions_m())
+    devices = np.arange(10)
+    alone, _ = network_links(environment(SHADOWED, 4), xy_m, np.zeros((1, 2)))
+    many, _ = network_links(environment(SHADOWED, 4), xy_m, np.array([[0.0, 0.0], [400.0, 0.0]]))
+    single, _ = network_links(environment(SHADOWED, 4), xy_m, SingleCell().positions_m())
 
     first = np.full(10, -1)
     assert many.snrs(devices, first).tolist() == alone.mean_snr.tolist() == single.mean_snr.tolist()
@@ -136,7 +141,7 @@ def test_power_is_controlled_towards_the_own_station():
     """20 m from its own station and 380 m from another, a device sends at the power for 20 m, in both."""
     control = OpenLoop(target_dbm=-100.0)
     stations_m, xy_m = np.array([[0.0, 0.0], [400.0, 0.0]]), np.array([[20.0, 0.0], [380.0, 0.0]])
-    up, down = network_links(Sky(Channel.model_validate(CHANNEL), Streams(1), control), xy_m, stations_m)
+    up, down = network_links(CellEnvironment(Channel.model_validate(CHANNEL), Streams(1), control), xy_m, stations_m)
     blocks_db, loss_db = 10 * math.log10(1e6 / 180e3), 40 + 30 * math.log10(20)
 
     assert [up.power_w(k) for k in (0, 1)] == pytest.approx([10 ** ((-100 + blocks_db + loss_db - 30) / 10)] * 2)

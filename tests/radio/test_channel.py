@@ -11,8 +11,7 @@ from ruamel.yaml import YAML
 
 from fednet_emu.radio.channel import Channel, DeviceRadio, StationRadio
 from fednet_emu.radio.fading import NoFading, coherence_time_s
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.path_loss import FreeSpace, LogDistance
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.units import watt_to_dbm

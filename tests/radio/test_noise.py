@@ -2,7 +2,7 @@
 
 import pytest
 
-from fednet_emu.radio.noise import thermal_noise_w
+from fednet_emu.radio.channel import thermal_noise_w
 from fednet_emu.units import watt_to_dbm
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fednet_emu.emulation.play import play
-from fednet_emu.records.fairness import asking, jain
+from fednet_emu.records.summaries import asking, jain
 from fednet_emu.testing import small_scenario
 
 

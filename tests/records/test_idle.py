@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.play import play
-from fednet_emu.records.idle import idle_s
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.summaries import idle_s
 
 S = 1_000_000_000
 

@@ -8,8 +8,8 @@ from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import run_document
 from fednet_emu.records.ledger import SEVERAL, Ledger
-from fednet_emu.records.losses import losses_in_words, messages
 from fednet_emu.records.reasons import CODE, MEANINGS, REASONS
+from fednet_emu.records.summaries import losses_in_words, messages
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 

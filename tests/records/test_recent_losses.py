@@ -1,7 +1,7 @@
 """Claims about the hint that names the transfers that were lost last."""
 
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.records.recent_losses import recent_losses
+from fednet_emu.records.summaries import recent_losses
 
 
 def test_losses_are_told_if_there_are_any(rows, make_ledger):

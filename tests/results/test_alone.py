@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 from torch import nn
 
 import fednet_emu as fe
-from fednet_emu.emulation.side_effects import none_left_behind
+from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 

@@ -58,6 +58,39 @@ def test_a_run_its_folder_and_its_scenario_have_the_same_figure(tmp_path):
     assert run.plot("data-test").numbers["samples"].sum() == 60
 
 
+def numbers(figure):
+    """The heights of all bars, by axes."""
+    return [[round(patch.get_height(), 6) for patch in axes.patches] for axes in figure.axes]
+
+
+def test_settings_of_the_figure_are_those_of_the_scenario():
+    """A name with settings is drawn as the changed scenario is; so is a run, whose record is that of other settings."""
+    few = SMALL | {"devices.count": 3}
+    run = fe.run("quickstart", settings=SMALL, timing_only=True)
+    meant = numbers(fe.plot(fe.check("quickstart", settings=few), "data"))
+
+    assert numbers(fe.plot("quickstart", "data", settings=few)) == meant
+    assert numbers(fe.plot(run, "data", settings={"devices.count": 3})) == meant
+    assert numbers(fe.plot(run, "data")) != meant
+
+
+@pytest.mark.parametrize(
+    ("what", "given", "problem"),
+    [
+        ("accuracy", {"settings": {"devices.count": 3}}, "settings has no effect on 'accuracy', got {'devices.count'"),
+        (None, {"from_s": 2.0}, r"from_s has no effect on a measure, got 2\.0; leave it out"),
+        ("data", {"against": "bits"}, "against has no effect on 'data', got 'bits'; leave it out"),
+        ("data", {"labels": ["a"]}, "labels has no effect on 'data'"),
+        ("data", {"sort": "busy"}, "sort has no effect on 'data', got 'busy'"),
+        ("loss", {"labels": ["a", "b"]}, "labels: one per run is needed, got 2 for 1 runs"),
+    ],
+)
+def test_arguments_without_effect_are_refused(what, given, problem, tmp_path):
+    """Before anything is read."""
+    with pytest.raises(fe.FednetError, match=problem):
+        fe.plot(tmp_path, what, **given)
+
+
 def test_what_has_no_such_figure_is_refused(tmp_path):
     """Two at once, a scenario that has not run for another figure, and an algorithm with its own data."""
     with pytest.raises(fe.FednetError, match=r"plot: 'data' shows the data of one run or scenario, got 2; give one"):

@@ -3,9 +3,9 @@
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.records.divergence import divergence
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import EvaluationRow
+from fednet_emu.records.summaries import divergence
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 

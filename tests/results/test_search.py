@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.results.search import Search
+from fednet_emu.results.study import Search
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 from tests.commands import fednet
@@ -104,7 +104,7 @@ def test_mistakes_are_sentences(options, what):
 
 def test_what_a_file_says_is_not_said_again():
     """The file of a study has space, target and seeds."""
-    with pytest.raises(fe.FednetError, match="what is searched is in the study's file"):
+    with pytest.raises(fe.FednetError, match="what is varied, seeds and target are in the study's file"):
         fe.search("quickstart_search", seeds=3)
 
 

@@ -11,7 +11,8 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.emulation.given import changes
 from fednet_emu.scenario.document import load
-from fednet_emu.study.runs import load_study, study_values
+from fednet_emu.study.file import StudyFile
+from fednet_emu.study.runs import runs_of
 
 SHORT = {"stop.rounds": 2}
 
@@ -55,8 +56,8 @@ def test_another_kind_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
 def runs(grid: dict[str, Any], **given: Any) -> dict[str, Any]:
     """The algorithms of the runs of a study, by the labels of their levels; nothing runs."""
     sources = {"base": "quickstart", "grid": grid, "seeds": 1}
-    study = load_study(study_values("quickstart", load("quickstart"), sources), [*changes(None, **given)])
-    return {run.label.removesuffix(", seed=0"): run.scenario.algorithm for run in study.runs}
+    study = runs_of(StudyFile.of("quickstart", load("quickstart"), sources), [*changes(None, **given)])
+    return {run.label.removesuffix(", seed=0"): run.scenario.algorithm for run in study}
 
 
 @pytest.mark.parametrize("key", ["algorithm", "algorithm.kind"])

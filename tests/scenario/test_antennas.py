@@ -5,6 +5,7 @@ import math
 import pandas as pd
 import pytest
 
+from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.test_conformance import digest_of, resumed_every_round
@@ -105,13 +106,13 @@ def test_controlled_powers_are_lower_by_the_gain() -> None:
 
 
 def test_more_may_send_together_with_more_antennas() -> None:
-    """What `rivals` says of four equal senders at 0 dB: one antenna decodes one, four antennas decode all."""
+    """What admission says of four equal senders at 0 dB: one antenna decodes one, four antennas decode all."""
     placement = "devices.placement={kind: list, xy_m: [[20, 0], [0, 20], [-20, 0], [0, -20]]}"
     shared = "network.uplink.access={kind: shared, max_senders: 4, threshold_db: 0}"
     faint, low = "channel.device.tx_power_dbm=-20", "channel.rate={kind: shannon, min_efficiency_bps_hz: 0}"
     decoded = []
     for more in (MRC, ZF):
-        rivals = small_federation(placement, shared, faint, low, more).network.rivals(0.0)
+        rivals = candidate_senders(small_federation(placement, shared, faint, low, more), 0.0)
         decoded.append(rivals.joint_powers([0, 1, 2, 3]) is not None)
 
     assert decoded == [True, True]

@@ -11,6 +11,7 @@ import pytest
 from fednet_emu.devices import processors
 from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.federation import cohort
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.charge import USES, empty_s
 from fednet_emu.records.laws.verify import verify
@@ -178,6 +179,17 @@ def test_a_run_goes_on_while_somebody_waits_for_charge() -> None:
 
     spans = [(320.0, 800.0, "empty"), (2000.0, 2240.0, "")]
     assert times(fed, "computes", "started_s", "ended_s", "stopped") == spans
+
+
+def test_a_device_that_is_empty_in_each_of_its_windows_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its battery is empty from 0 to 2 ms of every 4 ms, and it can be reached from 0.23 to 1.23 ms of them only."""
+    monkeypatch.setattr(cohort, "MOST_LOOKS", 50)
+    phases = ("channel.device.idle_w=1.0", battery(1e-3, initial_share=0, restart_share=1.0, harvesting=harvest(0.5)))
+    fed = small_federation(*ONE, *phases, "devices.availability={kind: periodic, on_s: 1e-3, off_s: 3e-3}")
+    with pytest.raises(Deadlock, match=r"^deadlock at t=0\.20\d+ s: the server waits for .* all 1 are away"):
+        fed.run(small_scenario(*ONE).algorithm)
+
+    assert fed.round == 0
 
 
 def test_an_asynchronous_server_says_that_everybody_is_away() -> None:

@@ -11,8 +11,8 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
 from fednet_emu.limits import LARGEST, MAX_INTEGER, problem_of
 from fednet_emu.scenario.document import dump, from_text
-from fednet_emu.scenario.dump import float_text
 from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.yaml_text import float_text
 
 
 class Still(Component):

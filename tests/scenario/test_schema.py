@@ -13,7 +13,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.model import Scenario as RealScenario
 from fednet_emu.scenario.schema import json_schema
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 
 
 class NoFading(Component):
@@ -59,7 +59,7 @@ class Scenario(Component):
 SCHEMA = json_schema(Scenario)
 VALIDATOR = Draft202012Validator(SCHEMA)
 WHOLE = Draft202012Validator(json_schema(RealScenario))
-STUDY = Draft202012Validator(json_schema(Study, (), includes=False))
+STUDY = Draft202012Validator(json_schema(StudyFile, (), includes=False))
 
 
 def accepts(document: Any) -> bool:

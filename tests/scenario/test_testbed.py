@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "testbed" / "uplinks.csv"
 SHARE, TO_ETHERNET, TO_WIFI = 0.23, 33.3, 17.8
@@ -88,7 +88,7 @@ def ratios(uplinks: pd.DataFrame, of: str, to: str) -> list[float]:
 )
 def test_the_uplink_takes_what_the_closed_form_says(link: str, work: str, uplinks: pd.DataFrame) -> None:
     """Run again: bits over (share x bandwidth x efficiency), one device after the other, as in the committed table."""
-    [cell] = [cell for cell in load_study("testbed").runs if cell.columns == {"link": link, "work": work}]
+    [cell] = [cell for cell in runs_of("testbed") if cell.columns == {"link": link, "work": work}]
     devices, parameters, training_s = WORK[work]
 
     run = fe.run(cell.scenario, timing_only=True)

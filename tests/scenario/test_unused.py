@@ -9,7 +9,6 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.unused import PARTS
 from fednet_emu.testing import small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS
 
@@ -58,7 +57,6 @@ def test_each_algorithm_takes_what_it_uses_and_nothing_else(kind: str) -> None:
     }
 
     assert refused == GIVEN.keys() - ALGORITHMS[kind].uses
-    assert {part.name for part in PARTS.values()} == GIVEN.keys()
 
 
 class Silent(fe.Algorithm):

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from fednet_emu.errors import FednetError
-from fednet_emu.study import runs
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import run_locally, run_on_ray
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import sweep
 
@@ -35,8 +35,8 @@ def test_tables_are_those_of_a_local_sweep(study_file, moods, tmp_path, monkeypa
     """
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     path = study_file(moods("calm", "raises", "hangs") + "seeds: 1\nlimits: {time_s: 180, memory_mb: 2000}\n")
-    sweep(load_study(path), tmp_path / "local", lambda tasks: run_locally(tasks, 2))
-    progress = sweep(load_study(path), tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
+    sweep(runs_of(path), tmp_path / "local", lambda tasks: run_locally(tasks, 2))
+    progress = sweep(runs_of(path), tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
 
     assert progress.failures == {1: "ZeroDivisionError: no way", 2: "took longer than limits.time_s, 180 s"}
     for name in ("study.parquet", "cells.parquet"):
@@ -52,7 +52,7 @@ def test_a_search_is_that_of_one_worker_here(study_file, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     space = "{algorithm.local_steps: {low: 1, high: 5}, algorithm.lr: {low: 0.01, high: 0.2, log: true}}"
     path = study_file(f"target: {{loss: 0.6}}\nseeds: 3\nsearch: {{space: {space}, trials: 6, finalists: 2}}\n")
-    loaded = load_search(runs.study_file(path))
+    loaded = load_search(StudyFile.read(path))
     search(loaded, tmp_path / "local", lambda tasks: run_locally(tasks, 1))
     search(loaded, tmp_path / "ray", lambda tasks: run_on_ray(tasks, None, 2))
 

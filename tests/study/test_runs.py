@@ -10,17 +10,17 @@ import pytest
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import dump
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 
 
 def test_cells_are_the_product_in_the_order_of_the_file(study_file):
     """The last axis and the seeds change fastest, and every run has its settings and its seed."""
-    loaded = load_study(study_file("grid: {algorithm.lr: [0.1, 0.2], devices.count: [4, 5]}\nseeds: 2\n"))
+    loaded = runs_of(study_file("grid: {algorithm.lr: [0.1, 0.2], devices.count: [4, 5]}\nseeds: 2\n"))
 
-    assert [(run.scenario.algorithm.lr, run.scenario.devices.count, run.scenario.seed) for run in loaded.runs] == [
+    assert [(run.scenario.algorithm.lr, run.scenario.devices.count, run.scenario.seed) for run in loaded] == [
         (lr, count, seed) for lr in (0.1, 0.2) for count in (4, 5) for seed in (0, 1)
     ]
-    assert loaded.runs[3].label == "algorithm.lr=0.1, devices.count=5, seed=1"
+    assert loaded[3].label == "algorithm.lr=0.1, devices.count=5, seed=1"
 
 
 def test_replay_runs_the_very_same_scenario(study_file):
@@ -30,7 +30,7 @@ def test_replay_runs_the_very_same_scenario(study_file):
         "grid:\n  air:\n    a: {network.uplink.access: ofdma}\n"
         "    b: {network.uplink: {loss: {kind: random, probability: 1e-2}}}\n"
     )
-    for run in load_study(path).runs:
+    for run in runs_of(path):
         command = run.command
         overrides = [value for option, value in itertools.pairwise(command) if option == "--set"]
 
@@ -40,9 +40,7 @@ def test_replay_runs_the_very_same_scenario(study_file):
 
 def test_a_variant_may_change_what_the_study_sets(study_file):
     """Settings under `set` are where every level starts from."""
-    runs = load_study(
-        study_file("set: {algorithm.lr: 0.3}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n")
-    ).runs
+    runs = runs_of(study_file("set: {algorithm.lr: 0.3}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n"))
 
     assert [run.scenario.algorithm.lr for run in runs] == [0.3, 0.4]
 
@@ -50,10 +48,10 @@ def test_a_variant_may_change_what_the_study_sets(study_file):
 def test_cells_are_known_by_what_they_run(study_file):
     """The digest covers every setting, the seed, and whether there is training; names of levels do not matter."""
     text = "grid: {{air: {{{}: {{network.uplink.access: ofdma}}}}}}\nseeds: 2\n"
-    first, other = load_study(study_file(text.format("x"))).runs
-    renamed = load_study(study_file(text.format("y"))).runs[0]
-    timed = load_study(study_file(text.format("x")), timing_only=True).runs[0]
-    changed = load_study(study_file(text.format("x")), ["stop.rounds=2"]).runs[0]
+    first, other = runs_of(study_file(text.format("x")))
+    renamed = runs_of(study_file(text.format("y")))[0]
+    timed = runs_of(study_file(text.format("x")), timing_only=True)[0]
+    changed = runs_of(study_file(text.format("x")), ["stop.rounds=2"])[0]
 
     assert first.digest == renamed.digest
     assert len({first.digest, other.digest, timed.digest, changed.digest}) == 4
@@ -61,16 +59,16 @@ def test_cells_are_known_by_what_they_run(study_file):
 
 def test_cells_repeat_bit_by_bit_beside_others(study_file):
     """A run uses one thread, unless the study or its base says otherwise."""
-    (run,) = load_study(study_file("seeds: 1\n")).runs
+    (run,) = runs_of(study_file("seeds: 1\n"))
     assert (run.scenario.training.threads, run.scenario.training.engine) == (1, "serial")  # as the base has it
 
-    (run,) = load_study(study_file("set: {training.threads: 3}\nseeds: 1\n")).runs
+    (run,) = runs_of(study_file("set: {training.threads: 3}\nseeds: 1\n"))
     assert run.scenario.training.threads == 3
 
     base = study_file("seeds: 1\n").with_name("small.yaml")
     for own, threads in (("threads: 2", 2), ("threads: null", 1), ("checkpoint_s: 1", 1)):
         base.write_text(re.sub(r"training: \{.*\}", f"training: {{{own}}}", base.read_text()))
-        (run,) = load_study(study_file("seeds: 1\n")).runs
+        (run,) = runs_of(study_file("seeds: 1\n"))
         assert (run.scenario.training.threads, run.scenario.training.engine) == (threads, "by-rule")
 
 
@@ -81,7 +79,7 @@ def test_all_problems_come_before_anything_runs(study_file):
     )
 
     with pytest.raises(ScenarioError) as caught:
-        load_study(path)
+        runs_of(path)
 
     problems = caught.value.problems
     assert (
@@ -117,16 +115,16 @@ def test_all_problems_come_before_anything_runs(study_file):
 def test_a_wrong_study_is_refused(study_file, text, overrides, told):
     """Mistakes of a study file read as those of a scenario do."""
     with pytest.raises(ScenarioError) as caught:
-        load_study(study_file(text), overrides)
+        runs_of(study_file(text), overrides)
 
     assert told in str(caught.value)
 
 
 def test_folders_of_cells_have_names_that_every_file_system_takes(study_file):
     """Labels may be long and in any script; names of files are limited in bytes (255 on most systems)."""
-    first, second = load_study(
+    first, second = runs_of(
         study_file(f"grid: {{{'信' * 80}: {{'a/b': {{}}, '{'道' * 80}': {{stop.rounds: 9}}}}}}\nseeds: 1\n")
-    ).runs
+    )
 
     assert max(len(run.name.encode()) for run in (first, second)) < 200
     assert "/" not in first.name
@@ -138,4 +136,4 @@ def test_an_unknown_base_is_told_with_its_line(tmp_path):
     (tmp_path / "study.yaml").write_text("title: x\nbase: quickstar\n", encoding="utf-8")
 
     with pytest.raises(ScenarioError, match=r"study.yaml:2  base: no such scenario.*did you mean 'quickstart'"):
-        load_study(tmp_path / "study.yaml")
+        runs_of(tmp_path / "study.yaml")

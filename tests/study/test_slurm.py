@@ -15,7 +15,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.study import slurm
 from fednet_emu.study.runners import run_locally
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 from fednet_emu.study.slurm import Slurm, collected, submit
 from fednet_emu.study.sweep import sweep
 
@@ -57,7 +57,7 @@ def test_one_command_submits_the_cells_and_the_tables(study_file, moods, tmp_pat
     """Every element runs twice, in any order; tables and failures are those of a sweep on one machine."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     path = study_file(moods("calm", "raises") + "seeds: 1\n")
-    here = sweep(load_study(path), tmp_path / "local", lambda tasks: run_locally(tasks, 2))
+    here = sweep(runs_of(path), tmp_path / "local", lambda tasks: run_locally(tasks, 2))
     told = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path / "out"), "--slurm", "--no-plots"])
 
     assert told.exit_code == 0, told.output
@@ -75,7 +75,7 @@ def test_an_array_runs_what_is_left(study_file, tmp_path, monkeypatch):
     """Seven runs in three elements, in any order and twice: nothing is run twice, and the tables are the same."""
     monkeypatch.setattr(slurm, "MOST_ELEMENTS", 3)
     path, out = study_file("seeds: 7\nlimits: {time_s: 600, memory_mb: 2500, gpus: 0.5}\n"), tmp_path / "out"
-    loaded = load_study(path)
+    loaded = runs_of(path)
     sweep(loaded, tmp_path / "local", lambda tasks: run_locally(tasks, 2))
     first = Slurm(out, ["true"])
     sweep(loaded, out, first)
@@ -97,7 +97,7 @@ def test_an_array_runs_what_is_left(study_file, tmp_path, monkeypatch):
 
 def test_a_cell_that_was_never_run_waits(study_file, tmp_path):
     """Collected before anything has run, a study has no failures, only runs that wait."""
-    loaded, out = load_study(study_file("seeds: 2\n")), tmp_path / "out"
+    loaded, out = runs_of(study_file("seeds: 2\n")), tmp_path / "out"
     sweep(loaded, out, Slurm(out, ["true"]))
     progress = sweep(loaded, out, lambda tasks: collected(tasks, out))
 
@@ -107,7 +107,7 @@ def test_a_cell_that_was_never_run_waits(study_file, tmp_path):
 
 def test_a_task_survives_its_file(study_file, tmp_path):
     """What an element reads is the task that was written."""
-    loaded, tasks = load_study(study_file("set: {channel.fading: {kind: rician, k_db: 3}}\nseeds: 1\n")), []
+    loaded, tasks = runs_of(study_file("set: {channel.fading: {kind: rician, k_db: 3}}\nseeds: 1\n")), []
 
     def kept(given):
         tasks.extend(given)
@@ -133,7 +133,7 @@ def test_what_slurm_refuses_is_a_mistake(study_file, tmp_path, monkeypatch, sbat
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho invalid account >&2; exit 1\n", encoding="utf-8")
     out = tmp_path / "out"
     runner = Slurm(out, ["true"])
-    sweep(load_study(study_file("seeds: 1\n")), out, runner)
+    sweep(runs_of(study_file("seeds: 1\n")), out, runner)
     assert runner.jobs is not None
 
     with pytest.raises(FednetError, match="is refused, got 'invalid account'"):
@@ -152,7 +152,7 @@ def test_scripts_pass_the_shell(study_file, tmp_path):
     """Names with blanks and quotes do not break a script."""
     out = tmp_path / "it's a study"
     runner = Slurm(out, ["echo", "it's $HOME"])
-    sweep(load_study(study_file("seeds: 1\n")), out, runner)
+    sweep(runs_of(study_file("seeds: 1\n")), out, runner)
     assert runner.jobs is not None
     ended = subprocess.run(["bash", str(runner.jobs.last)], capture_output=True, text=True, check=True)
 

@@ -14,15 +14,15 @@ import pytest
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.study import attempt
-from fednet_emu.study.model import Limits
+from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import run_here, run_locally
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 from fednet_emu.study.sweep import Sweep, sweep
 
 
 def swept(path, out, workers=2):
     """The progress of a sweep in processes of their own, when it has ended."""
-    return sweep(load_study(path), out, lambda tasks: run_locally(tasks, workers))
+    return sweep(runs_of(path), out, lambda tasks: run_locally(tasks, workers))
 
 
 def backwards(tasks):
@@ -75,7 +75,7 @@ def test_cells_of_an_earlier_sweep_tell_the_time_left(study_file, tmp_path):
     path = study_file("grid: {algorithm.lr: [0.05, 0.1]}\nseeds: 1\n")
     swept(path, tmp_path / "out")
     seen = []
-    longer = load_study(study_file("grid: {algorithm.lr: [0.05, 0.1, 0.2]}\nseeds: 1\n"))
+    longer = runs_of(study_file("grid: {algorithm.lr: [0.05, 0.1, 0.2]}\nseeds: 1\n"))
     sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=lambda now: seen.append(now.left_s))
 
     assert len(seen) == 3  # before anything, at the start of the third run, at its end
@@ -89,7 +89,7 @@ def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):
     path = study_file("grid: {algorithm.lr: [0.05, 0.1]}\nseeds: 2\n")
     swept(path, tmp_path / "one", workers=1)
     swept(path, tmp_path / "two", workers=2)
-    sweep(load_study(path), tmp_path / "backwards", backwards)
+    sweep(runs_of(path), tmp_path / "backwards", backwards)
 
     assert tables(tmp_path / "one") == tables(tmp_path / "two") == tables(tmp_path / "backwards")
 
@@ -167,7 +167,7 @@ def test_finished_cells_never_run_again(study_file, tmp_path):
         handed.extend(tasks)
         yield from run_locally(tasks, 1)
 
-    progress = sweep(load_study(study_file("grid: {air: {new: {}}}\nseeds: 3\n")), tmp_path / "out", counting)
+    progress = sweep(runs_of(study_file("grid: {air: {new: {}}}\nseeds: 3\n")), tmp_path / "out", counting)
 
     assert [task.scenario.seed for task in handed] == [2]
     assert progress.done == {0, 1, 2}
@@ -185,7 +185,7 @@ def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        sweep(load_study(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=stop_after_one)
+        sweep(runs_of(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=stop_after_one)
     assert pd.read_parquet(tmp_path / "out" / "cells.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
 
     assert swept(path, tmp_path / "out").done == {0, 1, 2}
@@ -206,7 +206,7 @@ def test_two_sweeps_do_not_share_a_folder(study_file, tmp_path):
             swept(path, tmp_path / "out")
         yield from run_locally(tasks, 1)
 
-    assert sweep(load_study(path), tmp_path / "out", meddling).done == {0}
+    assert sweep(runs_of(path), tmp_path / "out", meddling).done == {0}
 
 
 def test_cells_of_broken_laws_have_failed(study_file, tmp_path):

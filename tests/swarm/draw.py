@@ -15,10 +15,9 @@ from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
-from fednet_emu.scenario.unused import PARTS
 from tests.swarm.mixtures import mixture
 from tests.swarm.plays import played, scenario_of
-from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, FILES, NEEDS, OPTIONAL, RARE, RECIPES
+from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, FILES, NEEDS, OPTIONAL, RARE, RECIPES, USES
 
 Settings = dict[str, Any]
 Picks = dict[str, str]
@@ -131,7 +130,7 @@ class _Draw:
             if name == "algorithm":
                 kind = self.picks["algorithm"]
                 self.needs = {**self.needs, **NEEDS.get(kind, {})}
-                self.unused = {".".join(key) for key, part in PARTS.items() if part.name not in ALGORITHMS[kind].uses}
+                self.unused = {key for key, use in USES.items() if use not in ALGORITHMS[kind].uses}
         settings["stop"].setdefault("rounds", self.rng.randint(1, 4))
         return settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from fednet_emu.algorithms.selection.table import SELECTIONS
+from fednet_emu.algorithms.selection import SELECTIONS
 from fednet_emu.compression import COMPRESSIONS
 from fednet_emu.devices.harvesting import HARVESTINGS
 from fednet_emu.network.planning import PLANNERS

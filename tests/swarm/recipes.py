@@ -65,6 +65,11 @@ RARE = {
     "edges", "every_s",
 }  # fmt: skip
 """Settings that are given once in twelve."""
+USES = {
+    "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server",
+    "server.samples": "server", "server.validation_samples": "server",
+}  # fmt: skip
+"""Settings that are given only to algorithms whose `uses` contain this."""
 
 
 def among(*values: Any) -> Recipe:

@@ -17,8 +17,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_scenario
 from fednet_emu.tracking import Costs, Outcome, RunInfo
-from fednet_emu.tracking.listener import Listener, metrics_of
-from fednet_emu.tracking.tracking import flat
+from fednet_emu.tracking.tracking import Listener, flat, metrics_of
 
 COSTS = ["simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j"]
 CLASSES = ("data=digits", "evaluation.per_device=true")

@@ -14,49 +14,18 @@ factor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.cyclic.groups import parts_of, seats_of
 from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
-from fednet_emu.algorithms.cyclic.theory import Theory, check_convex
-from fednet_emu.arrays import IntArray
+from fednet_emu.algorithms.cyclic.theory import Theory, check_covered
+from fednet_emu.algorithms.cyclic.turns import Member, Use, turns
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, SgdPlan
-
-
-class Member(NamedTuple):
-    """The membership of a device in one group.
-
-    Attributes:
-        device: its number.
-        factor: s_mk, the factor of its change of the model.
-        samples: indices, among its own samples, of those that it uses in this group; None for all.
-        power: transmit power, as a fraction of the device's full power.
-    """
-
-    device: int
-    factor: float
-    samples: IntArray | None
-    power: float
-
-
-class Turn(NamedTuple):
-    """One group's turn: the number of the cycle, the index of the group (both from 0), and all groups of the cycle."""
-
-    cycle: int
-    group: int
-    groups: list[list[Member]]
-
-    @property
-    def members(self) -> list[Member]:
-        """The members of the group whose turn it is."""
-        return self.groups[self.group]
 
 
 class CyclicFedAvg(Algorithm):
@@ -66,7 +35,7 @@ class CyclicFedAvg(Algorithm):
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
     """How groups are formed: which devices train and transmit in the same turn."""
-    data: Literal["split", "no-split", "no-split-reweighted"] = "split"
+    data: Use = "split"
     """What a device in c groups uses in each of them. split: a different 1/c of its samples, with its change of the
     model scaled by that share; no-split: all its samples, unscaled; no-split-reweighted: all its samples, scaled by
     1/c."""
@@ -118,13 +87,17 @@ class CyclicFedAvg(Algorithm):
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return self.structure.demands()
 
-    def conflicts_with_losses(self, losses: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """`bounds`, when messages can be lost: the theory needs every update to arrive."""
-        if self.bounds and losses:
-            yield (
-                "bounds",
-                f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false",
-            )
+        yield from super().conflicts(scenario)
+        if problem := self._unbounded(scenario.losses()):
+            yield "bounds", problem
+
+    def _unbounded(self, losses: Sequence[str]) -> str:
+        """Why there are no bounds where these settings can lose messages; empty if none are asked for."""
+        if not (self.bounds and losses):
+            return ""
+        return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
 
     def run(self, fed: Federation) -> Process:
         """The server: each group in turn receives the model, trains and answers; the model is updated once per group.
@@ -132,19 +105,17 @@ class CyclicFedAvg(Algorithm):
         Raises:
             ScenarioError: no device can train, or `bounds` is set where the theory does not hold.
         """
-        for key, what in self.conflicts_with_losses(fed.network.losses()):
-            raise ScenarioError(f"algorithm.{key}: {what}")
+        if problem := self._unbounded(fed.network.losses()):
+            raise ScenarioError(f"algorithm.bounds: {problem}")
         w, theory = fed.initial_model(), None
-        for r, turn in zip(fed.rounds(), self.turns(fed), strict=False):
+        for r, turn in zip(fed.rounds(), turns(fed, self.structure, self.data, self.reform_cycles), strict=False):
             w = fed.published(w)
             yield fed.somebody_there()
-            if self.bounds and turn.group == 0:
-                if turn.cycle == 0:
-                    check_convex(fed.task.model, self.l2)
-                self._check_covered(turn.groups)
-                if not fed.timing_only:
-                    theory = theory or self._theory(fed, turn.groups)
-                    theory.record(fed, w, turn.cycle)
+            if self.bounds and r == 0:
+                check_covered(fed.task.model, self.l2, self.agg, turn.groups)
+                theory = None if fed.timing_only else self._theory(fed, turn.groups)
+            if theory is not None and turn.group == 0:
+                theory.record(fed, w, turn.cycle)
             started_s = fed.now_s
             slot = None if self.slot_s is None else fed.sleep(self.slot_s)
             members = {fed.device(member.device): member for member in turn.members}
@@ -156,7 +127,7 @@ class CyclicFedAvg(Algorithm):
             if arrived:
                 rho = self.server_lr(turn.groups, len(arrived))
                 w = fed.accumulate(server_step, arrived.models, w, len(arrived), rho)
-            self._record_turn(fed, turn, started_s)
+            turn.record(fed, self.structure, started_s)
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, r: int, members: Mapping[Device, Member]) -> Process:
@@ -172,27 +143,6 @@ class CyclicFedAvg(Algorithm):
         devices = {member.device for group in groups for member in group}
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
 
-    def _record_turn(self, fed: Federation, turn: Turn, started_s: float) -> None:
-        ways = {"structure": self.structure, "access": fed.network.uplink.settings.access}
-        fed.ledger.record(
-            "cyclic_turns",
-            round=fed.round + 1,
-            cycle=turn.cycle,
-            group=turn.group,
-            groups=len(turn.groups),
-            **{name: way.kind for name, way in ways.items()},
-            started_s=started_s,
-            ended_s=fed.now_s,
-        )
-
-    def _check_covered(self, groups: Sequence[Sequence[Member]]) -> None:
-        sizes = {len(group) for group in groups}
-        if self.agg == "mean" and len(sizes) > 1:
-            raise ScenarioError(
-                f"algorithm.bounds: a mean is covered for groups of one size only, got sizes {sorted(sizes)}; "
-                "choose agg: const or sum"
-            )
-
     def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
         parts = [[(member.device, member.samples) for member in group] for group in groups]
         return Theory(fed, parts, self.l2, self.lr * self.server_lr(groups, min(map(len, groups))))
@@ -205,50 +155,6 @@ class CyclicFedAvg(Algorithm):
     @property
     def _steps(self) -> int | None:
         return 1 if self.local_steps is None and self.local_epochs is None else self.local_steps
-
-    def turns(self, fed: Federation) -> Iterator[Turn]:
-        """The turns of all groups, cycle after cycle; groups are formed when the first turn of a cycle is due.
-
-        Raises:
-            ScenarioError: no device of any group has samples.
-        """
-        groups: list[list[Member]] = []
-        for cycle in count():
-            if cycle == 0 or (self.reform_cycles is not None and cycle % self.reform_cycles == 0):
-                groups = self.members(fed, self.structure.form(fed, cycle))
-                _record_groups(fed, cycle, groups)
-            yield from (Turn(cycle, k, groups) for k in range(len(groups)))
-
-    def members(self, fed: Federation, seats: Sequence[Mapping[int, float]]) -> list[list[Member]]:
-        """The members of each group and their samples, from the devices of each group and their powers.
-
-        Devices without samples are left out, as are groups that have no other devices.
-
-        Args:
-            fed: the federation.
-            seats: for each group, the fraction of its full power at which each device sends.
-
-        Raises:
-            ScenarioError: no group is left.
-        """
-        groups: list[list[Member]] = [[] for _ in seats]
-        for device, mine in seats_of(seats).items():
-            n = fed.device(device).n_samples
-            parts = parts_of(n, len(mine), fed.streams("split", device))
-            for k, part in zip(mine, parts, strict=True):
-                if self.data == "split":
-                    member = Member(device, len(part) / max(n, 1), part if len(mine) > 1 else None, seats[k][device])
-                else:
-                    factor = 1.0 if self.data == "no-split" else 1 / len(mine)
-                    member = Member(device, factor, None, seats[k][device])
-                if n and (len(part) or self.data != "split"):
-                    groups[k].append(member)
-        groups = [sorted(group, key=lambda member: member.device) for group in groups if group]
-        if not groups:
-            raise ScenarioError(
-                "algorithm.structure: nobody can train, got groups of devices without samples; change the partition"
-            )
-        return groups
 
 
 def part_of_the_way(w: Tensor, trained: Tensor, factor: float) -> Tensor:
@@ -265,11 +171,3 @@ def server_step(w: Tensor, arrived: int, rho: float) -> Accumulation:
     for _ in range(arrived):
         moved = moved + rho * ((yield) - w)
     return moved
-
-
-def _record_groups(fed: Federation, cycle: int, groups: Sequence[Sequence[Member]]) -> None:
-    for k, group in enumerate(groups):
-        for member in group:
-            samples = fed.device(member.device).n_samples if member.samples is None else len(member.samples)
-            seat = {"cycle": cycle, "group": k, "device": member.device, "samples": samples}
-            fed.ledger.record("cyclic_groups", **seat, factor=member.factor, power_part=member.power)

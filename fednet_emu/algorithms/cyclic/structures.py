@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
+from fednet_emu.algorithms.cyclic.admission import candidate_senders, coloured_groups, greedy_groups, with_further_seats
 from fednet_emu.algorithms.cyclic.groups import (
     Groups,
     Variant,
@@ -21,7 +23,6 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation
-from fednet_emu.radio.admission import coloured_groups, greedy_groups, with_further_seats
 from fednet_emu.units import linear_to_db
 
 Seats = list[dict[int, float]]
@@ -39,7 +40,9 @@ class GroupStructure(Component):
 
     def demands(self) -> Demands:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
-        return ()
+        groups = getattr(self, "groups", None)
+        if groups is not None:
+            yield "structure.groups", "has more groups than devices", groups
 
 
 class Separate(GroupStructure):
@@ -49,13 +52,9 @@ class Separate(GroupStructure):
     groups: int = Field(gt=0)
     """Number of groups."""
 
+    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The same groups in every cycle."""
         return _at_full_power(separate(fed.n_devices, self.groups))
-
-    def demands(self) -> Demands:
-        """A device for each group."""
-        return _one_for_each(self.groups)
 
 
 class CommonDevice(GroupStructure):
@@ -65,13 +64,9 @@ class CommonDevice(GroupStructure):
     groups: int = Field(gt=0)
     """Number of groups."""
 
+    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The same groups in every cycle."""
         return _at_full_power(with_common_device(fed.n_devices, self.groups))
-
-    def demands(self) -> Demands:
-        """A device for each group."""
-        return _one_for_each(self.groups)
 
 
 class CopiedNeighbours(GroupStructure):
@@ -85,7 +80,7 @@ class CopiedNeighbours(GroupStructure):
     chain: every group but the first; pairwise: every second group."""
 
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The same groups in every cycle.
+        """Form groups of two devices at least.
 
         Raises:
             ScenarioError: there are fewer than two devices per group.
@@ -97,10 +92,6 @@ class CopiedNeighbours(GroupStructure):
             )
         return _at_full_power(with_copies_of_neighbours(fed.n_devices, self.groups, self.variant))
 
-    def demands(self) -> Demands:
-        """A device for each group."""
-        return _one_for_each(self.groups)
-
 
 class CommonDeviceAndNewGroup(GroupStructure):
     """Scenario 4, more groups: device 0 replaces a device of every other group; those form a new group with it."""
@@ -109,13 +100,9 @@ class CommonDeviceAndNewGroup(GroupStructure):
     groups: int = Field(gt=0)
     """Number of groups before the new one."""
 
+    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The same groups in every cycle."""
         return _at_full_power(with_common_device_and_new_group(fed.n_devices, self.groups))
-
-    def demands(self) -> Demands:
-        """A device for each group."""
-        return _one_for_each(self.groups)
 
 
 class ListedGroups(GroupStructure):
@@ -133,8 +120,8 @@ class ListedGroups(GroupStructure):
                 raise ValueError(f"not a group of devices, got {list(group)}; give different numbers from 0")
         return groups
 
+    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The same groups in every cycle."""
         return _at_full_power([list(group) for group in self.groups])
 
     def demands(self) -> Demands:
@@ -159,13 +146,9 @@ class RandomGroups(GroupStructure):
             raise ValueError(f"a device cannot sit in a group twice, got {seats}; must be at most groups, {groups}")
         return seats
 
+    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """Groups drawn independently for this cycle."""
         return _at_full_power(at_random(fed.n_devices, self.groups, self.seats, fed.streams("groups", cycle)))
-
-    def demands(self) -> Demands:
-        """A device for each group."""
-        return _one_for_each(self.groups)
 
 
 class InterferenceGroups(GroupStructure):
@@ -198,7 +181,7 @@ class InterferenceGroups(GroupStructure):
             ScenarioError: the uplink never has several simultaneous senders, the SINR needed is unknown, or no device
                 reaches it.
         """
-        rivals = fed.network.rivals(self.sinr_db, self.margin_db)
+        rivals = candidate_senders(fed, self.sinr_db, self.margin_db)
         able = [device.index for device in fed.devices() if device.n_samples]
         grouping = greedy_groups if self.method == "greedy" else coloured_groups
         groups = with_further_seats(rivals, grouping(rivals, able, self.most), self.seats, self.most)
@@ -218,10 +201,6 @@ class InterferenceGroups(GroupStructure):
 
 def _at_full_power(groups: Groups) -> Seats:
     return [dict.fromkeys(group, 1.0) for group in groups]
-
-
-def _one_for_each(groups: int) -> Demands:
-    yield "structure.groups", "has more groups than devices", groups
 
 
 STRUCTURES: dict[str, type[GroupStructure]] = kinds(

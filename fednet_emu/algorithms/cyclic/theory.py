@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,11 +42,12 @@ class State(NamedTuple):
     dissimilarity: float
 
 
-def check_convex(model: FlatModel, l2: float) -> None:
+def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
     """Refuse what the theory cannot cover whatever the samples are.
 
     Raises:
-        ScenarioError: the model is not linear in its parameters, or is a classifier without a regulariser.
+        ScenarioError: the model is not linear in its parameters, or is a classifier without a regulariser; or models
+            are averaged over groups of several sizes.
     """
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
@@ -57,6 +58,12 @@ def check_convex(model: FlatModel, l2: float) -> None:
         )
     if model.is_classifier and l2 <= _LEAST_CONVEXITY:
         raise ScenarioError(_NOT_CONVEX)
+    sizes = {len(group) for group in groups}
+    if agg == "mean" and len(sizes) > 1:
+        raise ScenarioError(
+            f"algorithm.bounds: a mean is covered for groups of one size only, got sizes {sorted(sizes)}; "
+            "choose agg: const or sum"
+        )
 
 
 class Theory:

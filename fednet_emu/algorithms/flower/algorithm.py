@@ -71,8 +71,9 @@ class FlowerApp(Algorithm):
         """An app may decide anything by what it has learnt."""
         return True
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """Flower itself may be missing."""
+        yield from super().conflicts(scenario)
         for package in ("flwr", "greenlet"):
             if find_spec(package) is None:
                 what = f"needs the package {package}, which is not installed, got flower"
@@ -112,7 +113,7 @@ class Flower(FlowerApp):
         """The files with the app's code and configuration, in order."""
         return AppFolder.read(self.app).sources()
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """An app that is not there, settings that it does not know, and Flower itself if it is missing."""
         try:
             folder = AppFolder.read(self.app)
@@ -120,7 +121,7 @@ class Flower(FlowerApp):
             yield "app", str(problem)
             return
         yield from (("run_config", what) for what in folder.problems(self.run_config))
-        yield from super().contradictions(count)
+        yield from super().conflicts(scenario)
 
 
 class GivenFlower(FlowerApp):

@@ -23,8 +23,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.algorithms.selection.asking import Asking
-from fednet_emu.algorithms.selection.plain import Uniform
+from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
+from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, cohort_size
 
 _LEAST_LOSS = 1e-10
@@ -66,15 +66,15 @@ class QFfl(Synchronous):
         trained = yield k.train(w, self.plan, t)
         return trained.params, loss
 
-    def invited(self, fed: Federation, t: int, message: Any, asking: Asking) -> Process:
+    def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
         """The cohort of a round by numbers of samples, in the order of numbers."""
         if self.sampling == "uniform":
-            return (yield from super().invited(fed, t, message, asking))
+            return (yield from super().invited(fed, t, message, sampler))
         there = yield fed.cohort(fed.n_devices, t)
         share = np.array([k.n_samples for k in there], dtype=float)
         size = min(cohort_size(self.cohort, fed.n_devices), len(there))
         places = fed.streams("q-ffl", t).choice(len(there), size, replace=False, p=share / share.sum())
-        return asking.planned(t, [there[place] for place in np.sort(places)])
+        return sampler.planned(t, [there[place] for place in np.sort(places)])
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float) -> Accumulation:

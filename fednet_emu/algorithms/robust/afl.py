@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
-from fednet_emu.algorithms.robust.simplex import project
+from fednet_emu.algorithms.robust.weights import project
 from fednet_emu.arrays import Array
 from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, Process, SgdPlan
 

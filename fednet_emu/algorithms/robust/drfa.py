@@ -19,8 +19,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.afl import running_mean
-from fednet_emu.algorithms.robust.prior import Prior
-from fednet_emu.algorithms.robust.simplex import project
+from fednet_emu.algorithms.robust.weights import Prior, project
 from fednet_emu.arrays import Array
 from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, Reply, SgdPlan, average
 

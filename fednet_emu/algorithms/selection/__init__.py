@@ -1,5 +1,28 @@
-"""Who is asked in a round: rules by turns, channels, estimated times, ages and losses, one paper per file."""
+"""Who is asked in a round: rules by turns, channels, estimated times, ages, charges and losses, and their table."""
 
-from fednet_emu.algorithms.selection.base import Seen, Selection, highest, weighted
+from typing import Annotated
 
-__all__ = ["Seen", "Selection", "highest", "weighted"]
+from fednet_emu.algorithms.selection.base import Selection, ServerView, highest, weighted
+from fednet_emu.algorithms.selection.fedcs import FedCs
+from fednet_emu.algorithms.selection.oort import Oort
+from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
+from fednet_emu.algorithms.selection.rules import (
+    Age,
+    BestChannel,
+    Everybody,
+    MostCharged,
+    ProportionalFair,
+    RoundRobin,
+    Uniform,
+)
+from fednet_emu.component.slot import Slot, kinds
+
+__all__ = ["SELECTIONS", "AnySelection", "Selection", "ServerView", "highest", "weighted"]
+
+SELECTIONS: dict[str, type[Selection]] = kinds(
+    Age, Everybody, BestChannel, FedCs, MostCharged, Oort, PowerOfChoice, ProportionalFair, RoundRobin, Uniform
+)
+"""Every rule that is built in."""
+
+AnySelection = Annotated[Selection, Slot("selection", SELECTIONS)]
+"""Type of a field that holds one rule."""

@@ -29,7 +29,7 @@ from fednet_emu.federation import Device, Federation, SgdPlan, Statistic
 from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
-class Jobs:
+class RoundWork:
     """What the devices are asked to do in a round, and how long that takes by what the server knows.
 
     Attributes:
@@ -42,9 +42,13 @@ class Jobs:
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
         self._fed, self.plan, self.down, self.up = fed, plan, down, up
         size = fed.task.model.size
-        self.up_bit = fed.links.movement_bit(size) + BIT_PER_SCALAR * (up - size)
+        self.up_bit = fed.links.update_bit(size) + BIT_PER_SCALAR * (up - size)
         self.n_samples: IntArray = fed.task.n_samples
-        self.flop_per_s: Array = np.array([k.flop_per_s for k in fed.devices()])
+
+    @cached_property
+    def flop_per_s(self) -> Array:
+        """Nominal speeds [N]."""
+        return np.array([k.flop_per_s for k in self._fed.devices()])
 
     @cached_property
     def flop(self) -> Array:
@@ -73,7 +77,7 @@ class Jobs:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ServerView:
     """What the server knows at the start of a round; entry k of every array [N] is about device k.
 
     Attributes:
@@ -94,7 +98,7 @@ class Seen:
         polled: numbers of the devices that `poll` has named; empty while it does.
         polled_loss: the losses [N] of the present model that have come from these; nan for all others.
         memory: what `start` has made, the rule's own.
-        jobs: what the devices are asked to do.
+        work: what the devices are asked to do.
     """
 
     t: int
@@ -113,37 +117,37 @@ class Seen:
     polled: IntArray
     polled_loss: Array
     memory: Any
-    jobs: Jobs
+    work: RoundWork
 
     @cached_property
     def rate_bps(self) -> Array:
         """Expected uplink rates [N] now, alone in the band, at the mean SNR; nan for who is away."""
-        return self.jobs.rates_bps(self.there, down=False)
+        return self.work.rates_bps(self.there, down=False)
 
     @cached_property
     def downlink_rate_bps(self) -> Array:
         """Expected downlink rates [N] now, defined as `rate_bps`."""
-        return self.jobs.rates_bps(self.there, down=True)
+        return self.work.rates_bps(self.there, down=True)
 
     @cached_property
     def charge_j(self) -> Array:
         """Energy [N] in J in the batteries now; nan for who is away, and where there are no batteries."""
-        return self.jobs.charges_j(self.there)
+        return self.work.charges_j(self.there)
 
     @property
     def compute_s(self) -> Array:
         """Nominal times [N] of the local steps."""
-        return self.jobs.compute_s
+        return self.work.compute_s
 
     @cached_property
     def upload_s(self) -> Array:
         """Times [N] of the uploads, alone in the band at the expected rates, without headers; nan for who is away."""
-        return _air_s(self.jobs.up_bit, self.rate_bps)
+        return _air_s(self.work.up_bit, self.rate_bps)
 
     @cached_property
     def download_s(self) -> Array:
         """Times [N] of the downloads, defined as `upload_s`."""
-        return _air_s(BIT_PER_SCALAR * self.jobs.down, self.downlink_rate_bps)
+        return _air_s(BIT_PER_SCALAR * self.work.down, self.downlink_rate_bps)
 
 
 def _air_s(size_bit: int, rate_bps: Array) -> Array:
@@ -185,7 +189,7 @@ class Selection(Component):
         """What is wrong with these settings for cohorts of this size; an empty text if nothing is."""
         return ""
 
-    def poll(self, seen: Seen) -> Sequence[int]:
+    def poll(self, view: ServerView) -> Sequence[int]:
         """Devices that are sent the model and asked for its loss on their samples, before anybody is chosen."""
         return ()
 
@@ -194,16 +198,16 @@ class Selection(Component):
         return None
 
     @abstractmethod
-    def choose(self, seen: Seen) -> Sequence[int]:
-        """Numbers of the devices to ask, all of them among `seen.there`."""
+    def choose(self, view: ServerView) -> Sequence[int]:
+        """Numbers of the devices to ask, all of them among `view.there`."""
 
-    def chosen(self, seen: Seen, there: Sequence[Device]) -> list[Device]:
+    def chosen(self, view: ServerView, there: Sequence[Device]) -> list[Device]:
         """The devices that `choose` names, out of those that can be asked, in the order of their numbers.
 
         Raises:
             ScenarioError: a number is not among those that can be asked, or occurs twice.
         """
-        numbers = sorted(int(number) for number in self.choose(seen))
+        numbers = sorted(int(number) for number in self.choose(view))
         able = {k.index: k for k in there}
         wrong = next((n for n in numbers if n not in able), None)
         if wrong is not None or len(set(numbers)) < len(numbers):
@@ -214,13 +218,13 @@ class Selection(Component):
         return [able[number] for number in numbers]
 
 
-def highest(values: Array, seen: Seen, among: IntArray | None = None) -> list[int]:
+def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
     """As many as asked for of the devices that are there, or among these, with the highest values [N]; ties at random.
 
     Values that are nan come last.
     """
-    shuffled = seen.rng.permutation(seen.there if among is None else among)
-    chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: seen.size]].tolist()
+    shuffled = view.rng.permutation(view.there if among is None else among)
+    chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: view.size]].tolist()
     return chosen
 
 

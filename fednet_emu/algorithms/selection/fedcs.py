@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.selection.base import Seen, Selection
+from fednet_emu.algorithms.selection.base import Selection, ServerView
 from fednet_emu.arrays import Array
 from fednet_emu.federation.cohort import draw
 
@@ -42,10 +42,10 @@ class FedCs(Selection):
         few = self.candidates is not None and self.candidates < cohort
         return f"candidates are fewer than the cohort, got {self.candidates} and {cohort}" if few else ""
 
-    def choose(self, seen: Seen) -> Sequence[int]:
+    def choose(self, view: ServerView) -> Sequence[int]:
         """The greedy choice among the candidates."""
-        able = draw(seen.there, self.candidates or len(seen.there), seen.rng)
-        places = greedy(seen.download_s[able], seen.compute_s[able], seen.upload_s[able], self.round_s, seen.size)
+        able = draw(view.there, self.candidates or len(view.there), view.rng)
+        places = greedy(view.download_s[able], view.compute_s[able], view.upload_s[able], self.round_s, view.size)
         return [able[place] for place in places]
 
 

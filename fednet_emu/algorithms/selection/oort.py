@@ -33,7 +33,7 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms.selection.base import Seen, Selection, weighted
+from fednet_emu.algorithms.selection.base import Selection, ServerView, weighted
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.federation import Statistic
 
@@ -91,29 +91,29 @@ class Oort(Selection):
         """Nothing brought yet."""
         return Pacer(self.preferred_percent)
 
-    def choose(self, seen: Seen) -> Sequence[int]:
+    def choose(self, view: ServerView) -> Sequence[int]:
         """The exploited and the explored."""
-        utility = statistical_utility(seen.told["samples"], seen.told["square"])
-        self._pace(seen, utility)
-        there = self._not_worn_out(seen)
+        utility = statistical_utility(view.told["samples"], view.told["square"])
+        self._pace(view, utility)
+        there = self._not_worn_out(view)
         explored = ~np.isnan(utility)
         known, unknown = there[explored[there]], there[~explored[there]]
-        epsilon = max(self.exploration * self.exploration_decay**seen.t, self.least_exploration)
-        exploit = min(int(seen.size * (1.0 - epsilon)), len(known))
-        explore = min(seen.size - exploit, len(unknown))
-        exploit = min(seen.size - explore, len(known))
+        epsilon = max(self.exploration * self.exploration_decay**view.t, self.least_exploration)
+        exploit = min(int(view.size * (1.0 - epsilon)), len(known))
+        explore = min(view.size - exploit, len(unknown))
+        exploit = min(view.size - explore, len(known))
         chosen: list[int] = []
         if exploit:
-            preferred_s = self._preferred_s(seen)
+            preferred_s = self._preferred_s(view)
             total = self.utility(
-                utility[known], seen.took_s[known], seen.last_arrived[known] + 1, seen.t + 1, preferred_s
+                utility[known], view.took_s[known], view.last_arrived[known] + 1, view.t + 1, preferred_s
             )
             edge = self.cut_off * np.sort(total)[-exploit]
             admitted = total >= edge
-            chosen += weighted(known[admitted], total[admitted], exploit, seen.rng)
+            chosen += weighted(known[admitted], total[admitted], exploit, view.rng)
         if explore:
-            speed = 1.0 / (seen.compute_s[unknown] + seen.upload_s[unknown])
-            chosen += weighted(unknown, speed, explore, seen.rng)
+            speed = 1.0 / (view.compute_s[unknown] + view.upload_s[unknown])
+            chosen += weighted(unknown, speed, explore, view.rng)
         return chosen
 
     def utility(
@@ -135,31 +135,31 @@ class Oort(Selection):
         factor[late] = (preferred_s / took_s[late]) ** self.penalty
         return total * factor
 
-    def _pace(self, seen: Seen, utility: Array) -> None:
+    def _pace(self, view: ServerView, utility: Array) -> None:
         """Note what the latest round has brought; prefer longer durations when rounds bring less than they did."""
-        pacer: Pacer = seen.memory
-        if not seen.t:
+        pacer: Pacer = view.memory
+        if not view.t:
             return
-        pacer.brought.append(float(utility[seen.last_arrived == seen.t - 1].sum()))
+        pacer.brought.append(float(utility[view.last_arrived == view.t - 1].sum()))
         w = self.window
-        if seen.t >= 2 * w and seen.t % w == 0 and sum(pacer.brought[-2 * w : -w]) > sum(pacer.brought[-w:]):
+        if view.t >= 2 * w and view.t % w == 0 and sum(pacer.brought[-2 * w : -w]) > sum(pacer.brought[-w:]):
             pacer.percent = min(100.0, pacer.percent + self.pacer_percent)
 
-    def _preferred_s(self, seen: Seen) -> float:
+    def _preferred_s(self, view: ServerView) -> float:
         """The percentile of the durations of all devices of which one is known; no limit at 100."""
-        pacer: Pacer = seen.memory
-        known_s = seen.took_s[~np.isnan(seen.took_s)]
+        pacer: Pacer = view.memory
+        known_s = view.took_s[~np.isnan(view.took_s)]
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf
 
-    def _not_worn_out(self, seen: Seen) -> IntArray:
+    def _not_worn_out(self, view: ServerView) -> IntArray:
         """Who is there and has not taken part too often; those who have, least first, where the others are too few."""
         if self.most_rounds is None:
-            return seen.there
-        often = seen.arrived[seen.there]
-        fresh = seen.there[often < self.most_rounds]
-        if len(fresh) >= seen.size:
+            return view.there
+        often = view.arrived[view.there]
+        fresh = view.there[often < self.most_rounds]
+        if len(fresh) >= view.size:
             return fresh
-        return np.sort(seen.there[np.argsort(often, kind="stable")[: seen.size]])
+        return np.sort(view.there[np.argsort(often, kind="stable")[: view.size]])
 
 
 _ALL = 100.0

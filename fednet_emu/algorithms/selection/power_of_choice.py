@@ -24,7 +24,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.selection.base import Seen, Selection, highest, weighted
+from fednet_emu.algorithms.selection.base import Selection, ServerView, highest, weighted
 from fednet_emu.federation import SgdPlan, Statistic
 
 
@@ -55,20 +55,20 @@ class PowerOfChoice(Selection):
         few = self.candidates is not None and self.candidates < cohort
         return f"candidates are fewer than the cohort, got {self.candidates} and {cohort}" if few else ""
 
-    def poll(self, seen: Seen) -> Sequence[int]:
+    def poll(self, view: ServerView) -> Sequence[int]:
         """The candidates."""
-        return self._drawn(seen) if self.polls else ()
+        return self._drawn(view) if self.polls else ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
         """A batch, for `cpow-d`."""
         return (self.batch_size or plan.batch_size) if self.variant == "cpow-d" else None
 
-    def choose(self, seen: Seen) -> Sequence[int]:
+    def choose(self, view: ServerView) -> Sequence[int]:
         """The candidates with the largest losses."""
         if self.polls:
-            return highest(seen.polled_loss, seen, seen.polled)
-        return highest(np.nan_to_num(seen.told["loss"], nan=np.inf), seen, np.array(self._drawn(seen)))
+            return highest(view.polled_loss, view, view.polled)
+        return highest(np.nan_to_num(view.told["loss"], nan=np.inf), view, np.array(self._drawn(view)))
 
-    def _drawn(self, seen: Seen) -> list[int]:
-        size = 2 * seen.size if self.candidates is None else self.candidates
-        return weighted(seen.there, seen.n_samples[seen.there].astype(float), size, seen.rng)
+    def _drawn(self, view: ServerView) -> list[int]:
+        size = 2 * view.size if self.candidates is None else self.candidates
+        return weighted(view.there, view.n_samples[view.there].astype(float), size, view.rng)

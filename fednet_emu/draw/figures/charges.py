@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from fednet_emu.analysis.quantities import ENERGIES, LONG_TIMES, axis_unit
 from fednet_emu.arrays import Array
-from fednet_emu.draw.style import CURVE_HEIGHT_IN, add_grid, add_line_legend, finish_axes, line_style, new_figure
+from fednet_emu.draw.style import CURVE_HEIGHT_IN, add_line_legend, finish_axes, line_style, new_figure
 
 INSTANTS = 1000
 """Instants at which charges are drawn, when many batteries make lines with a point for each row too heavy."""
@@ -34,7 +34,6 @@ def charge_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
             axes.set_title(label, loc="left")
         axes.set_ylim(0.0, 1.04 * most_j / energy.size)
         axes.set_ylabel(f"Charge ({energy.symbol})")
-        add_grid(axes)
         finish_axes(axes)
     panels[-1].set_xlabel(f"Time ({time.symbol})")
     add_line_legend(figure, panels[0])

@@ -14,7 +14,6 @@ from fednet_emu.analysis.scales import TRADED, Cost
 from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
     TARGET_LINE,
-    add_grid,
     add_line_legend,
     finish_axes,
     fit_scale,
@@ -105,6 +104,5 @@ def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "",
 
 
 def _complete(figure: Figure, axes: Axes) -> None:
-    add_grid(axes)
     finish_axes(axes)
     add_line_legend(figure, axes)

@@ -88,7 +88,7 @@ def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
         axes.stairs(sizes, np.arange(len(order) + 1) - 0.5, fill=True, color=BLUE)
     axes.set(ylabel="Samples", xlim=(-0.6, len(order) - 0.4), ylim=(0, max(1.05 * sizes.max(), 1)))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
-    finish_axes(axes)
+    finish_axes(axes, grid=False)
 
 
 def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
@@ -132,7 +132,7 @@ def _targets(figure: Figure, axes: Axes, part: Part, order: IntArray) -> None:
         (middle,) = axes.plot(places, median, color=VERMILLION, linewidth=0.8)
     add_legend(figure, [middle, half, most], ["median", "half of its samples", "90 % of them"], handle_em=1.4)
     axes.set_ylabel("Targets")
-    finish_axes(axes)
+    finish_axes(axes, grid=False)
 
 
 def _name_devices(axes: Axes, part: Part, order: IntArray) -> None:
@@ -147,7 +147,7 @@ def _name_devices(axes: Axes, part: Part, order: IntArray) -> None:
 def _name_labels(axes: Axes, labels: int) -> None:
     axes.set(ylabel="Label", ylim=(labels - 0.4, -0.6))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=MOST_LABELS_NAMED, integer=True, steps=[1, 2, 5, 10]))
-    finish_axes(axes)
+    finish_axes(axes, grid=False)
 
 
 def _round_down(number: int) -> int:

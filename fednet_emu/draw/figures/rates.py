@@ -14,7 +14,6 @@ from fednet_emu.arrays import Array
 from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
     SMALL_PT,
-    add_grid,
     add_legend,
     finish_axes,
     line_style,
@@ -87,7 +86,6 @@ def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
             band = (_positive(curve.low_bps), _positive(curve.high_bps))
             axes.fill_between(curve.distance_m, *band, alpha=0.2, color=line.get_color(), linewidth=0)
     axes.set(xlabel="Distance (m)", ylabel="Uplink rate (Mbit/s)", xscale="log", yscale="log")
-    add_grid(axes)
     finish_axes(axes)
 
 

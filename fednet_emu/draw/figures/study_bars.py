@@ -8,20 +8,25 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.scales import Cost
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import Levels, StudyRecords, rows_of, target_text
 from fednet_emu.arrays import Array
-from fednet_emu.draw.figures.intervals import draw_interval, interval_entry
-from fednet_emu.draw.figures.study_curves import Layout, name_rows
+from fednet_emu.draw.figures.study_curves import Layout
+from fednet_emu.draw.figures.study_rows import (
+    CROSS,
+    draw_interval,
+    entry,
+    finish_rows,
+    interval_entry,
+    write_beside,
+)
 from fednet_emu.draw.palette import BLUE, LINE_COLOURS, VERMILLION
-from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
+from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
-CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
 ROOM, FAILED_ROOM = 1.1, 1.5
 """Length of the axis, as a multiple of that of the longest bar, without failures and with their words and crosses."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
@@ -65,8 +70,8 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     grid[-1].set_xlabel(cost.label(unit, target_text(view.target)))
     handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
     if failed:
-        handles.append(Line2D([], [], **CROSS, label="run that never got there"))
-    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
+        handles.append(entry("run that never got there", CROSS))
+    add_legend(figure, handles, handle_em=1.6)
     figure.numbers = pd.DataFrame(
         [
             {**panel, **line, **_numbers(values[place], unit)}
@@ -105,20 +110,9 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
             end = np.nanmax([interval.mean, interval.high])
         if len(reached) < len(values) or not len(values) or interval.mean == 0:
             every = "0" if len(reached) else "no runs"
-            axes.annotate(
-                f"{len(reached)} of {len(values)} runs" if len(reached) < len(values) else every,
-                (end, index),
-                (3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=SMALL_PT - 1,
-            )
-    name_rows(axes, layout.lines, layout.names)
-    if panel:
-        axes.set_title(layout.names.text(panel), loc="left", pad=2.0)
-    round_ticks(axes.xaxis)
-    finish_axes(axes)
-    axes.tick_params(axis="y", length=0.0)
+            text = f"{len(reached)} of {len(values)} runs" if len(reached) < len(values) else every
+            write_beside(axes, text, (end, index))
+    finish_rows(axes, layout.lines, layout.names, panel, grid=False)
     return cut
 
 

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.bands import Band, band_of
 from fednet_emu.analysis.scales import RECORDED
 from fednet_emu.analysis.settings import Names
+from fednet_emu.analysis.statistics import Band, band_of
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
 from fednet_emu.arrays import Array
 from fednet_emu.draw.style import (
@@ -26,13 +26,11 @@ from fednet_emu.draw.style import (
     SMALL_PT,
     TARGET_LINE,
     WIDTH_IN,
-    add_grid,
     add_legend,
     finish_axes,
     line_style,
     new_figure,
     round_ticks,
-    wrapped,
 )
 from fednet_emu.errors import FednetError, did_you_mean
 
@@ -92,20 +90,6 @@ class Layout:
         panels = combinations(view, chosen)
         width = math.ceil(len(panels) / math.ceil(len(panels) / COLUMNS))
         return Layout(lines, [panels[start : start + width] for start in range(0, len(panels), width)], called)
-
-
-def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
-    alone = {name for levels in lines for name in levels}
-    numbers = all(isinstance(level, int | float) for levels in lines for level in levels.values())
-    if len(alone) == 1 and numbers and len(lines) > 1:
-        (axis,) = alone
-        axes.set_ylabel(names.axis(axis))
-        rows = [names.level(axis, levels[axis]) for levels in lines]
-    else:
-        rows = [wrapped(names.text(levels)) or "all" for levels in lines]
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
 
 
 def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) -> Figure | None:
@@ -218,7 +202,6 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None
     if panel:
         axes.set_title(fitted(panel), pad=3.0)
     round_ticks(axes.xaxis, 4 if panel else 6)
-    add_grid(axes)
     finish_axes(axes)
 
 

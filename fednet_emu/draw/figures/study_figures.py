@@ -11,9 +11,8 @@ from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout, curve_figure
-from fednet_emu.draw.figures.study_differences import difference_figure
-from fednet_emu.draw.figures.study_final import final_figure
 from fednet_emu.draw.figures.study_pareto import pareto_figure
+from fednet_emu.draw.figures.study_rows import difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
 from fednet_emu.errors import FednetError, did_you_mean
 

@@ -18,7 +18,6 @@ from fednet_emu.analysis.study import Levels, StudyRecords
 from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import (
     SMALL_PT,
-    add_grid,
     add_legend,
     finish_axes,
     line_style,
@@ -96,5 +95,4 @@ def _draw(axes: Axes, points: pd.DataFrame, front: pd.DataFrame, cost: Cost, uni
         style = {**line_style(int(str(setting))), "linestyle": "none"}
         axes.plot(part[cost.column] / unit.size, part["accuracy"], **style)
     round_ticks(axes.xaxis, 3)
-    add_grid(axes)
     finish_axes(axes)

@@ -13,14 +13,15 @@ from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import target_text
-from fednet_emu.draw.figures.intervals import DOT, MEAN
-from fednet_emu.draw.figures.study_bars import CROSS
+from fednet_emu.draw.figures.study_rows import CROSS, DOT, MEAN, entry
 from fednet_emu.draw.palette import BLUE, GREY
-from fednet_emu.draw.style import PaperFigure, add_grid, add_legend, finish_axes, new_figure, round_ticks
+from fednet_emu.draw.style import PaperFigure, add_legend, finish_axes, new_figure, round_ticks
 
 HEIGHT_IN = 2.4
 WIDE = 30.0
 """Ratio of the largest to the smallest cost from which the axis is logarithmic."""
+TRIAL: dict[str, Any] = DOT | {"alpha": 0.9, "color": GREY}
+FINALIST: dict[str, Any] = MEAN | {"color": BLUE}
 _STEPS: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "drawstyle": "steps-post"}
 
 
@@ -32,9 +33,8 @@ def search_figure(view: SearchRecords) -> PaperFigure:
     figure = new_figure(HEIGHT_IN)
     axes = figure.subplots()
     handles = _front(axes, view) if len(view.columns) > 1 else _course(axes, view)
-    add_grid(axes)
     finish_axes(axes)
-    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.6)
+    add_legend(figure, handles, handle_em=1.6)
     figure.numbers = view.trials
     return figure
 
@@ -44,7 +44,7 @@ def _course(axes: Axes, view: SearchRecords) -> list[Line2D]:
     unit, title = _unit(view, column)
     costs = view.trials[column].to_numpy(np.float64) / unit.size
     known, sign = np.isfinite(costs), 1.0 if view.costs else -1.0
-    axes.plot(numbers[known], costs[known], **DOT | {"alpha": 0.9}, color=GREY, label="trial")
+    axes.plot(numbers[known], costs[known], **TRIAL, label="trial")
     if known.any():
         best = sign * np.fmin.accumulate(np.where(known, sign * costs, np.inf))
         begun = np.isfinite(best)
@@ -55,18 +55,15 @@ def _course(axes: Axes, view: SearchRecords) -> list[Line2D]:
     axes.plot(numbers[~known], np.ones((~known).sum()), **CROSS, transform=edge, clip_on=False, label="not there")
     for number in view.finalists:
         mean = sign * float(np.nanmean(view.runs[number][:, 0])) / unit.size
-        axes.plot(number, mean, **MEAN, color=BLUE, zorder=4, label="finalist")
+        axes.plot(number, mean, **FINALIST, zorder=4, label="finalist")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.set_xlabel("Trial")
     axes.set_ylabel(title)
-    handles = [
-        Line2D([], [], **DOT | {"alpha": 0.9}, color=GREY, label="trial"),
-        Line2D([], [], color=BLUE, linewidth=1.0, label="best so far"),
-    ]
+    handles = [entry("trial", TRIAL), entry("best so far", {"linewidth": 1.0}, BLUE)]
     if view.finalists:
-        handles.append(Line2D([], [], **MEAN, color=BLUE, label="finalist, mean over its seeds"))
+        handles.append(entry("finalist, mean over its seeds", FINALIST))
     if not known.all():
-        handles.append(Line2D([], [], **CROSS, label="did not get there"))
+        handles.append(entry("did not get there", CROSS))
     return handles
 
 
@@ -77,15 +74,14 @@ def _front(axes: Axes, view: SearchRecords) -> list[Line2D]:
         view.trials[name].to_numpy(np.float64) / unit.size
         for name, (unit, _) in zip((first, second), units, strict=True)
     ]
-    axes.plot(*costs, **DOT | {"alpha": 0.9}, color=GREY, label="trial")
+    axes.plot(*costs, **TRIAL, label="trial")
     means = np.array([np.nanmean(view.runs[number], axis=0)[:2] for number in view.finalists]).reshape(-1, 2)
     means = means[np.argsort(means[:, 0])] / [unit.size for unit, _ in units]
-    axes.plot(*means.T, **MEAN | {"linestyle": "-", "linewidth": 0.8}, color=BLUE, zorder=4, label="finalist")
+    axes.plot(*means.T, **FINALIST | {"linestyle": "-", "linewidth": 0.8}, zorder=4, label="finalist")
     round_ticks(axes.xaxis)
     axes.set_xlabel(units[0][1])
     axes.set_ylabel(units[1][1])
-    front = Line2D([], [], **MEAN, color=BLUE, label="finalist, mean over its seeds")
-    return [Line2D([], [], **DOT | {"alpha": 0.9}, color=GREY, label="trial"), front]
+    return [entry("trial", TRIAL), entry("finalist, mean over its seeds", FINALIST)]
 
 
 def _unit(view: SearchRecords, column: str) -> tuple[Unit, str]:

@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.activity import WAITING
-from fednet_emu.analysis.crowd import BINS, ranked, spread, state_shares
+from fednet_emu.analysis.activity import BINS, WAITING, ranked, spread, state_shares
 from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.arrays import Array
 from fednet_emu.draw.palette import ACTIVITIES, ORANGE
@@ -146,7 +145,7 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
             first.set_title(wrapped(panel.label), loc="left", pad=3.0)
     axes.set_xlabel(f"Time ({unit.symbol})")
     handles = _legend_handles(panels)
-    add_legend(figure, handles, [str(handle.get_label()) for handle in handles], handle_em=1.4)
+    add_legend(figure, handles, handle_em=1.4)
     figure.numbers = pd.concat([panel.bars.assign(run=panel.label) for panel in panels], ignore_index=True)
     return figure
 
@@ -169,7 +168,7 @@ def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
     axes.set_ylim(0.0, 100.0)
     axes.set_yticks([0, 50, 100])
     round_ticks(axes.xaxis)
-    finish_axes(axes)
+    finish_axes(axes, grid=False)
     axes.tick_params(axis="x", labelbottom=False)
     axes.set_ylabel("Devices (%)")
 
@@ -219,7 +218,7 @@ def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0
 def _label(axes: Axes, rows: Rows) -> None:
     axes.set_yticks(range(len(rows.devices)), [str(device) for device in rows.devices])
     round_ticks(axes.xaxis)
-    finish_axes(axes)
+    finish_axes(axes, grid=False)
     axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
     axes.spines["left"].set_visible(False)
     axes.set_ylabel(rows.label)

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.air import air_use
+from fednet_emu.analysis.activity import air_use
 from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.analysis.explanation import Explanation
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.run_words import turn_s, words
 from fednet_emu.analysis.scene import Scene
-from fednet_emu.analysis.spreads import spreads
 from fednet_emu.analysis.summary import summary_rows
-from fednet_emu.analysis.usage import Usage
+from fednet_emu.analysis.usage import Usage, spreads, turn_s, words
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.draw.page.document import write_page
 from fednet_emu.draw.page.timeline import timeline

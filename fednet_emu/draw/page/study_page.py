@@ -8,12 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from fednet_emu.analysis.level_differences import ALL_PAIRS, MOST, compared_axes, differences
-from fednet_emu.analysis.needed import costs_to_target
+from fednet_emu.analysis.comparison import ALL_PAIRS, MOST, compared_axes, differences
 from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.scales import RECORDED, measured
 from fednet_emu.analysis.searched import SearchRecords
-from fednet_emu.analysis.settings import Setting, settings_of
+from fednet_emu.analysis.settings import Setting, costs_to_target, settings_of
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import StudyRecords, level_text, target_text
 from fednet_emu.draw.page.columns import TITLES, columns_of

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.bands import band_of
 from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
 from fednet_emu.analysis.ranked import RankedSettings
 from fednet_emu.analysis.ranking import rank
 from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, measured
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.settings import Setting, settings_of
+from fednet_emu.analysis.statistics import band_of
 from fednet_emu.analysis.study import StudyRecords, rows_of
 from fednet_emu.draw.page.columns import TITLES, columns_of
 from fednet_emu.errors import FednetError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.crowd import spread
+from fednet_emu.analysis.activity import spread
 from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.analysis.usage import Usage
 from fednet_emu.arrays import IntArray, Mask

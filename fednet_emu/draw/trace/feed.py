@@ -1,4 +1,4 @@
-"""Read the tables of a run side by side in parts, in the order of time in which they were written."""
+"""Read the tables of a run side by side in parts, in the order of their ends, and hold rows for the order of starts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import IntArray
@@ -24,6 +25,7 @@ COMPUTES = ("device", "started_s", "ended_s", "flop", "energy_j", "input", "resu
 SPANS = {"transfers": ("requested_s", "ended_s"), "computes": ("started_s", "ended_s")}
 _WORDS = {"kind": KINDS, "lost": REASONS, "stopped": REASONS}
 
+Rows = NDArray[np.void]
 Columns = dict[str, Any]
 """Columns of a table as arrays: times as integer nanoseconds named `..._ns`, words as their codes in the ledger."""
 
@@ -85,9 +87,6 @@ class _Table:
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
         self._batches, self._by = run.batches(name, columns, PART_ROWS), by
-        self._next()
-
-    def _next(self) -> None:
         self._rows = next(self._batches, self.none)
 
     @property
@@ -109,7 +108,7 @@ class _Table:
             self._rows = self._rows.iloc[end:]
             if self.left:
                 break
-            self._next()
+            self._rows = next(self._batches, self.none)
         return pd.concat(taken) if len(taken) > 1 else taken[0] if taken else self.none
 
 
@@ -130,3 +129,33 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
     known = values.astype("category").cat
     code = np.array([words.index(word) for word in known.categories], np.int64)
     return code[known.codes.to_numpy()] if len(code) else np.zeros(len(values), np.int64)
+
+
+class Held:
+    """Takes rows in the order in which they were recorded and gives them back in the order of a time column.
+
+    Args:
+        row: type of the rows.
+        by: the time column, in ns.
+    """
+
+    def __init__(self, row: np.dtype[np.void], by: str) -> None:
+        self._rows, self._new, self._by = np.empty(0, row), [np.empty(0, row)], by
+        self._count = 0
+
+    def add(self, rows: Rows) -> None:
+        """Take some rows."""
+        self._new.append(rows)
+        self._count += len(rows)
+
+    @property
+    def worth_while(self) -> bool:
+        """Whether so many rows have come that looking through all of them costs little for each."""
+        return 2 * self._count > len(self._rows)
+
+    def until(self, known_ns: int) -> Rows:
+        """Give back all rows up to a time; no later row may be earlier than that."""
+        rows = np.concatenate([self._rows, *self._new])
+        ready = rows[self._by] <= known_ns
+        self._rows, self._new, self._count = rows[~ready], [], 0
+        return np.asarray(rows[ready])

@@ -1,13 +1,14 @@
-"""Names and numbers in a trace: what tracks, slices and flows are called."""
+"""Names and numbers in a trace: the tree of tracks, and what slices and flows are called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from typing import BinaryIO
 
 import numpy as np
 
 from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import device_label
+from fednet_emu.draw.trace import packets
+from fednet_emu.records.ledger import SCORES, SERVER, device_label
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
@@ -30,24 +31,38 @@ def track_parts(track: int) -> tuple[int, int]:
     return track & ((1 << _KIND_BITS) - 1), (track >> _KIND_BITS) % (1 << _INDEX_BITS) - 1
 
 
+COUNTERS = (("active senders", "senders"), ("queue length", "transfers"), ("bits on the air", "bit"))
+"""Titles and units of the counters of each cell and kind of link: transfers on the air, transfers that wait for it, and
+bits on the air so far."""
+ENERGY = 0
+"""The counter of the whole run: joules spent so far."""
+
+
+def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
+    """Number of a counter, from 1; see `counter_parts`."""
+    return np.asarray(1 + (cell * len(KINDS) + kind) * len(COUNTERS) + what)
+
+
+def counter_parts(number: int) -> tuple[int, int, int]:
+    """What a counter counts, its cell and its kind of link."""
+    rest, what = divmod(number - 1, len(COUNTERS))
+    cell, kind = divmod(rest, len(KINDS))
+    return what, cell, kind
+
+
 # ---- names of slices ------------------------------------------------------------------------------------------------
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
 """What a sender's and what a receiver's slice is called, for each kind of transfer; the server is no device."""
-
-
 _REASONS = 28
 """Room for this many reasons of losses, those of plug-ins included."""
-
-
-def _variants(name: str, word: str) -> list[str]:
-    return [name if not reason else f"{name}, {word}{reason}" for reason in REASONS] + [""] * (_REASONS - len(REASONS))
-
-
-_FIRST_COMPUTE = 1 + len(_DIRECTIONS) * _REASONS
-_FIRST_WAIT = _FIRST_COMPUTE + _REASONS
-BROADCAST, AVERAGE, TURN = range(_FIRST_WAIT + _REASONS, _FIRST_WAIT + _REASONS + 3)
-_FIRST_ROUND, _FIRST_DEVICE = 1 << 8, 1 << 27
+COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
+WAIT_NAME = COMPUTE_NAME + _REASONS
+"""Numbers of the names of computations and of waits for the channel, to which that of the reason is added why one was
+stopped, or why a transfer never came on the air."""
+BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
+ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
+"""Numbers of the names of round 0 and device 0; that of the server comes before."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
@@ -55,83 +70,107 @@ def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArra
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
-def compute_name(stopped: IntArray) -> IntArray:
-    """Number of the name of a computation."""
-    return np.asarray(_FIRST_COMPUTE + stopped)
-
-
-def wait_name(lost: IntArray) -> IntArray:
-    """Number of the name of a wait for the channel; `lost` says why a transfer never came on the air, 0 if it did."""
-    return np.asarray(_FIRST_WAIT + lost)
-
-
-def round_name(number: IntArray) -> IntArray:
-    """Number of the name of a round."""
-    return np.asarray(_FIRST_ROUND + number)
-
-
-def device_name(device: IntArray) -> IntArray:
-    """Number of the name of a device, or of the server (-1)."""
-    return np.asarray(_FIRST_DEVICE + 1 + device)
-
-
 def fixed_names() -> list[tuple[int, str]]:
     """Names that every trace has, with their numbers."""
-    transfers = [variant for name in _DIRECTIONS for variant in _variants(name, "lost: ")]
-    states = [*_variants("computing", "stopped: "), *_variants("waiting", "given up: ")]
-    names = ["", *transfers, *states, "broadcast", "average", "turn"]
-    return [(number, name) for number, name in enumerate(names) if name]
-
-
-def round_names(numbers: Sequence[int]) -> list[tuple[int, str]]:
-    """Names of rounds with their numbers."""
-    return [(int(round_name(np.array(number))), f"round {number}") for number in numbers]
-
-
-def device_names(devices: Iterable[int]) -> list[tuple[int, str]]:
-    """Names of devices with their numbers."""
-    return [(_FIRST_DEVICE + 1 + device, device_label(device)) for device in devices]
+    variants = [(name, "lost") for name in _DIRECTIONS] + [("computing", "stopped"), ("waiting", "given up")]
+    names = {
+        1 + place * _REASONS + code: f"{name}, {word}: {reason}" if reason else name
+        for place, (name, word) in enumerate(variants)
+        for code, reason in enumerate(REASONS)
+    }
+    return [*names.items(), (BROADCAST, "broadcast"), (AVERAGE, "average"), (TURN, "turn")]
 
 
 # ---- flows: arrows from slice to slice, which have the number in common ---------------------------------------------
 
+HEARD, USED, MADE, SENT, NO_PAYLOAD, NO_INPUT, NO_RESULT = range(1, 8)
+"""Kinds of flows: from a transmission on the air to what a receiver hears of it, from the reception of a payload to the
+computation with it, from the computation that made a payload to its transmission, from a device that sends over the air
+to the average of what has arrived. The others lead nowhere: they stand where a device's part in a transfer has no
+payload that is known, and where a computation uses or makes none."""
 _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
-def heard_flow(transfer: IntArray, receiver: IntArray) -> IntArray:
-    """From a transmission on the air to what a receiver hears of it."""
-    return _flow(1, transfer << _PAIR_BITS | (receiver + 1))
+def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
+    """Number of a flow of a transfer, payload or computation, and, where it is of several, of a device."""
+    pair = number if device is None else number << _PAIR_BITS | (device + 1)
+    return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 
 
-def used_flow(payload: IntArray, device: IntArray) -> IntArray:
-    """From the reception of a payload to the computation with it."""
-    return _flow(2, payload << _PAIR_BITS | (device + 1))
+# ---- descriptions: each track is described in the file before its first event ---------------------------------------
 
 
-def made_flow(payload: IntArray) -> IntArray:
-    """From the computation that made a payload to its transmission."""
-    return _flow(3, payload)
+class Tracks:
+    """The tracks described so far.
 
+    Args:
+        file: the trace.
+        cell_of: cell of each device, [devices]; devices beyond them are in cell 0.
+        title: name of the run.
+    """
 
-def sent_flow(transfer: IntArray) -> IntArray:
-    """From a device that sends over the air to the average of what has arrived."""
-    return _flow(4, transfer)
+    def __init__(self, file: BinaryIO, cell_of: IntArray, title: str) -> None:
+        self._file, self._cell_of, self._title = file, cell_of, title
+        self._known: set[int] = set()
+        self._named: set[int] = set()
 
+    def cells(self, device: IntArray) -> IntArray:
+        """Cell of each device; the server is in cell 0."""
+        if not len(self._cell_of):
+            return np.zeros(len(device), np.int64)
+        inside = (device > SERVER) & (device < len(self._cell_of))
+        return np.where(inside, self._cell_of[np.where(inside, device, 0)], 0)
 
-def no_flow(transfer: IntArray, device: IntArray) -> IntArray:
-    """Stands where a device's part in a transfer has no payload that is known, and leads nowhere."""
-    return _flow(5, transfer << _PAIR_BITS | (device + 1))
+    def describe(self, tracks: IntArray) -> None:
+        """Write the descriptions of tracks that have none yet, and of those above them."""
+        for track in np.unique(tracks).tolist():
+            self._describe(track)
 
+    def name(self, devices: IntArray) -> None:
+        """Write the names of devices that have none yet."""
+        new = sorted(set(np.unique(devices).tolist()) - self._named)
+        if new:
+            self._file.write(packets.names_packet((DEVICE_NAME + device, device_label(device)) for device in new))
+            self._named.update(new)
 
-def no_input(compute: IntArray) -> IntArray:
-    """Stands where a computation uses no payload, and leads nowhere."""
-    return _flow(6, compute)
+    def _describe(self, track: int) -> None:
+        if track in self._known:
+            return
+        self._known.add(track)
+        kind, index = track_parts(track)
+        if kind == RUN:
+            self._file.write(packets.process(track, 1, self._title))
+        elif kind == CELL:
+            self._file.write(packets.process(track, index + 2, f"cell {index}"))
+        else:
+            parent = self._parent(kind, index)
+            self._describe(parent)
+            self._file.write(self._described(kind, index, track, parent))
 
+    def _parent(self, kind: int, index: int) -> int:
+        if kind in (ROUNDS, SCORE) or (kind, index) in ((COUNTER, ENERGY), (DEVICE, SERVER)):
+            return int(track_number(RUN))
+        if kind in (MEDIUM, DEVICES):
+            return int(track_number(CELL, index))
+        if kind == ON_AIR:
+            return int(track_number(MEDIUM, index // len(KINDS)))
+        if kind == COUNTER:
+            return int(track_number(MEDIUM, counter_parts(index)[1]))
+        return int(track_number(DEVICES, self.cells(np.array([index]))[0]))
 
-def no_result(compute: IntArray) -> IntArray:
-    """Stands where a computation makes no payload, and leads nowhere."""
-    return _flow(7, compute)
-
-
-def _flow(kind: int, number: IntArray) -> IntArray:
-    return np.asarray(number & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
+    def _described(self, kind: int, index: int, track: int, parent: int) -> bytes:
+        if kind == COUNTER and index != ENERGY:
+            what, _, link = counter_parts(index)
+            title, unit = COUNTERS[what]
+            return packets.counter_track(track, parent, f"{KINDS[link]}: {title}", unit, link + len(KINDS))
+        if kind == COUNTER:
+            return packets.counter_track(track, parent, "energy", "J", 2)
+        if kind == SCORE:
+            return packets.counter_track(track, parent, SCORES[index].replace("_", " "), "", index + 3)
+        if kind == DEVICE:
+            return packets.track(track, parent, device_label(index), 1 if index == SERVER else index)
+        name, rank = {
+            ROUNDS: ("rounds", 0), MEDIUM: ("medium", 0), DEVICES: ("devices", 1),
+            ON_AIR: (KINDS[index % len(KINDS)], index % len(KINDS)),
+        }[kind]  # fmt: skip
+        return packets.track(track, parent, name, rank)

@@ -1,26 +1,14 @@
-"""From the records of a stretch of time: what happened on the tracks of devices and media, as rows."""
+"""From the records of a stretch of time: slices of devices and media, and changes of counters, as rows."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator
 
-from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.draw.trace.feed import Columns, Part
-from fednet_emu.draw.trace.names import (
-    BROADCAST,
-    compute_name,
-    device_name,
-    heard_flow,
-    made_flow,
-    no_flow,
-    no_input,
-    no_result,
-    sent_flow,
-    transfer_name,
-    used_flow,
-    wait_name,
-)
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.draw.trace import names
+from fednet_emu.draw.trace.feed import Columns, Part, Rows
 from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS
@@ -36,14 +24,16 @@ ROW = np.dtype([
 """A slice of a device: its row in the table of transfers or computations, its size in bits or FLOP, the flows that lead
 to it and from it. Of slices that start at the same time a flow goes to that of the higher rank; media have rank 1."""
 
-SENT = np.dtype([
+ON_MEDIUM = np.dtype([
     ("cell", np.int64), ("kind", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
 """A slice of a medium; `device` is that at the other end of the server, SEVERAL for a broadcast, or the sender."""
 
-Rows = NDArray[np.void]
+STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
+"""A change of a counter."""
+
 UPLINK, DOWNLINK, SIDELINK = range(len(KINDS))
 
 
@@ -55,19 +45,14 @@ def device_slices(part: Part) -> Rows:
 
 
 def medium_slices(part: Part, cell: IntArray) -> Rows:
-    """What was on the air.
-
-    Args:
-        part: the records.
-        cell: cell of each transfer.
-    """
+    """What was on the air; `cell` is that of each transfer."""
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
-    rows = np.empty(int(chosen.sum()), SENT)
+    rows = np.empty(int(chosen.sum()), ON_MEDIUM)
     other = np.asarray(np.where(sent["kind"] == DOWNLINK, sent["receiver"], sent["sender"]), np.int64)
-    name = np.where(other == SEVERAL, BROADCAST, device_name(other))
+    name = np.where(other == SEVERAL, names.BROADCAST, names.DEVICE_NAME + other)
     columns = {**sent, "cell": cell, "name": name, "device": other, "rank": np.ones(len(cell), np.int64)}
-    for column in SENT.names or ():
+    for column in ON_MEDIUM.names or ():
         rows[column] = columns[column][chosen]
     return rows
 
@@ -92,17 +77,17 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
     place, device, receives, lost = place[keep], device[keep], receives[keep], lost[keep]
     transfer, payload = sent["transfer"][place], sent["payload"][place]
     rows = _rows(device, sent["started_ns"][place], sent["ended_ns"][place], ON_AIR, transfer)
-    rows["name"] = transfer_name(sent["kind"][place], receives.astype(np.int64), lost)
+    rows["name"] = names.transfer_name(sent["kind"][place], receives.astype(np.int64), lost)
     rows["amount"] = sent["size_bit"][place]
     rows["rate_bps"] = sent["air_bit"][place] / np.maximum(rows["ended_ns"] - rows["started_ns"], 1) * 1e9
     shared_j = sent["receive_j"][place] / sent["receivers"][place]
     rows["energy_j"] = np.where(receives, shared_j, sent["energy_j"][place])
     known = payload >= 0
-    nowhere = no_flow(transfer, device)
-    made = np.where(known, made_flow(payload), nowhere)
-    used = np.where(known & (lost == CODE[""]), used_flow(payload, device), nowhere)
-    rows["comes"] = np.where(receives, heard_flow(transfer, device), made)
-    rows["goes"] = np.where(receives, used, sent_flow(transfer))
+    nowhere = names.flow(names.NO_PAYLOAD, transfer, device)
+    made = np.where(known, names.flow(names.MADE, payload), nowhere)
+    used = np.where(known & (lost == CODE[""]), names.flow(names.USED, payload, device), nowhere)
+    rows["comes"] = np.where(receives, names.flow(names.HEARD, transfer, device), made)
+    rows["goes"] = np.where(receives, used, names.flow(names.SENT, transfer))
     rows["rank"] = np.where(receives, 2, 0)
     return rows
 
@@ -114,17 +99,18 @@ def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, l
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
     place = place[keep]
     rows = _rows(device[keep], sent["requested_ns"][place], until_ns[place], WAITING, sent["transfer"][place])
-    rows["name"] = wait_name(np.where(never[place], lost[keep], CODE[""]))
+    rows["name"] = names.WAIT_NAME + np.where(never[place], lost[keep], CODE[""])
     return rows
 
 
 def _computing(made: Columns) -> Rows:
     rows = _rows(made["device"], made["started_ns"], made["ended_ns"], COMPUTING, made["compute"])
-    rows["name"] = compute_name(made["stopped"])
+    rows["name"] = names.COMPUTE_NAME + made["stopped"]
     rows["amount"], rows["energy_j"] = made["flop"], made["energy_j"]
-    given, result, number = made["input"], made["result"], made["compute"]
-    rows["comes"] = np.where(given >= 0, used_flow(given, made["device"]), no_input(number))
-    rows["goes"] = np.where(result >= 0, made_flow(result), no_result(number))
+    given, result = made["input"], made["result"]
+    no_input, no_result = (names.flow(kind, made["compute"]) for kind in (names.NO_INPUT, names.NO_RESULT))
+    rows["comes"] = np.where(given >= 0, names.flow(names.USED, given, made["device"]), no_input)
+    rows["goes"] = np.where(result >= 0, names.flow(names.MADE, result), no_result)
     return rows
 
 
@@ -133,3 +119,48 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
     rows["device"], rows["started_ns"], rows["ended_ns"] = device, started_ns, ended_ns
     rows["form"], rows["row"] = form, row
     return rows
+
+
+def steps(part: Part, cell: IntArray) -> Rows:
+    """All changes of counters, in no order; `cell` is that of each transfer."""
+    sent, made = part.transfers, part.computes
+    senders, queue, bits = (names.counter_number(what, cell, sent["kind"]) for what in range(len(names.COUNTERS)))
+    started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
+    on_air, one = started_ns != NEVER_NS, np.ones(len(cell))
+    from_queue_ns = np.where(on_air, started_ns, ended_ns)
+    changes = [
+        (sent["requested_ns"], queue, one),
+        (from_queue_ns, queue, -one),
+        (started_ns[on_air], senders[on_air], one[on_air]),
+        (ended_ns[on_air], senders[on_air], -one[on_air]),
+        (ended_ns[on_air], bits[on_air], sent["air_bit"][on_air]),
+        (ended_ns, np.full(len(cell), names.ENERGY), sent["energy_j"] + sent["receive_j"]),
+        (made["ended_ns"], np.full(len(made["ended_ns"]), names.ENERGY), made["energy_j"]),
+    ]
+    rows = np.empty(sum(len(change[0]) for change in changes), STEP)
+    for place, column in enumerate(("at_ns", "counter", "step")):
+        rows[column] = np.concatenate([change[place] for change in changes])
+    return rows
+
+
+class Counters:
+    """Adds up changes, in batches of ascending times."""
+
+    def __init__(self) -> None:
+        self._value: dict[int, float] = {}
+
+    def values(self, changes: Rows, from_ns: int) -> Iterator[tuple[int, IntArray, Array]]:
+        """For each counter that changes: its number, instants in ns, and its value from each instant on.
+
+        Args:
+            changes: all changes up to some time, without those of earlier batches.
+            from_ns: what happened before is told as one change at this time.
+        """
+        changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
+        numbers, first = np.unique(changes["counter"], return_index=True)
+        for number, rows in zip(numbers.tolist(), np.split(changes, first)[1:], strict=True):
+            at_ns = np.maximum(rows["at_ns"], from_ns)
+            value = self._value.get(number, 0.0) + np.cumsum(rows["step"])
+            self._value[number] = float(value[-1])
+            settled = np.append(at_ns[1:] != at_ns[:-1], True)  # changes of one instant are one
+            yield number, at_ns[settled], value[settled]

@@ -12,20 +12,27 @@ import numpy as np
 
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.window import FOREVER_NS, WHOLE, Window
-from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.draw.trace import packets
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.draw.trace import names, packets
 from fednet_emu.draw.trace.activity import Activity
-from fednet_emu.draw.trace.counters import STEP, Counters, steps
-from fednet_emu.draw.trace.feed import Part, longest_ns, parts
-from fednet_emu.draw.trace.held import Held
-from fednet_emu.draw.trace.names import COUNTER, fixed_names, track_number
-from fednet_emu.draw.trace.rounds import Rounds, write_scores
-from fednet_emu.draw.trace.slices import ROW, SENT, SIDELINK, Rows, device_slices, medium_slices
-from fednet_emu.draw.trace.tracks import Tracks
+from fednet_emu.draw.trace.feed import Columns, Held, Part, Rows, longest_ns, nanoseconds, parts
+from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
+from fednet_emu.draw.trace.slices import (
+    ON_MEDIUM,
+    ROW,
+    SIDELINK,
+    STEP,
+    UPLINK,
+    Counters,
+    device_slices,
+    medium_slices,
+    steps,
+)
 from fednet_emu.errors import DataError
-from fednet_emu.records.ledger import SCENE, SERVER, SEVERAL
+from fednet_emu.records.ledger import SCENE, SCORES, SERVER, SEVERAL
+from fednet_emu.records.reasons import CODE
 
-ONE_CELL: IntArray = np.empty(0, np.int64)
+ROUND_TRACK = int(track_number(ROUNDS))
 NOBODY: IntArray = np.empty(0, np.int64)
 Show = Callable[[int, int], None]
 """Called from time to time with the simulated time in ns that has been dealt with, and the slices written so far."""
@@ -65,19 +72,18 @@ class _Trace:
 
     def __init__(self, run: RunRecords, file: BinaryIO, window: Window) -> None:
         self._run, self._file, self._window = run, file, window
-        self._inside = (window.from_ns, window.until_ns)
-        self._rounds, self._counters = Rounds(run), Counters()
         self._tracks = Tracks(file, _serving_cells(run), run.name)
+        self._rounds, self._counters = Rounds(run, file, self._tracks, window), Counters()
         self._activity = Activity(file, self._tracks, self._rounds.ended_ns, self._rounds.names)
-        self._devices, self._media = Held(ROW, "started_ns"), Held(SENT, "started_ns")
+        self._devices, self._media = Held(ROW, "started_ns"), Held(ON_MEDIUM, "started_ns")
         self._steps = Held(STEP, "at_ns")
         self._receivers: dict[int, IntArray] = {}
 
     def write(self, show: Show | None) -> int:
         """Write everything; return the number of slices."""
-        self._file.write(packets.head(fixed_names()))
-        rounds = self._rounds.write(self._file, self._tracks, *self._inside)
-        write_scores(self._run, self._file, self._tracks, *self._inside)
+        self._file.write(packets.head(names.fixed_names()))
+        rounds = self._rounds.write()
+        self._write_scores()
         lag_ns = longest_ns(self._run)
         for part in parts(self._run):
             self._take(part)
@@ -97,7 +103,7 @@ class _Trace:
         cell = np.where(sent["kind"] == SIDELINK, self._tracks.cells(sent["sender"]), sent["cell"])
         self._steps.add(steps(part, cell))
         self._rounds.arrive(sent, window.has(sent["sender"]))
-        self._rounds.write_averages(self._file, part.until_ns, *self._inside)
+        self._rounds.write_averages(part.until_ns)
         rows = device_slices(part)
         self._devices.add(rows[self._shown(rows) & window.has(rows["device"])])
         rows, chosen = medium_slices(part, cell), window.has(heard["receiver"])
@@ -118,16 +124,82 @@ class _Trace:
             del self._receivers[transfer]
         changes = self._steps.until(known_ns)
         for number, at_ns, value in self._counters.values(changes, self._window.from_ns):
-            shown = at_ns <= self._window.until_ns
-            track = np.full(shown.sum(), track_number(COUNTER, number))
-            self._tracks.describe(track)
-            self._file.write(packets.counts().filled(at_ns[shown], track, value[shown]).tobytes())
+            self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
+
+    def _write_scores(self) -> None:
+        """Write accuracy, loss and whatever else was evaluated as counters; older runs lack some."""
+        table = self._run.table("evaluations")
+        at_ns = nanoseconds(table["simulated_s"])
+        for place, name in enumerate(SCORES):
+            if name in table:
+                score = table[name].to_numpy(np.float64)
+                shown = np.isfinite(score) & self._window.overlaps(at_ns, at_ns)
+                self._count(track_number(SCORE, place), at_ns, score, shown)
+
+    def _count(self, number: IntArray, at_ns: IntArray, value: Array, shown: Mask) -> None:
+        track = np.full(shown.sum(), number)
+        self._tracks.describe(track)
+        self._file.write(packets.counts().filled(at_ns[shown], track, value[shown]).tobytes())
+
+
+class Rounds:
+    """The rounds of a run as slices, and the averages that end them; all rounds are in memory, 32 bytes each."""
+
+    def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
+        self._file, self._tracks, self._window = file, tracks, window
+        table = run.table("rounds", ("round", "started_s", "ended_s", "arrived"))
+        self.number, self._arrived = (table[name].to_numpy(np.int64) for name in ("round", "arrived"))
+        self._started_ns, self.ended_ns = (nanoseconds(table[name]) for name in ("started_s", "ended_s"))
+        self._came = np.empty((0, 2), np.int64)
+        self._told = 0
+
+    def names(self, started_ns: IntArray) -> IntArray:
+        """The names of the rounds in which turns begin; outside of all rounds it is that of a turn."""
+        if not len(self.number):
+            return np.full(len(started_ns), names.TURN)
+        place = np.searchsorted(self._started_ns, started_ns, side="right") - 1
+        inside = (place >= 0) & (started_ns < self.ended_ns[place])
+        return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
+
+    def write(self) -> int:
+        """Write the rounds that overlap the window, and the names of all; return how many these are."""
+        shown = self._window.overlaps(self._started_ns, self.ended_ns)
+        if not shown.any():
+            return 0
+        self._tracks.describe(np.array([ROUND_TRACK]))
+        every = self.number.tolist()
+        self._file.write(packets.names_packet((names.ROUND_NAME + number, f"round {number}") for number in every))
+        number, track = self.number[shown], np.full(shown.sum(), ROUND_TRACK)
+        told = (self._started_ns[shown], track, names.ROUND_NAME + number, number, self._arrived[shown])
+        written = packets.slices(("round", "arrived")).filled(*told, self.ended_ns[shown], track)
+        self._file.write(written.tobytes())
+        return len(number)
+
+    def arrive(self, sent: Columns, shown: Mask) -> None:
+        """Take note of the updates among these transfers that have reached the server; `shown` are rows that may."""
+        chosen = shown & (sent["kind"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["lost"] == CODE[""])
+        self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
+
+    def write_averages(self, known_ns: int) -> None:
+        """Write the averages at the ends of rounds up to a time by which all that has arrived is known."""
+        due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
+        ended_ns = self.ended_ns[self._told : due]
+        last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
+        first = np.append(0, last)[: len(last)]
+        inside = self._window.overlaps(ended_ns, ended_ns)
+        for count in np.unique((last - first)[inside & (last > first)]).tolist():
+            chosen = np.flatnonzero(inside & (last - first == count))
+            flows = names.flow(names.SENT, self._came[:, 1][first[chosen, None] + np.arange(count)])
+            track, name = (np.full(len(chosen), same) for same in (ROUND_TRACK, names.AVERAGE))
+            self._file.write(packets.instants(count).filled(ended_ns[chosen], track, name, *flows.T).tobytes())
+        self._came = self._came[last[-1] if len(last) else 0 :]
+        self._told = due
 
 
 def _serving_cells(run: RunRecords) -> IntArray:
     """Cell that serves each device at the start, [devices]; empty for a run that did not record it: all in cell 0."""
     if not run.has(SCENE):
-        return ONE_CELL
+        return NOBODY
     scene = run.table(SCENE, ("device", "cell"))
     return scene[scene["device"] > SERVER].drop_duplicates("device")["cell"].to_numpy(np.int64)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
@@ -190,3 +192,22 @@ def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
             problem = f"{column} must hold texts or numbers, got {table.feature(column)}"
             raise DataError(table.where, problem, "name a column that says whose a row is") from error
     return found
+
+
+def pixels(images: NDArray[np.uint8]) -> Tensor:
+    """Images [n, channels, height, width] of bytes as float32 from 0 to 1."""
+    return torch.from_numpy(images.astype(np.float32)).div_(255)
+
+
+def standardise(train: Tensor, test: Tensor) -> None:
+    """Shift and divide each channel of both sets, in place, so that it has mean 0 and deviation 1 over the training.
+
+    Args:
+        train: float32 [n, channels, ...], at least one sample; a channel that is constant is only shifted.
+        test: float32 [m, channels, ...].
+    """
+    axes = (0, *range(2, train.ndim))
+    deviation, mean = torch.std_mean(train, axes, correction=0, keepdim=True)
+    deviation[deviation == 0] = 1
+    for values in (train, test):
+        values.sub_(mean).div_(deviation)

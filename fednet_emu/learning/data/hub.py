@@ -83,13 +83,11 @@ def local_splits(path: Path, config: str | None, only: str) -> Iterator[Splits]:
 def hub_splits(
     name: str, config: str | None, revision: str | None, folder: Path | None, *, download: bool
 ) -> Iterator[Splits]:
-    """Context manager: the tables of a data set of the hub, which are kept in the data folder.
+    """Context manager: the tables of the data set `owner/name` of the hub, which are kept in the data folder.
 
     Args:
-        name: `owner/name` on the hub.
         config: name of the configuration; None takes the only one.
         revision: commit, branch or tag on the hub; None takes the newest.
-        folder: the data folder.
         download: whether what is not in the data folder is downloaded; otherwise no connection is made.
 
     Raises:

@@ -12,8 +12,8 @@ from typing_extensions import override
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
+from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
-from fednet_emu.learning.models.torch_seed import torch_seed
 
 
 @final

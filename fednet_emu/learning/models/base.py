@@ -1,9 +1,19 @@
-"""Base class of models: components that build a PyTorch module for samples of a given shape."""
+"""Base class of models: components that build a PyTorch module for samples of a given shape.
+
+Torch's global random generator is seeded for one block of code and restored afterwards: layer initialisation
+and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the package seeds torch,
+except for code of Flower apps (`algorithms/flower/generators.py`). Without a GPU `torch.manual_seed` would take
+milliseconds: for each kind of absent device it notes, with a stack trace, that it is to be seeded once it is there.
+"""
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 from fednet_emu.component.component import Component
@@ -25,3 +35,24 @@ class Model(Component):
         Raises:
             ScenarioError: The model cannot be built, or not for samples of this shape.
         """
+
+
+_ALONE = threading.RLock()
+"""Lock of the generator, which all threads of the process share."""
+
+
+@contextmanager
+def torch_seed(seed: int) -> Iterator[None]:
+    """Random operations inside the block are a function of `seed`; those outside are not affected."""
+    gpus = list(range(torch.cuda.device_count()))
+    with _ALONE, torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(seed)
+        if gpus:
+            torch.cuda.manual_seed_all(seed)
+        yield
+
+
+def seeded_module(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """The module that `build` makes, with initial parameters that depend on `seed` only."""
+    with torch_seed(seed):
+        return build()

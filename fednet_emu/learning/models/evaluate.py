@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.learning.metrics import Metric
-from fednet_emu.learning.metrics.base import Measured
+from fednet_emu.learning.metrics import Measured, Metric
 from fednet_emu.learning.models.flat import FlatModel
 
 _CHUNK = 4096

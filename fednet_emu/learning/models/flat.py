@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flops import FlopCount
 from fednet_emu.learning.models.losses import HITS, LOSSES
-from fednet_emu.learning.models.torch_seed import torch_seed
 
 
 @final

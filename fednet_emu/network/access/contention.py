@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -12,14 +13,15 @@ from typing_extensions import override
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.kernel.streams import mixes, uniforms
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.radio.receiver.combining import Reception
 from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
-from fednet_emu.units import db_to_linear
+from fednet_emu.units import db_to_linear, linear_to_db
 
 
-class WholeBand(Access):
+class WholeBand(RatedAccess):
     """All transmissions use the whole band at once."""
 
     overlapping: ClassVar[bool] = True
@@ -28,8 +30,8 @@ class WholeBand(Access):
     """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
 
     @property
+    @override
     def threshold(self) -> float:
-        """`threshold_db` as a linear ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     @override
@@ -54,9 +56,14 @@ class UpTo(WholeBand):
     """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
 
     @property
+    @override
     def capacity(self) -> int | None:
-        """The limit `max_senders`."""
         return self.max_senders
+
+    @property
+    @override
+    def residual_share(self) -> float | None:
+        return 1.0
 
 
 class Shared(UpTo):
@@ -66,6 +73,17 @@ class Shared(UpTo):
     while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
     Ignored here: spreading gain, and any interference cancellation but that of `network.reception`.
     """
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        network = scenario.network
+        several = network.cells.count > 1 or network.reception.antennas > 1 or scenario.devices.count == 1
+        threshold = max(scenario.channel.rate.min_sinr, self.threshold)
+        if self is network.uplink.access and self.max_senders != 1 and threshold >= 1 and not several:
+            what = "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach"
+            got = f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB"
+            remedy = "lower the threshold below 0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma"
+            yield "", f"{what} {got}; {remedy}"
 
 
 class Noma(UpTo):
@@ -81,6 +99,15 @@ class Noma(UpTo):
 
     residual: float = Field(default=0.0, ge=0, le=1)
     """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
+
+    @override
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        return f"successive cancellation is that of one antenna, got {reception.kind} with {self.kind}; choose shared"
+
+    @property
+    @override
+    def residual_share(self) -> float | None:
+        return self.residual
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
@@ -107,7 +134,7 @@ class Noma(UpTo):
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
 
 
-class SlottedAloha(Access):
+class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; a receiver decodes those above the capture threshold.
 
     If a slot's SINR reaches the capture threshold, the slot carries bits at the rate that the rate law gives for it;
@@ -130,18 +157,18 @@ class SlottedAloha(Access):
     capture_db: float = 10.0
     """Capture threshold: lowest SINR in dB at which a receiver decodes a transmission despite the others."""
 
-    @property
     @override
-    def capacity(self) -> int | None:
-        return None
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        what = "it is not known who sends in a slot, so that nobody can be nulled"
+        return f"{what}, got {reception.kind} with {self.kind}; choose mrc, or shared" if reception.NULLS else ""
 
     @override
     def share(self, active: int) -> float:
         return 1.0
 
     @property
+    @override
     def threshold(self) -> float:
-        """`capture_db` as a linear ratio."""
         return db_to_linear(self.capture_db)
 
     @override

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 
 
-class Tdma(Access):
+class Tdma(RatedAccess):
     """One transmission at a time, in the order of requests, each on the whole band."""
 
     @property
@@ -30,7 +30,7 @@ class Tdma(Access):
         return on_parts(inputs, 1.0)
 
 
-class Ofdma(Access):
+class Ofdma(RatedAccess):
     """Simultaneous transmissions on separate parts of the band, each at full power; noise is that of the part.
 
     With `subchannels`, the band is cut into that many equal fixed parts, one per transmission; further transmissions

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple, final
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +17,6 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.separate import Air, SeparateAir
-from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.channel import Channel
@@ -59,26 +59,20 @@ class OverTheAir(Access):
     csi_error: float = Field(0.0, ge=0, lt=1)
     """Part of the channel's power that devices do not know, as it has changed since they measured it."""
 
-    @property
     @override
-    def capacity(self) -> int | None:
-        return None
-
-    @override
-    def share(self, active: int) -> float:
-        return 1.0
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        kind = scenario.algorithm.kind
+        for key, what in scenario.algorithm.conflicts_with_sums():
+            where = kind if key == "kind" else f"algorithm.{key}"
+            yield (
+                "",
+                f"the server receives nothing but sums of uploads, which is not enough for {where}: {what}; "
+                f"got {self.kind}, choose ofdma or tdma, or change the algorithm",
+            )
 
     @override
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
         return SeparateAir(SlotWalker(self, band.bandwidth_hz))
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> None:
-        return None
-
-    @override
-    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        raise NotImplementedError("signals add up, none is received at a rate of its own")
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
         """Duration in s of a burst of so many entries: whole slots."""

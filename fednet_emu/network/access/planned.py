@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.access.orthogonal import on_parts
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
@@ -17,9 +18,10 @@ from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.planning import AnyPlanner, LeastTime
+from fednet_emu.radio.rates.shannon import Shannon
 
 
-class Planned(Access):
+class Planned(RatedAccess):
     """Each device of a round has its own part of the band, or its turn, at the power and the clock that were planned.
 
     A planner divides them at the start of each round, by what the server knows then: mean SNRs, nominal computing
@@ -38,6 +40,16 @@ class Planned(Access):
     """What becomes of parts of the band whose devices do not send: they stay `idle`, as in the papers, so that each
     upload takes the time that was planned; or they are `used` by those that do, in proportion to their parts and as far
     as the rate law allows at their mean SNR, so that plans become bounds."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        algorithm, law = scenario.algorithm, scenario.channel.rate
+        if "plans" not in algorithm.uses:
+            what = f"the algorithm {algorithm.kind} does not say who takes part when a round starts, got planned"
+            yield "", f"{what}; choose another access, or one of {scenario.users('plans')}"
+        if not isinstance(law, Shannon):
+            what = f"plans are closed forms of channel.rate shannon, got planned with {law.kind}"
+            yield "", f"{what}; choose another access, or that rate law"
 
     @property
     def capacity(self) -> int | None:

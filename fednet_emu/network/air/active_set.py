@@ -15,7 +15,7 @@ from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.link_gains import LinkGains
 from fednet_emu.network.air.sharing import Active
-from fednet_emu.network.air.transfer import Burst, Grant, Transfer
+from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
 
 _ALL = slice(None)
@@ -251,9 +251,8 @@ class ActiveSet:
 
     def _grants(self, bursts: Sequence[int]) -> Array:
         """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""
-        equal = Grant(1.0 / len(bursts))
-        grants = [self.bursts[place][0].grant or equal for place in bursts]
-        return np.array([(grant.share, grant.noise) for grant in grants])
+        grants = [self.bursts[place][0].grant for place in bursts]
+        return np.array([(grant.share, grant.noise) if grant else (1.0 / len(grants), 1.0) for grant in grants])
 
 
 def _joined(there: NDArray[np.void], added: NDArray[np.void]) -> NDArray[np.void]:

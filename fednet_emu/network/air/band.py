@@ -39,7 +39,7 @@ Walk = tuple[int, float, float]
 lowest SINR (linear) of a block that carried bits."""
 
 
-class Soon(NamedTuple):
+class QuickEnds(NamedTuple):
     """End times of links [links], whether each ends within the blocks computed, and its lowest SINR until then."""
 
     end_ns: Array
@@ -195,14 +195,14 @@ class Band:
                 return until_ns, size_bit - work / BIT, lowest
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
-    def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> Soon:
+    def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
         """Compute what `alone` gives for many links [links], up to rounding, if they end within a few blocks."""
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
         sinr = np.where(sinr >= self.threshold, sinr, math.inf)
         sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the link's end
-        return Soon(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
+        return QuickEnds(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
         """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""

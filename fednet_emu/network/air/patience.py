@@ -82,7 +82,9 @@ class Patience:
         expected_s = np.array([Pace(*pace).expected_s(size_bit) for pace in paces])
         if expected_s[:, 1].min() > MOST_S:
             return 0
-        return math.ceil(self._limit_s(expected_s[:, 0].max() if step >= 0 else math.inf)) * NS_PER_S
+        due_s = TIMES * expected_s[:, 0].max() if step >= 0 else math.inf
+        limit_s = min(max(due_s, MOST_S if self._disturbed else LEAST_S), MOST_S)
+        return math.ceil(limit_s) * NS_PER_S
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
         """Expected durations in s [links] of so many bits, each alone in the band, at their mean SNRs."""
@@ -91,9 +93,6 @@ class Patience:
             place = np.clip((10.0 * np.log10(snr) - _LOW_DB) / _STEP_DB, 0.0, _LEVELS - 1.0)
             logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
         return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
-
-    def _limit_s(self, expected_s: float) -> float:
-        return min(max(TIMES * expected_s, MOST_S if self._disturbed else LEAST_S), MOST_S)
 
     def _ample(self, size_bit: int) -> float:
         """The mean SNR from which on so many bits have `LEAST_S`, with or without line of sight."""

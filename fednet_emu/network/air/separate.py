@@ -17,6 +17,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.air.band import ROUGHLY, Band
 from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.traces.assign import DeviceRates
 
 _MANY_LEGS = 16
 """From this number of legs on, NumPy arrays are faster than a loop over legs."""
@@ -167,7 +168,8 @@ class BandWalker:
         """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
         alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
-            if leg.snr <= self._doubtful_snr and self._is_beyond_reach(leg, start_ns):
+            doubtful = leg.snr <= self._doubtful_snr and leg.size_bit > 0 and leg.until_ns > start_ns
+            if doubtful and not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1):
                 leg.lost, leg.air_bit = "unreachable", 0.0
                 continue
             until_ns = leg.until_ns if leg.until_ns < horizon_ns else horizon_ns
@@ -181,12 +183,6 @@ class BandWalker:
             elif leg.air_bit < leg.size_bit:
                 leg.lost = leg.until_reason
         return last_ns
-
-    def _is_beyond_reach(self, leg: Transfer, start_ns: int) -> bool:
-        """Whether nothing would ever get through, if the leg is not given up for another reason at once."""
-        if leg.size_bit <= 0 or leg.until_ns <= start_ns:
-            return False
-        return not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1)
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
         """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""
@@ -202,3 +198,35 @@ class BandWalker:
         for place in np.flatnonzero(safe).tolist():
             burst[place].air_bit = float(size_bit)
         return [burst[place] for place in np.flatnonzero(~safe).tolist()]
+
+
+@final
+class TraceWalker:
+    """Links at recorded rates.
+
+    Simultaneous transfers of one device each get its full recorded rate. Ignored here: everything but the recorded
+    rate, which already contains the interference and fading of the recording.
+    """
+
+    ahead_ns = FOREVER_NS
+
+    def __init__(self, rates: DeviceRates) -> None:
+        self._rates = rates
+
+    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+        """Compute each leg's end from its recorded rate, whatever the horizon; return the end of the slowest in ns."""
+        return max([self._walk_leg(leg, start_ns) for leg in burst])
+
+    def _walk_leg(self, leg: Transfer, start_ns: int) -> int:
+        device = _device(leg)
+        end_ns = start_ns + self._rates.needed_ns(device, leg.size_bit, start_ns)
+        if end_ns <= leg.until_ns:
+            leg.air_bit = float(leg.size_bit)
+            return end_ns
+        leg.lost = leg.until_reason
+        leg.air_bit = min(self._rates.bits_between(device, start_ns, leg.until_ns), float(leg.size_bit))
+        return leg.until_ns
+
+
+def _device(leg: Transfer) -> int:
+    return leg.sender if leg.receiver < 0 else leg.receiver

@@ -7,8 +7,9 @@ band.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,7 @@ class Active:
         deaf: [receivers, senders] whether both are the same radio, which cannot receive while it sends; None when no
             pair is.
         grants: [bursts, 2] planned share of the band of each burst, and noise and interference over the noise in it;
-        None
-            unless the scheme is `planned`.
+            None unless the scheme is `planned`.
         plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
     """
 
@@ -102,8 +102,8 @@ class Allocation(NamedTuple):
     carries: Mask | None = None
 
 
-class Sharing(Protocol):
-    """How bursts that are on the air together share a band; an access scheme.
+class Sharing(ABC):
+    """How bursts that are on the air together share a band.
 
     Attributes:
         overlapping: whether they use the same part of the band.
@@ -116,6 +116,8 @@ class Sharing(Protocol):
 
         None if every sender sends all the time and its bursts share its power equally.
         """
+        return None
 
+    @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR and share of the band of each leg; `power` is the result of the method `power`."""

@@ -8,6 +8,7 @@ from weakref import ref
 
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion, not_awaited
+from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import NEVER_NS, SERVER, device_label
 from fednet_emu.records.rows import KINDS
 
@@ -33,22 +34,6 @@ class Delivery(NamedTuple):
     def given_up(cls, now_s: float) -> Delivery:
         """The outcome of what the algorithm stops waiting for now: lost for the reason "deadline"."""
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
-
-
-class Grant(NamedTuple):
-    """What an uplink was granted when its round was planned.
-
-    Attributes:
-        share: part of the band; 1 where devices take turns.
-        power_part: part of the device's power.
-        noise: noise and interference over the noise alone in its part of the band.
-        error: probability that it is lost, in addition to other losses.
-    """
-
-    share: float
-    power_part: float = 1.0
-    noise: float = 1.0
-    error: float = 0.0
 
 
 class Transfer(Completion):
@@ -94,7 +79,7 @@ class Transfer(Completion):
         self.cell = 0
         self.air_bit = 0.0
         self.power_part = 1.0
-        self.grant: Grant | None = None
+        self.grant: Grant[float] | None = None
         self.drawn_w = 0.0
         self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
         self.lost = ""  # why it was lost, or empty; final at its end

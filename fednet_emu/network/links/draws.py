@@ -11,9 +11,8 @@ import scipy
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
-from fednet_emu.radio.propagation.movement import WAVES, shadow_normals
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
+from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 
 PER_DEVICE = ("indoor", "building", "depth")
 """Draws that depend on the device only, not on the base station."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -11,12 +11,13 @@ import numpy as np
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.links.asymmetry import OneWay
 from fednet_emu.network.links.draws import PER_DEVICE, moving_draws, still_draws
-from fednet_emu.radio.channel import Channel, LargeScale
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.propagation.base import Propagation
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.receiver.power_control import PowerControl
 from fednet_emu.records.ledger import SERVER
 
@@ -147,7 +148,7 @@ class CellLinks(Links):
 
 
 @dataclass(frozen=True, slots=True)
-class Sky:
+class CellEnvironment:
     """Properties that the links of all cells share.
 
     Attributes:
@@ -165,24 +166,24 @@ class Sky:
     antennas: int = 1
 
 
-def network_links(sky: Sky, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
+def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
     """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
 
     A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
     by the first. Each cell's links have their own shadowing and fading; those of the first station are the same as in a
     network with this station only.
     """
-    channel = sky.channel
+    channel = environment.channel
     # divided by the antennas, so that SNRs have the array's gain
-    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / sky.antennas
-    states = [_states(sky, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
+    noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / environment.antennas
+    states = [_states(environment, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
     gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
     most_w = np.full(len(xy_m), channel.device.tx_power_w)
-    power_w = np.stack([sky.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
+    power_w = np.stack([environment.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
     down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
     serving = down_snr.argmax(axis=0)
     up_keys, down_keys = (
-        [sky.streams.key("fading", direction, *((cell,) if cell else ())) for cell in range(len(states))]
+        [environment.streams.key("fading", direction, *((cell,) if cell else ())) for cell in range(len(states))]
         for direction in ("uplink", "downlink")
     )
     return (
@@ -191,14 +192,14 @@ def network_links(sky: Sky, xy_m: Array, stations_m: Array) -> tuple[CellLinks, 
     )
 
 
-def _states(sky: Sky, xy_m: Array, cell: int) -> LargeScale:
+def _states(environment: CellEnvironment, xy_m: Array, cell: int) -> Propagation:
     """The large-scale state of the links of devices with the base station of a cell, at their coordinates' origin."""
-    channel = sky.channel
+    channel = environment.channel
     devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
-    if sky.moving:
-        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, sky.streams, cell))
-    return channel.large_scale(hop, still_draws(sky.streams, len(xy_m), cell))
+    if environment.moving:
+        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, cell))
+    return channel.large_scale(hop, still_draws(environment.streams, len(xy_m), cell))
 
 
 def marked(keys: Keys, los: Mask) -> Keys:
@@ -236,7 +237,7 @@ class PairLinks(Links):
             known = zip(self._snr_of(state).tolist(), state.los.tolist(), strict=True)
             self._known.update(zip(new, known, strict=True))
 
-    def _states(self, sender: IntArray, receiver: IntArray) -> LargeScale:
+    def _states(self, sender: IntArray, receiver: IntArray) -> Propagation:
         low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
 
         def uniform(what: str) -> Array:
@@ -245,7 +246,7 @@ class PairLinks(Links):
 
         return self._channel.large_scale(Hop.between(self._xyz_m[low], self._xyz_m[high]), LinkDraws.of(uniform))
 
-    def _snr_of(self, state: LargeScale) -> Array:
+    def _snr_of(self, state: Propagation) -> Array:
         channel = self._channel
         return state.gain * channel.device.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
 
@@ -279,3 +280,34 @@ class PairLinks(Links):
 def _pair(one: int, other: int) -> int:
     """The number of an unordered pair of devices."""
     return one << 32 | other if one < other else other << 32 | one
+
+
+class MovingLinks:
+    """Links as they were at the start of the present period; they are computed only when used.
+
+    A transfer keeps the link that it started with. Ignored here: movement during a transfer, except for its fading.
+
+    Args:
+        clock: simulated time.
+        period_s: time in s for which links are kept constant; short compared to the time in which distances change.
+        links_at: computes the links at a time in seconds.
+    """
+
+    def __init__(self, clock: Clock, period_s: float, links_at: Callable[[float], Links]) -> None:
+        self._clock = clock
+        self._period_ns = max(to_ns(period_s), 1)
+        self._links_at = links_at
+        self._period = -1
+        self._links: Links
+
+    def now(self) -> Links:
+        """The links of this period."""
+        period = self.period()
+        if period != self._period:
+            self._links = self._links_at(period * self._period_ns / NS_PER_S)
+            self._period = period
+        return self._links
+
+    def period(self) -> int:
+        """The number of this period."""
+        return self._clock.now // self._period_ns

@@ -16,13 +16,12 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.network.air.separate import Air, SeparateAir
-from fednet_emu.network.air.traced import TraceWalker
-from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
+from fednet_emu.network.air.separate import Air, SeparateAir, TraceWalker
+from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
-from fednet_emu.network.medium.loads import Drain
-from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.medium.loads import RadioLoads, Radios
+from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
@@ -83,7 +82,7 @@ class Medium:
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
-        self._drain = None if batteries is None else Drain(batteries, radios, self._lose)
+        self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
 
     def send(
         self,
@@ -96,7 +95,7 @@ class Medium:
         group: int | None = None,
         cluster: int = 0,
         power_part: float = 1.0,
-        grant: Grant | None = None,
+        grant: Grant[float] | None = None,
     ) -> Transfer:
         """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
@@ -193,9 +192,9 @@ class Medium:
             self._enqueue()
         self._turns.start_ready(self._start)
         next_ns = self._air.next_end_ns()
-        if self._drain is not None:
-            self._drain.follow(self._air.powers())
-            self._drain.follow_bits(self._air.rates())
+        if self._loads is not None:
+            self._loads.follow(self._air.powers())
+            self._loads.follow_bits(self._air.rates())
         if next_ns < FOREVER_NS:
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
@@ -266,9 +265,13 @@ class Medium:
                 return False
         first = burst[0]
         self._air.start(burst, now_ns)
-        first.drawn_w = self._draw_of(first) if self._powers_differ or first.power_part != 1.0 else self._drawn_w
-        if self._drain is not None:
-            self._drain.start(burst)
+        if self._powers_differ or first.power_part != 1.0:
+            power_w = self.links.now().power_w(first.sender)
+            first.drawn_w = self.radios.drawn_w(first.sender, power_w, first.power_part)
+        else:
+            first.drawn_w = self._drawn_w
+        if self._loads is not None:
+            self._loads.start(burst)
         return True
 
     def _limit(self, transfer: Transfer, patience: Patience) -> None:
@@ -283,11 +286,6 @@ class Medium:
         transfer.until_ns = self.clock.now + limit_ns
         if not limit_ns:
             transfer.until_reason = "unreachable"
-
-    def _draw_of(self, transfer: Transfer) -> float:
-        """Power in W that a sender draws from its battery at the transmit power it uses."""
-        power_w = self.links.now().power_w(transfer.sender)
-        return self.radios.drawn_w(transfer.sender, power_w, transfer.power_part)
 
     def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
         """Whether no fault keeps a transfer from starting; sets `until_ns` if one ends it before the timeout."""
@@ -362,8 +360,8 @@ class Medium:
                 add(ReceptionRow(row, transfer.receiver, CODE[transfer.lost]))
         energy_j, bits_j = first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
         receive_j, receive_w = 0.0, radios.receive_w
-        if self._drain is not None:
-            receive_j = self._drain.end(burst, energy_j, bits_j, now_ns)
+        if self._loads is not None:
+            receive_j = self._loads.end(burst, energy_j, bits_j, now_ns)
         elif receive_w is not None:
             receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
         if radios.receive_j_per_bit:
@@ -379,25 +377,10 @@ class Medium:
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         if self._several_cells:
             self._release(transfer)
-        self._ledger.transfers.append(
-            TransferRow(
-                kind=self.kind,
-                sender=transfer.sender,
-                receiver=transfer.receiver,
-                receivers=1,
-                size_bit=transfer.size_bit,
-                payload=transfer.number,
-                requested_ns=transfer.requested_ns,
-                started_ns=NEVER_NS,
-                ended_ns=self.clock.now,
-                air_bit=0.0,
-                delivered_bit=0,
-                lost=CODE[reason],
-                energy_j=0.0,
-                receive_j=0.0,
-                cell=transfer.cell,
-            )
-        )
+        self._ledger.transfers.append(TransferRow(
+            self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
+            NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell,
+        ))  # fmt: skip
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

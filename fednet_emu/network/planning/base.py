@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -106,32 +106,32 @@ class Round:
             return np.asarray(self.need_s / (widest * efficiency))
 
 
-class Grants(NamedTuple):
-    """What each device of a round is given, every array [n].
+N = TypeVar("N", Array, float)
+
+
+class Grant(NamedTuple, Generic[N]):
+    """What one device of a round is given, numbers; or what each of them is, arrays [n].
 
     Attributes:
-        share: part of the band; 1 where devices take turns on the whole of it.
+        share: part of the band, 1 where devices take turns on the whole of it; 0 for one that is left out of the round.
         power_part: part of the full transmit power.
         clock_part: part of the full clock.
         ends_s: when its upload should arrive, from the start of the round.
-        asked: whether it takes part in the round.
         noise: noise and interference over the noise alone in its part of the band.
         error: probability that its upload is lost, in addition to other losses.
     """
 
-    share: Array
-    power_part: Array
-    clock_part: Array
-    ends_s: Array
-    asked: Mask
-    noise: Array
-    error: Array
+    share: N
+    power_part: N
+    clock_part: N
+    ends_s: N
+    noise: N
+    error: N
 
-    @classmethod
-    def of(cls, share: Array, power_part: Array, clock_part: Array, ends_s: Array) -> Grants:
-        """Grants to all devices, without interference and errors."""
-        ones = np.ones(len(share))
-        return cls(share, power_part, clock_part, ends_s, ones > 0, ones, 0 * ones)
+    @staticmethod
+    def undisturbed(share: Array, power_part: Array, clock_part: Array, ends_s: Array) -> Grant[Array]:
+        """Grants without interference and errors."""
+        return Grant(share, power_part, clock_part, ends_s, np.ones(len(share)), np.zeros(len(share)))
 
 
 class Planner(Component):
@@ -149,5 +149,5 @@ class Planner(Component):
         return False
 
     @abstractmethod
-    def plan(self, round_: Round) -> Grants:
+    def plan(self, round_: Round) -> Grant[Array]:
         """Divide band, powers and clocks among the devices of a round, at least one, all with a link (SNR above 0)."""

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, expm1, log1p, power
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.planning.base import Grants, Planner, Round
+from fednet_emu.network.planning.base import Grant, Planner, Round
 from fednet_emu.network.planning.closed_forms import priced_efficiency
 
 
@@ -35,14 +35,14 @@ class Fedl(Planner):
     j_per_s: float = Field(1.0, gt=0)
     """Joules that a second of the round is worth (kappa in the paper)."""
 
-    def plan(self, round_: Round) -> Grants:
+    def plan(self, round_: Round) -> Grant[Array]:
         """The closed forms of both sub-problems."""
         compute_s = computing_s(round_, self.j_per_s)
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
         efficiency = sending_efficiency(round_, self.j_per_s)
         part = np.minimum(expm1(efficiency) / round_.gamma, 1.0)
         ends_s = in_turns(round_.ready_s + round_.compute_s / clock, round_.need_s / (efficiency * round_.widest))
-        return Grants.of(np.ones(len(part)), part, clock, ends_s)
+        return Grant.undisturbed(np.ones(len(part)), part, clock, ends_s)
 
 
 def in_turns(starts_s: Array, air_s: Array) -> Array:

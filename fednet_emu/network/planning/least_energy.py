@@ -26,7 +26,7 @@ import scipy
 from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask, expm1
-from fednet_emu.network.planning.base import Grants, Planner, Round
+from fednet_emu.network.planning.base import Grant, Planner, Round
 from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency, root
 from fednet_emu.network.planning.least_time import powers, shortest
 
@@ -42,7 +42,7 @@ class LeastEnergy(Planner):
     stretch: float = Field(2.0, ge=1)
     """That time as a multiple of the shortest possible one, if `round_s` is null; 1 leaves nothing to save."""
 
-    def plan(self, round_: Round) -> Grants:
+    def plan(self, round_: Round) -> Grant[Array]:
         """The optimum by the price of the band."""
         fastest = shortest(round_)
         least_s = float(np.max(fastest.ends_s))
@@ -58,7 +58,7 @@ class _Choice(NamedTuple):
     share: Array
 
 
-def cheapest(round_: Round, end_s: float) -> Grants:
+def cheapest(round_: Round, end_s: float) -> Grant[Array]:
     """Grants with which the round takes `end_s` and the least energy; `end_s` is more than the shortest."""
     high = 1.0
     while _choice(round_, end_s, high).share.sum() > 1.0 and high < _HUGE:
@@ -79,7 +79,7 @@ def cheapest(round_: Round, end_s: float) -> Grants:
     left_s = np.maximum(end_s - round_.ready_s - best.air_s, 1e-300)
     clock = np.clip(round_.compute_s / left_s, round_.least_clock, 1.0)
     ends_s = round_.ready_s + round_.compute_s / clock + best.air_s
-    return Grants.of(share, powers(round_, share, best.air_s), clock, ends_s)
+    return Grant.undisturbed(share, powers(round_, share, best.air_s), clock, ends_s)
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:

@@ -14,19 +14,19 @@ from __future__ import annotations
 import numpy as np
 
 from fednet_emu.arrays import Array, expm1
-from fednet_emu.network.planning.base import Grants, Planner, Round
+from fednet_emu.network.planning.base import Grant, Planner, Round
 from fednet_emu.network.planning.closed_forms import full_power_efficiency, least
 
 
 class LeastTime(Planner):
     """The shortest possible round; whoever would be early sends on less of the band."""
 
-    def plan(self, round_: Round) -> Grants:
+    def plan(self, round_: Round) -> Grant[Array]:
         """All at full power and clock, with parts of the band that end together."""
         return shortest(round_)
 
 
-def shortest(round_: Round) -> Grants:
+def shortest(round_: Round) -> Grant[Array]:
     """Grants with which the last upload of a round ends as early as possible."""
     starts_s = round_.ready_s + round_.compute_s
     soonest_s = float(np.max(starts_s + round_.shortest_s))
@@ -36,7 +36,7 @@ def shortest(round_: Round) -> Grants:
         float(np.max(starts_s)) + 2.0 * float(round_.shortest_s.sum()),
     )
     share, power_part = narrowest(round_, end_s - starts_s)
-    return Grants.of(share, power_part, np.ones(len(share)), np.full(len(share), end_s))
+    return Grant.undisturbed(share, power_part, np.ones(len(share)), np.full(len(share), end_s))
 
 
 def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:

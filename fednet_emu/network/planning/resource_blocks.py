@@ -21,7 +21,7 @@ import scipy
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, Mask, exp10, expm1
-from fednet_emu.network.planning.base import Grants, Planner, Round
+from fednet_emu.network.planning.base import Grant, Planner, Round
 from fednet_emu.units import db_to_linear
 
 
@@ -52,17 +52,16 @@ class ResourceBlocks(Planner):
         """Always, if seldom."""
         return True
 
-    def plan(self, round_: Round) -> Grants:
+    def plan(self, round_: Round) -> Grant[Array]:
         """The assignment with the most expected samples."""
         noise = 1.0 + exp10(np.array(self.interference_db) / 10.0) if self.interference_db else np.ones(self.blocks)
         sinr = round_.snr[:, None] * self.blocks / noise
         air_s = self.air_s(round_, sinr)
         error = -expm1(-db_to_linear(self.waterfall_db) / sinr)
         block = assign(round_.weight[:, None] * (1.0 - error), self._allowed(round_, air_s))
-        who, asked = np.arange(len(block)), block >= 0
+        who, full = np.arange(len(block)), np.ones(len(block))
         ends_s = round_.ready_s + round_.compute_s + air_s[who, block]
-        n = np.ones(len(block))
-        return Grants(n / self.blocks, n, n, ends_s, asked, noise[block], error[who, block])
+        return Grant((block >= 0) / self.blocks, full, full, ends_s, noise[block], error[who, block])
 
     def air_s(self, round_: Round, sinr: Array) -> Array:
         """Times on the air [n, blocks] of an upload at these SINRs; infinite without a rate."""

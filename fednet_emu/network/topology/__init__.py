@@ -7,7 +7,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.topology.clusters import AnyClusters
 from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.network.topology.digraph import Digraph
-from fednet_emu.network.topology.edges import Edges, NoEdges, RandomRegular, World
+from fednet_emu.network.topology.edges import Edges, NoEdges, RandomRegular, TopologyInputs
 from fednet_emu.network.topology.geometric import Geometric
 
 EDGES: dict[str, type[Edges]] = kinds(NoEdges, RandomRegular, Geometric, Contacts)
@@ -29,9 +29,9 @@ class Graphs:
         DataError: recorded contacts cannot be read.
     """
 
-    def __init__(self, topology: Topology, world: World) -> None:
-        self._topology, self._world = topology, world
-        self._source = topology.edges.source(world)
+    def __init__(self, topology: Topology, inputs: TopologyInputs) -> None:
+        self._topology, self._inputs = topology, inputs
+        self._source = topology.edges.source(inputs)
 
     def at(self, at_s: float, *name: int) -> Digraph:
         """The digraph at a simulated time; `name` names what is drawn by chance, the number of the round first.
@@ -40,7 +40,7 @@ class Graphs:
             ScenarioError: the clusters are impossible, or no draw was strongly connected.
         """
         clusters = self._topology.clusters
-        group = clusters.group(self._world, at_s)
+        group = clusters.group(self._inputs, at_s)
         sender, receiver = self._source.edges(group, at_s, name)
         graph = Digraph.of(group, sender, receiver)
         if clusters.split:

@@ -12,7 +12,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.topology.edges import World
+from fednet_emu.network.topology.edges import TopologyInputs
 
 
 class Clusters(Component):
@@ -22,7 +22,7 @@ class Clusters(Component):
     """Whether a cluster that is not strongly connected falls apart into its strongly connected components."""
 
     @abstractmethod
-    def group(self, world: World, at_s: float) -> IntArray:
+    def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
         """The group of each device [devices]."""
 
 
@@ -34,19 +34,19 @@ class EqualClusters(Clusters):
     count: int = Field(gt=0)
     """Number of clusters."""
 
-    def group(self, world: World, at_s: float) -> IntArray:
+    def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
         """Device k of n is in cluster k count // n, but for rounding.
 
         Raises:
             ScenarioError: there are more clusters than devices.
         """
-        if self.count > world.count:
+        if self.count > inputs.count:
             raise ScenarioError(
                 f"network.sidelink.topology.clusters.count: more clusters than devices, got {self.count}; "
-                f"must be at most devices.count, {world.count}"
+                f"must be at most devices.count, {inputs.count}"
             )
-        sizes = np.full(self.count, world.count // self.count)
-        sizes[: world.count % self.count] += 1
+        sizes = np.full(self.count, inputs.count // self.count)
+        sizes[: inputs.count % self.count] += 1
         return np.repeat(np.arange(self.count), sizes)
 
 
@@ -66,18 +66,18 @@ class ListedClusters(Clusters):
             raise ValueError(f"a device may be in one cluster only, got {twice} twice; leave them out of the others")
         return sets
 
-    def group(self, world: World, at_s: float) -> IntArray:
+    def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
         """The sets as given.
 
         Raises:
             ScenarioError: a set names a device that does not exist.
         """
-        group = len(self.sets) + np.arange(world.count)
+        group = len(self.sets) + np.arange(inputs.count)
         for number, devices in enumerate(self.sets):
-            if unknown := [device for device in devices if not 0 <= device < world.count]:
+            if unknown := [device for device in devices if not 0 <= device < inputs.count]:
                 raise ScenarioError(
                     f"network.sidelink.topology.clusters.sets: no such devices, got {unknown}; "
-                    f"must be from 0 to {world.count - 1}"
+                    f"must be from 0 to {inputs.count - 1}"
                 )
             group[list(devices)] = number
         return np.unique(group, return_inverse=True)[1].astype(np.int64)
@@ -90,9 +90,9 @@ class StrongClusters(Clusters):
     split: Literal[True] = True
     """Clusters are the strongly connected components themselves, so this is always true."""
 
-    def group(self, world: World, at_s: float) -> IntArray:
+    def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
         """All in one, until edges are known."""
-        return np.zeros(world.count, np.int64)
+        return np.zeros(inputs.count, np.int64)
 
 
 class HeadClusters(Clusters):
@@ -103,10 +103,10 @@ class HeadClusters(Clusters):
     count: int = Field(gt=0)
     """Number of heads."""
 
-    def group(self, world: World, at_s: float) -> IntArray:
+    def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
         """The nearest head of each device, the first one of equals."""
-        heads = np.sort(world.streams("topology", "heads").permutation(world.count)[: self.count])
-        xy_m = world.paths.positions_m(np.arange(world.count), at_s)
+        heads = np.sort(inputs.streams("topology", "heads").permutation(inputs.count)[: self.count])
+        xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
         distance_m = np.linalg.norm(xy_m[:, None] - xy_m[heads][None], axis=2)
         return np.asarray(distance_m.argmin(axis=1), np.int64)
 

@@ -11,7 +11,7 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_texts
-from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
+from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyInputs
 
 _HOW = "lines of time, CONN, node, node, up or down, separated by blanks, are right"
 
@@ -37,19 +37,19 @@ class Contacts(Edges):
     directed: bool = False
     """Whether `a b up` is an edge from b to a only (a is taken to have heard b), or one both ways."""
 
-    def source(self, world: World) -> EdgeSource:
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
         """The trace, read once.
 
         Raises:
             DataError: it is missing, damaged, or has fewer nodes than there are devices.
         """
-        path = locate(self.path, world.data_dir)
+        path = locate(self.path, inputs.data_dir)
         ((name, text),) = read_texts(path, "*")
         trace = read_contacts(str(path) if name == path.name else name, text)
         nodes = int(max(trace.first.max(initial=-1), trace.second.max(initial=-1))) + 1
-        if nodes < world.count:
-            raise DataError(str(path), f"has {nodes} nodes for {world.count} devices", "lower devices.count")
-        return ContactEdges(self, world.count, trace)
+        if nodes < inputs.count:
+            raise DataError(str(path), f"has {nodes} nodes for {inputs.count} devices", "lower devices.count")
+        return ContactEdges(self, inputs.count, trace)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,7 +26,7 @@ MAX_REDRAWS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class TopologyInputs:
     """What edges and clusters may look at.
 
     Attributes:
@@ -61,7 +61,7 @@ class Edges(Component):
     """Where the edges of the graph come from."""
 
     @abstractmethod
-    def source(self, world: World) -> EdgeSource:
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
         """The edges of one run.
 
         Raises:
@@ -74,7 +74,7 @@ class NoEdges(Edges):
 
     kind = "none"
 
-    def source(self, world: World) -> EdgeSource:
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
         """No edges."""
         return self
 
@@ -100,9 +100,9 @@ class RandomRegular(Edges):
     redraw: bool = True
     """Whether a group's graph is drawn again until it is strongly connected."""
 
-    def source(self, world: World) -> EdgeSource:
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Draws by name."""
-        return RegularDraws(self, world.streams)
+        return RegularDraws(self, inputs.streams)
 
 
 @dataclass(frozen=True, slots=True)

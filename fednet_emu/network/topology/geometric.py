@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, World
+from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyInputs
 from fednet_emu.units import db_to_linear
 
 
@@ -30,9 +30,9 @@ class Geometric(Edges):
     slots: int | None = Field(None, ge=2)
     """Number of slots that devices share; null gives each device its own slot, without interference."""
 
-    def source(self, world: World) -> EdgeSource:
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Worked out from positions when asked for."""
-        return GeometricEdges(self, world)
+        return GeometricEdges(self, inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,20 @@ class GeometricEdges:
     """Radio edges of one run."""
 
     law: Geometric
-    world: World
+    inputs: TopologyInputs
 
     def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
         """The links that are good enough at this time."""
         from scipy.spatial import cKDTree
 
-        world, law = self.world, self.law
-        xy_m = world.paths.positions_m(np.arange(world.count), at_s)
+        inputs, law = self.inputs, self.law
+        xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
         pairs = cKDTree(xy_m).query_pairs(law.reach_m, output_type="ndarray").astype(np.int64)
         sender, receiver = (np.concatenate((pairs[:, end], pairs[:, 1 - end])) for end in (0, 1))
-        sinr = world.links_at(at_s).snrs(sender, receiver)
+        sinr = inputs.links_at(at_s).snrs(sender, receiver)
         apart = np.ones(len(sender), np.bool_)
         if law.slots is not None:
-            slot = world.streams("topology", "turns", *name).integers(law.slots, size=world.count)
+            slot = inputs.streams("topology", "turns", *name).integers(law.slots, size=inputs.count)
             sinr = sinr_in_slots(sinr, receiver, slot[sender])
             apart = slot[sender] != slot[receiver]
         good = apart & (sinr >= db_to_linear(law.min_sinr_db))

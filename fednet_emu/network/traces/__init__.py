@@ -4,12 +4,14 @@ from typing import Annotated
 
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.traces.base import RateTraces
-from fednet_emu.network.traces.csv_traces import CsvTraces
-from fednet_emu.network.traces.flash_traces import FlashTraces
-from fednet_emu.network.traces.irish_5g import Irish5gTraces
-from fednet_emu.network.traces.lumos_5g import Lumos5gTraces
-from fednet_emu.network.traces.mahimahi import MahimahiTraces
-from fednet_emu.network.traces.pensieve import PensieveTraces
+from fednet_emu.network.traces.formats import (
+    CsvTraces,
+    FlashTraces,
+    Irish5gTraces,
+    Lumos5gTraces,
+    MahimahiTraces,
+    PensieveTraces,
+)
 
 RATE_TRACES: dict[str, type[RateTraces]] = kinds(
     CsvTraces, FlashTraces, Irish5gTraces, Lumos5gTraces, MahimahiTraces, PensieveTraces

@@ -11,8 +11,8 @@ import numpy as np
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
+from fednet_emu.units import db_to_linear
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,16 +20,21 @@ class Propagation:
     """The large-scale state of links, every array in the same shape.
 
     Attributes:
-        loss_db: mean loss, including walls and vehicles in between.
+        loss_db: mean loss, including walls and vehicles in between; shadowing too where it has been added.
         los: whether the link has line of sight.
         sigma_db: standard deviation of the shadowing that the law states for this state; 0 when it states none.
-        correlation_m: distance over which that shadowing falls to a correlation of 1/e; infinity when none is stated.
+        correlation_m: distance over which the shadowing falls to a correlation of 1/e; infinity when none is stated.
     """
 
     loss_db: Array
     los: Mask
     sigma_db: Array
     correlation_m: Array
+
+    @property
+    def gain(self) -> Array:
+        """Power gain, received over sent, linear."""
+        return db_to_linear(-self.loss_db)
 
     @classmethod
     def of(

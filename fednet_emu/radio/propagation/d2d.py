@@ -6,8 +6,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, exp, log10
 from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.units import SPEED_OF_LIGHT_M_S
 
 EFFECTIVE_HEIGHT_M = 0.8

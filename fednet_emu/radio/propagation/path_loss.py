@@ -17,8 +17,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.base import PathLoss, Propagation
 from fednet_emu.radio.propagation.d2d import D2dIndoor, D2dOutdoor
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory
 from fednet_emu.radio.propagation.tr38901.office import IndoorOffice
 from fednet_emu.radio.propagation.tr38901.rural import RuralMacro

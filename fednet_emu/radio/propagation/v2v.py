@@ -9,8 +9,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, exp, log, log10
 from fednet_emu.radio.propagation.base import PathLoss, Propagation, carrier_ghz, require_range
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 URBAN_SEEN = {"low": (0.8548, 0.0064), "medium": (0.8372, 0.0114), "high": (0.8962, 0.017)}
 URBAN_BLOCKED = {

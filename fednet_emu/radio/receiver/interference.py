@@ -32,21 +32,6 @@ def sum_of_others(power: Array, axis: int = -1) -> Array:
     return before.swapaxes(axis, 0)
 
 
-def sinr_of_pairs(power_w: Array, gain: Array, noise_w: Array | float) -> Array:
-    """SINR of n pairs that share a band, p_i g_ii / (N_i + sum over j of p_j g_ij).
-
-    Ignored here: partial overlap in frequency, and correlation between interfering signals.
-
-    Args:
-        power_w: [..., n] radiated power of each sender.
-        gain: [n, n] power gain to receiver i (row) from sender j (column); several senders may have one receiver, whose
-            row then repeats.
-        noise_w: noise power of each receiver.
-    """
-    cross = np.where(np.eye(len(gain), dtype=np.bool_), 0.0, gain)
-    return np.asarray(np.diagonal(gain) * power_w / (noise_w + power_w @ cross.T))
-
-
 def successive_cancellation(
     received_w: Array, noise_w: Array | float, threshold: float = 0.0, residual: float = 0.0
 ) -> Decoded:

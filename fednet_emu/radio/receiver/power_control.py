@@ -98,29 +98,12 @@ def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array |
         max_power_w: cap of each sender.
     """
     own = np.diagonal(gain)
-    coupling = relative_interference(gain) * target[:, None]
-    radius = spectral_radius(coupling)
+    coupling = np.asarray(gain / own[:, None] - np.diag(np.ones(len(own)))) * target[:, None]
+    radius = float(np.abs(np.linalg.eigvals(coupling)).max())
     if radius >= 1.0:
         return Feasibility(False, radius, np.full(len(own), np.inf))
     power_w = np.asarray(np.linalg.solve(np.eye(len(own)) - coupling, target * noise_w / own), np.float64)
     return Feasibility(bool(np.all(power_w <= max_power_w)), radius, power_w)
-
-
-def relative_interference(gain: Array) -> Array:
-    """The matrix F of interfering gains over each receiver's own, zero on the diagonal.
-
-    Ignored here: noise.
-    """
-    own = np.diagonal(gain)
-    return np.asarray(gain / own[:, None] - np.diag(np.ones(len(own))))
-
-
-def spectral_radius(matrix: Array) -> float:
-    """Largest absolute eigenvalue of a square matrix.
-
-    Ignored here: nothing.
-    """
-    return float(np.abs(np.linalg.eigvals(matrix)).max())
 
 
 POWER_CONTROLS: dict[str, type[PowerControl]] = kinds(FullPower, OpenLoop, TargetSnr)

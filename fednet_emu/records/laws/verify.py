@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.records.laws.charge import charge_problem
-from fednet_emu.records.laws.overlaps import Busy
 from fednet_emu.records.laws.payloads import used_before_there, with_receptions
 from fednet_emu.records.ledger import NEVER_NS, Ledger
 from fednet_emu.records.reasons import CODE
@@ -263,3 +262,34 @@ def _staleness_series(ledger: Ledger) -> Iterator[tuple[str, list[Any]]]:
         values = [row["staleness"] for row in rows if "staleness" in row]
         if values:
             yield name, values
+
+
+_NEVER_BUSY = np.iinfo(np.int64).min
+
+
+class Busy:
+    """Until when each owner, a number from -1 on, was busy in the blocks so far."""
+
+    def __init__(self) -> None:
+        self._until_ns: IntArray = np.empty(0, np.int64)
+
+    def overlaps(self, owner: NDArray[np.integer], started_ns: IntArray, ended_ns: IntArray) -> Mask:
+        """Mask of the intervals of the next block that start before an earlier one of the same owner has ended."""
+        overlap = np.zeros(len(owner), np.bool_)
+        if not len(owner):
+            return overlap
+        order = np.lexsort((ended_ns, started_ns, owner))
+        mine, start_ns, end_ns = owner[order].astype(np.int64) + 1, started_ns[order], ended_ns[order]
+        until_ns = self._until(int(mine[-1]) + 1)
+        before_ns = np.concatenate((until_ns[mine[:1]], end_ns[:-1]))
+        first = np.flatnonzero(np.diff(mine, prepend=-1))
+        before_ns[first] = until_ns[mine[first]]
+        overlap[order] = start_ns < before_ns
+        np.maximum.at(until_ns, mine, end_ns)
+        return overlap
+
+    def _until(self, owners: int) -> IntArray:
+        more = owners - len(self._until_ns)
+        if more > 0:
+            self._until_ns = np.concatenate((self._until_ns, np.full(more, _NEVER_BUSY)))
+        return self._until_ns

@@ -14,11 +14,10 @@ import pandas as pd
 
 from fednet_emu.analysis.ranked import ENDED
 from fednet_emu.analysis.ranking import course_of
-from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY
-from fednet_emu.analysis.targets import Measure, with_total_bits
+from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total_bits
 from fednet_emu.arrays import Array
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.model import Study
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.tables import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
@@ -70,13 +69,13 @@ class Aim:
     level: float
 
     @classmethod
-    def of(cls, study: Study) -> Aim:
+    def of(cls, study: StudyFile) -> Aim:
         """The aim of a study that is searched."""
-        told = study.search
-        assert told is not None
+        asked = study.search
+        assert asked is not None
         measure, level = aim(study.target)
-        limits = {str(cost): most for cost, most in told.within.items()}
-        return cls(() if told.maximise else told.costs, limits, measure, level)
+        limits = {str(cost): most for cost, most in asked.within.items()}
+        return cls(() if asked.maximise else asked.costs, limits, measure, level)
 
     @property
     def is_single(self) -> bool:
@@ -88,12 +87,7 @@ class Aim:
     ) -> dict[str, Any]:
         """Return the limits with which a scenario ends as soon as its outcome is known, by their names under `stop`.
 
-        That is at the target, beyond a limit, or at a cap. Limits that the scenario has itself stay.
-
-        Args:
-            scenario: the scenario.
-            cap: the largest amount of the minimised cost.
-            milestones: the accuracy that it must have once it has spent so much of the minimised cost.
+        That is at the target, beyond a limit, or at a hurdle, see `Hurdle`. Limits that the scenario has itself stay.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
         stops: dict[str, Any] = {}
@@ -182,10 +176,6 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
     A run that did not reach the target counts as one to two times the largest cost of any run that did, the more the
     further it was from the target: such runs are worse than all others, and among themselves ordered by how far they
     came.
-
-    Args:
-        aim: what the search is for.
-        trials: the outcomes of the runs of each trial.
     """
     size = max(len(aim.costs), 1)
     known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)

@@ -47,12 +47,7 @@ def proposals(
 ) -> list[Point]:
     """Return points to try next, none of which is known; fewer than `count` where the space is used up.
 
-    Args:
-        parameters: the space.
-        known: the points that were tried, with what is minimised.
-        count: how many points.
-        seed: seed of the search.
-        startup: how many trials are drawn at random.
+    Of the points that are known, what is minimised is given; the first `startup` trials are drawn at random.
     """
     optuna = require_optuna()
     seen = {_key(point) for point, _ in known}

@@ -17,59 +17,49 @@ import pandas as pd
 
 from fednet_emu.analysis.ranked import ENDED
 from fednet_emu.analysis.scales import COSTS
+from fednet_emu.analysis.searched import SEARCH, TRIALS
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import csv_text, told, write_json, write_text
 from fednet_emu.scenario.document import dump
-from fednet_emu.study.runs import Sources
 from fednet_emu.study.search.aim import values_of
 from fednet_emu.study.search.proposals import importance
-from fednet_emu.study.search.space import SETTING, Parameter
+from fednet_emu.study.search.space import SETTING
 from fednet_emu.study.search.trials import Dropped, Trial, Trials
 from fednet_emu.study.sweep import describe
 from fednet_emu.study.tables import TABLES, write_tables
 
-TRIALS, SEARCH, BEST = "trials.csv", "search.json", "best"
+BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
 """How trials.csv calls the reasons why a run did not get there."""
 DIGITS = 9
 """Significant digits of the numbers in trials.csv."""
 
 
-def write_results(
-    out: Path,
-    sources: Sources,
-    parameters: Sequence[Parameter],
-    trials: Trials,
-    finalists: Sequence[Trial],
-    dropped: Sequence[Dropped],
-    timing_only: bool,
-) -> None:
-    """Write what is known of a search into its folder.
-
-    Args:
-        out: the folder.
-        sources: the study.
-        parameters: what is varied.
-        trials: all trials.
-        finalists: those that took part in the race.
-        dropped: those of them that were dropped.
-        timing_only: whether runs left out training.
-    """
+def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped]) -> None:
+    """Write what is known of a search into its folder: all trials, those in the race, and those dropped from it."""
+    study, parameters = trials.maker.study, trials.parameters
     ended = [trial for trial in trials.all if trials.has_ended(trial)]
     gone = {its.trial.number for its in dropped}
     left = [trial for trial in finalists if trial.number not in gone and trials.has_ended(trial)]
     raced = values_of(trials.aim, list(map(trials.raced, left)))
     left = [left[place] for place in sorted(range(len(left)), key=lambda place: raced[place])]
-    _write_tables(out, trials, left, sources)
-    frame = pd.DataFrame(list(_rows(trials, ended, parameters)))
+    places, sweep = [place for trial in left for place in trial.runs.values()], trials.sweep
+    write_tables(
+        out,
+        [sweep.runs[place] for place in places],
+        {row: sweep.folder_of[place] for row, place in enumerate(places) if place in sweep.done},
+        {row: sweep.failures[place] for row, place in enumerate(places) if place in sweep.failures},
+        study.target,
+    )
+    frame = pd.DataFrame(list(_rows(trials, ended)))
     write_text(out / TRIALS, csv_text(frame, DIGITS))
-    _write_best(out / BEST, sources.name, left)
+    _write_best(out / BEST, study.name, left)
     values = values_of(trials.aim, list(map(trials.tried, ended)))
     known = [(trial.point, value) for trial, value in zip(ended, values, strict=True)]
     write_json(
         out / SEARCH,
         {
-            "name": sources.name,
+            "name": study.name,
             "costs": list(trials.aim.costs),
             "limits": dict(trials.aim.limits),
             "target": {trials.aim.measure: trials.aim.level} if trials.aim.measure else {},
@@ -85,20 +75,7 @@ def write_results(
         },
     )
     levels = {SETTING: [trial.label for trial in left]} if left else {}
-    describe(sources.name, sources.study, levels, timing_only, out, {name: checksum(out / name) for name in TABLES})
-    write_text(out / "study.yaml", sources.text)
-
-
-def _write_tables(out: Path, trials: Trials, left: Sequence[Trial], sources: Sources) -> None:
-    places = [place for trial in left for place in trial.runs.values()]
-    sweep = trials.sweep
-    write_tables(
-        out,
-        [sweep.runs[place] for place in places],
-        {row: sweep.folder_of[place] for row, place in enumerate(places) if place in sweep.done},
-        {row: sweep.failures[place] for row, place in enumerate(places) if place in sweep.failures},
-        sources.study.target,
-    )
+    describe(study, levels, trials.maker.timing_only, out, {name: checksum(out / name) for name in TABLES})
 
 
 def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
@@ -106,7 +83,7 @@ def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
     return [[cost if math.isfinite(cost) else None for cost in its.costs] for its in trials.raced(trial)]
 
 
-def _rows(trials: Trials, ended: Sequence[Trial], parameters: Sequence[Parameter]) -> Iterator[dict[str, Any]]:
+def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
     """A row for each trial: setting, what became of it, and the means of its costs."""
     names = trials.aim.costs or ("accuracy",)
     sign = 1.0 if trials.aim.costs else -1.0
@@ -115,11 +92,10 @@ def _rows(trials: Trials, ended: Sequence[Trial], parameters: Sequence[Parameter
         reached = bool(runs) and all(its.reached for its in runs)
         means = sign * np.mean([its.costs for its in runs], axis=0) if reached else np.full(len(names), math.nan)
         causes = dict.fromkeys(_WHY.get(cause, cause) for its in runs for cause in its.why)
-        told_of = {parameter.name: trial.columns.get(parameter.name, "") for parameter in parameters}
         yield {
             "trial": trial.number,
             SETTING: trial.label,
-            **told_of,
+            **{each.name: trial.columns.get(each.name, "") for each in trials.parameters},
             "runs": len(runs),
             "reached": sum(its.reached for its in runs),
             **dict(zip(names, map(float, means), strict=True)),

@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.errors import FednetError, ScenarioError
-from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
+from fednet_emu.study.file import Search, StudyFile
 from fednet_emu.study.grid import Axis
-from fednet_emu.study.model import Search
 from fednet_emu.study.runners import Runner
-from fednet_emu.study.runs import RunMaker, Sources, StudyRun
+from fednet_emu.study.runs import RunMaker
 from fednet_emu.study.search.aim import Aim, costs_of, values_of
 from fednet_emu.study.search.proposals import STARTUP, proposals, require_optuna
 from fednet_emu.study.search.results import write_results
@@ -39,74 +37,42 @@ PARTS = (0.25, 0.5, 0.75)
 """The parts of a cap at which the accuracy of a trial is looked at."""
 
 
-@dataclass(frozen=True)
-class LoadedSearch:
-    """A search whose space has been checked.
-
-    Attributes:
-        sources: the study.
-        told: what its file says under `search`.
-        parameters: what is varied.
-        common: settings of all runs.
-        timing_only: whether runs leave out training.
-        example: one of its scenarios.
-    """
-
-    sources: Sources
-    told: Search
-    parameters: tuple[Parameter, ...]
-    common: tuple[Setting, ...]
-    timing_only: bool
-    example: Scenario
-
-    @property
-    def extent(self) -> str:
-        """How much is tried of what: `40 trials of a, b; the ends of all are possible`."""
-        names = ", ".join(parameter.name for parameter in self.parameters)
-        return f"{self.told.trials} trials of {names}; the ends of all are possible"
-
-
 def load_search(
-    sources: Sources, overrides: Iterable[str | Setting] = (), *, trials: int | None = None, timing_only: bool = False
-) -> LoadedSearch:
-    """Check a study that is searched.
+    study: StudyFile, overrides: Iterable[str | Setting] = (), *, trials: int | None = None, timing_only: bool = False
+) -> RunMaker:
+    """Check a study that is searched, with the settings of all runs, and return what makes its runs.
 
-    Args:
-        sources: the study.
-        overrides: settings of every run; they must not be varied.
-        trials: how many settings are tried; None for as many as the study says.
-        timing_only: whether runs leave out training.
+    `trials` replaces the number of settings that the study says are tried.
 
     Raises:
         ScenarioError: every problem of the study, and of the scenarios at the ends of its space.
         FednetError: Optuna is not installed.
     """
-    told = sources.study.search
-    if told is None:
-        raise ScenarioError(f"{sources.name}: nothing is searched, got no 'search'; fednet sweep {sources.name}")
+    if study.search is None:
+        raise ScenarioError(f"{study.name}: nothing is searched, got no 'search'; fednet sweep {study.name}")
     require_optuna()
-    if timing_only and (sources.study.target or told.maximise):
+    if timing_only and (study.target or study.search.maximise):
         raise FednetError(
-            f"{sources.name}: search: a timing-only run learns nothing, got a target; leave out target and maximise"
+            f"{study.name}: search: a timing-only run learns nothing, got a target; leave out target and maximise"
         )
-    parameters = space_of(sources.root.value["search"].value["space"])
+    if trials is not None:
+        study = study.model_copy(update={"search": study.search.model_copy(update={"trials": trials})})
+    parameters = _space(study)
     axes = [Axis(each.name, tuple(map(each.level, each.ends))) for each in parameters]
-    common = sources.common(overrides, axes)
-    maker, problems, seen = RunMaker(sources.base, common, timing_only), list[str](), list[StudyRun]()
+    maker, problems = RunMaker(study, overrides, axes, timing_only=timing_only), list[str]()
     for point in corners(parameters):
         settings = [setting for level in levels_at(parameters, point) for setting in level.settings]
         try:
-            seen += maker.runs(label_of(parameters, point), {}, settings, sources.study.all_seeds[:1])
+            list(maker.runs(label_of(parameters, point), {}, settings, study.all_seeds[:1]))
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
         raise ScenarioError(*dict.fromkeys(problems))
-    told = told if trials is None else told.model_copy(update={"trials": trials})
-    return LoadedSearch(sources, told, parameters, common, timing_only, seen[0].scenario)
+    return maker
 
 
 def search(
-    loaded: LoadedSearch,
+    maker: RunMaker,
     out: Path,
     runner: Runner,
     *,
@@ -114,63 +80,56 @@ def search(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Search, and leave the tables of the finalists, of all trials, and the best scenarios in a folder.
-
-    Args:
-        loaded: the search.
-        out: the folder, made when it is not there.
-        runner: runs the jobs.
-        data_dir: where data sets are.
-        track: names of the trackers that hear of every run.
-        on_event: called when a run starts or ends.
+    """Search, and leave the tables of the finalists, of all trials, and the best scenarios in a folder; see `sweep`.
 
     Raises:
         DataError: the folder holds something else, or another search or sweep writes to it.
     """
-    study = loaded.sources.study
-    name, timing_only = loaded.sources.name, loaded.timing_only
-    swept = Sweep(name, out, study.limits, timing_only, runner, data_dir, track, on_event)
-    maker = RunMaker(loaded.sources.base, loaded.common, loaded.timing_only)
+    study, timing_only = maker.study, maker.timing_only
+    asked = study.search
+    assert asked is not None
+    swept = Sweep(study, out, runner, data_dir, track, on_event)
     with study_folder(out, "search or sweep"):
-        aim = Aim.of(study)
-        seeds = study.all_seeds[: loaded.told.trial_seeds]
-        trials = Trials(aim, loaded.parameters, maker, swept, seeds)
-        describe(name, study, {}, timing_only, out, known_tables(out))
+        trials = Trials(Aim.of(study), _space(study), maker, swept, study.all_seeds[: asked.trial_seeds])
+        describe(study, {}, timing_only, out, known_tables(out))
         finalists: list[Trial] = []
         dropped: list[Dropped] = []
         try:
-            _explore(loaded, trials)
-            finalists = finalists_of(loaded.told, trials)
-            dropped = _race(finalists, study.all_seeds[loaded.told.trial_seeds :], trials)
+            _explore(asked, trials)
+            finalists = finalists_of(asked, trials)
+            dropped = _race(finalists, study.all_seeds[asked.trial_seeds :], trials)
         finally:
-            write_results(out, loaded.sources, loaded.parameters, trials, finalists, dropped, timing_only)
+            write_results(out, trials, finalists, dropped)
     return swept
 
 
-def _explore(loaded: LoadedSearch, trials: Trials) -> None:
+def _space(study: StudyFile) -> tuple[Parameter, ...]:
+    return space_of(study.root.value["search"].value["space"])
+
+
+def _explore(asked: Search, trials: Trials) -> None:
     """Try settings, a batch at a time."""
-    told = loaded.told
-    while len(trials.all) < told.trials:
+    while len(trials.all) < asked.trials:
         values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
         known = [(trial.point, value) for trial, value in zip(trials.all, values, strict=True)]
-        count = min(told.batch, told.trials - len(trials.all))
-        points = proposals(loaded.parameters, known, count, told.seed)
+        count = min(asked.batch, asked.trials - len(trials.all))
+        points = proposals(trials.parameters, known, count, asked.seed)
         if not points:
             return
-        hurdles = _hurdles(told, trials)
+        hurdles = _hurdles(asked, trials)
         for point in points:
-            trials.begin(point, hurdles, told.least_rounds)
+            trials.begin(point, hurdles, asked.least_rounds)
         trials.sweep.finish()
 
 
-def _hurdles(told: Search, trials: Trials) -> Mapping[int, Hurdle]:
+def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
     """What a trial has to keep up with by seed: a multiple of what the best setting needed, and most of the others."""
     ranked = _ranked(trials)
-    if told.cap is None or not trials.aim.is_single or not ranked:
+    if asked.cap is None or not trials.aim.is_single or not ranked:
         return {}
     best = zip(trials.seeds, trials.tried(ranked[0]), strict=True)
-    caps = {seed: told.cap * outcome.costs[0] for seed, outcome in best}
-    return {seed: Hurdle(cap, _milestones(told.behind, cap, trials, seed)) for seed, cap in caps.items()}
+    caps = {seed: asked.cap * outcome.costs[0] for seed, outcome in best}
+    return {seed: Hurdle(cap, _milestones(asked.behind, cap, trials, seed)) for seed, cap in caps.items()}
 
 
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
@@ -191,7 +150,7 @@ def _ranked(trials: Trials) -> list[Trial]:
     return sorted(whole, key=lambda trial: values[trial.number])
 
 
-def finalists_of(told: Search, trials: Trials) -> list[Trial]:
+def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
     """Return the trials that take part in the race: the cheapest ones.
 
     With several costs those that no other dominates, then those that only the first ones dominate, and so on (Deb,
@@ -200,13 +159,13 @@ def finalists_of(told: Search, trials: Trials) -> list[Trial]:
     """
     left, chosen = _ranked(trials), list[Trial]()
     if len(trials.aim.costs) < 2:
-        return left[: told.finalists]
+        return left[: asked.finalists]
     every = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
-    while left and len(chosen) < told.finalists:
+    while left and len(chosen) < asked.finalists:
         values = [every[trial.number] for trial in left]
         on_front = [not any(_dominates(other, own) for other in values) for own in values]
         front = [trial for trial, first in zip(left, on_front, strict=True) if first]
-        places = np.linspace(0, len(front) - 1, min(told.finalists - len(chosen), len(front)))
+        places = np.linspace(0, len(front) - 1, min(asked.finalists - len(chosen), len(front)))
         chosen += [front[place] for place in places.round().astype(int)]
         left = [trial for trial, first in zip(left, on_front, strict=True) if not first]
     return chosen

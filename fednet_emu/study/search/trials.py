@@ -1,19 +1,21 @@
-"""The trials of a search: a setting each, its runs, and what became of them."""
+"""The trials of a search: a setting each, its runs, what became of them, and what they cost at least."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from fednet_emu.errors import ScenarioError
+from fednet_emu.analysis.scales import COSTS
+from fednet_emu.emulation.play import play
+from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import Place, node_of
 from fednet_emu.study.runs import RunMaker, StudyRun
-from fednet_emu.study.search.aim import Aim, Outcome, outcome_in
-from fednet_emu.study.search.bound import too_costly
+from fednet_emu.study.search.aim import Aim, Outcome, outcome_in, spent_in
 from fednet_emu.study.search.space import SETTING, Parameter, Point, label_of, levels_at
 from fednet_emu.study.sweep import Sweep
 
@@ -44,15 +46,12 @@ class Trial:
 
 
 class Hurdle(NamedTuple):
-    """What a trial has to keep up with.
-
-    Attributes:
-        cap: the largest amount of the minimised cost.
-        milestones: the accuracy that it must have once it has spent so much of it.
-    """
+    """What a trial has to keep up with."""
 
     cap: float = math.inf
+    """The largest amount of the minimised cost."""
     milestones: Mapping[float, float] = {}
+    """The accuracy that it must have once it has spent so much of it."""
 
 
 @dataclass(frozen=True)
@@ -71,49 +70,33 @@ class Dropped:
 
 
 class Trials:
-    """Makes trials and their runs, and knows their outcomes.
-
-    Args:
-        aim: what the search is for.
-        parameters: the space.
-        maker: makes runs.
-        sweep: takes the runs in.
-        seeds: the seeds with which every setting is tried.
-    """
+    """Makes the trials of a search, and their runs with the first seeds of the study, and knows their outcomes."""
 
     def __init__(
-        self,
-        aim: Aim,
-        parameters: Sequence[Parameter],
-        maker: RunMaker,
-        sweep: Sweep,
-        seeds: Sequence[int],
+        self, aim: Aim, parameters: Sequence[Parameter], maker: RunMaker, sweep: Sweep, seeds: Sequence[int]
     ) -> None:
         self.aim, self.sweep, self.seeds, self.all = aim, sweep, seeds, list[Trial]()
-        self._parameters, self._maker = parameters, maker
+        self.parameters, self.maker = parameters, maker
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
-        """Take in a new setting, and its runs, unless the clock alone tells that it is too costly.
+        """Add a setting and its runs, each with the hurdle of its seed, unless the clock alone shows it too costly.
 
-        Args:
-            point: the setting.
-            hurdles: what it has to keep up with, by seed; nothing where there is none.
-            least_rounds: fewest rounds in which the target could be reached.
+        `least_rounds` is the fewest rounds in which the target could be reached.
         """
-        levels, label = levels_at(self._parameters, point), label_of(self._parameters, point)
+        levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
         columns = {SETTING: label, **{name: value for level in levels for name, value in level.columns.items()}}
         settings = tuple(setting for level in levels for setting in level.settings)
         trial = Trial(len(self.all), point, label, columns, settings)
         self.all.append(trial)
         try:
-            plain = [next(self._maker.runs(label, columns, settings, [seed])) for seed in self.seeds]
+            plain = [next(self.maker.runs(label, columns, settings, [seed])) for seed in self.seeds]
         except ScenarioError as error:
             trial.unable = f"invalid: {'; '.join(error.problems)}"
             return trial
         trial.scenario = plain[0].scenario
         runs = [(run, hurdles.get(run.scenario.seed, Hurdle())) for run in plain]
-        for run, hurdle in runs if not self.sweep.timing_only else ():
+        for run, hurdle in runs if not self.maker.timing_only else ():
             why = too_costly(self.aim, run.scenario, least_rounds, hurdle.cap, self.sweep.data_dir)
             if why:
                 trial.unable = f"too costly: {why}"
@@ -122,12 +105,12 @@ class Trials:
         return trial
 
     def more(self, trial: Trial, seed: int) -> None:
-        """Take in one more run of a trial, with another seed."""
-        run = next(self._maker.runs(trial.label, trial.columns, trial.settings, [seed]))
+        """Add one more run of a trial, with another seed."""
+        run = next(self.maker.runs(trial.label, trial.columns, trial.settings, [seed]))
         self._run(trial, [(run, Hurdle())])
 
     def _run(self, trial: Trial, runs: Sequence[tuple[StudyRun, Hurdle]]) -> None:
-        """Take in runs of a trial, each with its hurdle."""
+        """Add runs of a trial, each with its hurdle."""
         ended = [self._ended(trial, run.scenario, hurdle) for run, hurdle in runs]
         places = self.sweep.add(ended)
         trial.runs |= {run.scenario.seed: place for run, place in zip(ended, places, strict=True)}
@@ -159,4 +142,34 @@ class Trials:
         """The run of a scenario that ends when its outcome is known."""
         stops = self.aim.stops(scenario, *hurdle)
         settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
-        return next(self._maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
+        return next(self.maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
+
+
+def too_costly(
+    aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf, data_dir: Path | str | None = None
+) -> str:
+    """Return why a scenario cannot reach the target within the limits, or not below a cap; empty if it might.
+
+    Its first `rounds` rounds, the fewest that could reach the target, are played without training, which takes
+    milliseconds. Their time, bits and energy are those of the run itself, unless events or sizes of messages depend on
+    what is learnt; of such scenarios nothing is said.
+    """
+    limits = dict(aim.limits)
+    if aim.is_single and math.isfinite(cap):
+        limits[aim.costs[0]] = min(cap, limits.get(aim.costs[0], math.inf))
+    free = scenario.stop.model_copy(update={"rounds": min(rounds, scenario.stop.rounds or rounds), "accuracy": None})
+    short = scenario.model_copy(update={"stop": free})
+    if not limits or short.events_depend_on_learning or list(short.untimed()):
+        return ""
+    try:
+        spent = spent_in(
+            play(short, "bound", None, timing_only=True, data_dir=data_dir).summary, scenario.devices.count
+        )
+    except FednetError:  # reported when the run itself meets it
+        return ""
+    over = [cost for cost, most in limits.items() if spent[cost] > most]
+    if not over:
+        return ""
+    count = f"{rounds} rounds" if rounds > 1 else "a round"
+    its = COSTS[over[0]]
+    return f"{its.show(spent[over[0]])} after {count}, {its.show(limits[over[0]])} allowed"

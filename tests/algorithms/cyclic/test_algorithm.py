@@ -9,6 +9,7 @@ from torch import nn
 
 from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg
 from fednet_emu.algorithms.cyclic.bounds import remainder
+from fednet_emu.algorithms.cyclic.turns import members
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
@@ -235,7 +236,7 @@ def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, factors):
     """A device with one sample and three seats uses it in all of them; split, there is only one part to use."""
     fed = small_federation("devices.count=10", "data.n_samples=10")
     algorithm = CyclicFedAvg(lr=0.1, data=data, structure={"kind": "list", "groups": [[0, 1], [0], [0]]})
-    groups = algorithm.members(fed, algorithm.structure.form(fed, 0))
+    groups = members(fed, algorithm.structure.form(fed, 0), data)
 
     assert [member.factor for group in groups for member in group if member.device == 0] == factors
 

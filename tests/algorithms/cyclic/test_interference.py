@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.algorithms.cyclic.structures import InterferenceGroups
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import run_small, small_federation
@@ -80,7 +81,7 @@ def test_one_more_member_loses_somebody(place):
     """A full group joined by another that admission refuses loses at least one, even at the best powers there are."""
     groups = InterferenceGroups().form(small_federation(*PLACES[place]), 0)
     fed = small_federation(*PLACES[place])
-    rivals = fed.network.rivals()
+    rivals = candidate_senders(fed)
     first = [*groups[0]]
     other = next(i for i in range(16) if i not in first and rivals.snr[i, i] > rivals.target)
     members = [*first, other]
@@ -163,7 +164,7 @@ def test_channels_that_form_no_groups_are_told(settings, structure, says):
 
 def test_members_of_a_group_can_be_together_in_pairs():
     """What the graph of conflicts rests on: no two members of a group are in conflict."""
-    rivals = small_federation(*PLACES["seven cells"]).network.rivals()
+    rivals = candidate_senders(small_federation(*PLACES["seven cells"]))
     groups = InterferenceGroups(method="colouring").form(small_federation(*PLACES["seven cells"]), 0)
 
     assert all(rivals.joint_powers(pair) is not None for group in groups for pair in combinations(group, 2))

@@ -110,7 +110,7 @@ def test_with_one_edge_round_and_an_ideal_backhaul_it_is_fedavg(where: str) -> N
 
 
 def by_hand(fed: Federation, members: list[list[int]], rounds: int, k1: int, k2: int, lr: float) -> Tensor:
-    """Algorithm 1 of the paper in double precision: full gradients, models (not movements) averaged at both levels."""
+    """Algorithm 1 of the paper in double precision: full gradients, models (not updates) averaged at both levels."""
     data = fed.task.data
     inputs = torch.cat([data.x.double(), torch.ones(len(data.x), 1, dtype=torch.float64)], 1)
     targets, cloud = data.y.double(), fed.task.model.initial().double()
@@ -216,7 +216,7 @@ def test_a_round_in_closed_form(k2: int, timing_only: bool) -> None:
 
 
 def test_an_edge_server_without_devices_gets_the_model_and_sends_nothing() -> None:
-    """Of three stations the one far from all has rounds without anybody; two movements go up, three models down."""
+    """Of three stations the one far from all has rounds without anybody; two updates go up, three models down."""
     fed = trained(*THREE_STATIONS, hier("edge_rounds: 2"))[1]
     messages, edge_rounds = fed.ledger.frames()["backhaul"], pd.DataFrame(fed.ledger.series["edge_rounds"])
     alone = edge_rounds[edge_rounds["edge"] == 2]
@@ -351,7 +351,7 @@ def test_without_a_backhaul_it_takes_the_ideal_one() -> None:
 
 
 def test_weights_are_samples_or_alike() -> None:
-    """Two devices with 20 and 60 samples, one at each edge server: 1/4 and 3/4 of the movements, or a half each."""
+    """Two devices with 20 and 60 samples, one at each edge server: 1/4 and 3/4 of the updates, or a half each."""
 
     def model(weighting: str) -> tuple[Any, Federation]:
         return trained(

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.algorithms.selection import Seen
+from fednet_emu.algorithms.selection import ServerView
 
 
-class GivenJobs:
+class GivenWork:
     """Given times [N] and rates [N], in place of those of a network."""
 
     def __init__(
@@ -34,9 +34,9 @@ class GivenJobs:
         return np.where(np.isin(np.arange(len(self._charges_j)), numbers), self._charges_j, np.nan)
 
 
-def known(n: int, size: int, t: int = 0, seed: int = 0, **given: Any) -> Seen:
-    """What is known of n devices before round t: nothing but what is given, and of jobs what `GivenJobs` has."""
-    jobs = {
+def known(n: int, size: int, t: int = 0, seed: int = 0, **given: Any) -> ServerView:
+    """What is known of n devices before round t: nothing but what is given, and of the work what `GivenWork` has."""
+    work = {
         name: given.pop(name) for name in ("compute_s", "rate_bps", "downlink_rate_bps", "charges_j") if name in given
     }
     never, nothing = np.full(n, -1), np.full(n, np.nan)
@@ -57,4 +57,4 @@ def known(n: int, size: int, t: int = 0, seed: int = 0, **given: Any) -> Seen:
     for name, value in given.items():
         values[name] = np.asarray(value) if isinstance(values[name], np.ndarray) else value
     rng = np.random.default_rng([seed, t])
-    return Seen(t=t, now_s=float(t), size=size, rng=rng, jobs=GivenJobs(n, **jobs), **values)  # type: ignore[arg-type]
+    return ServerView(t=t, now_s=float(t), size=size, rng=rng, work=GivenWork(n, **work), **values)  # type: ignore[arg-type]

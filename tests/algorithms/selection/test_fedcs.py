@@ -62,11 +62,11 @@ def test_a_round_by_hand() -> None:
 
 def test_it_reads_estimates_and_candidates() -> None:
     """Of given candidates, times follow from rates and sizes: 32 bit at 32 bit/s take a second."""
-    seen = known(4, 4, compute_s=[1, 1, 1, 50], rate_bps=[32, 16, 32, 320], downlink_rate_bps=[320] * 4)
+    view = known(4, 4, compute_s=[1, 1, 1, 50], rate_bps=[32, 16, 32, 320], downlink_rate_bps=[320] * 4)
 
-    assert seen.upload_s == pytest.approx([1, 2, 1, 0.1])
-    assert list(FedCs(round_s=4.5).choose(seen)) == [0, 2]
-    assert len(FedCs(candidates=4, round_s=1e4).choose(seen)) == 4
+    assert view.upload_s == pytest.approx([1, 2, 1, 0.1])
+    assert list(FedCs(round_s=4.5).choose(view)) == [0, 2]
+    assert len(FedCs(candidates=4, round_s=1e4).choose(view)) == 4
 
 
 def test_estimates_are_the_times_of_an_undisturbed_run() -> None:

@@ -84,8 +84,8 @@ def test_all_are_explored_at_first_by_their_speed() -> None:
     rule, fast = Oort(), 0
     told = {"told": {"square": np.full(2, np.nan), "samples": np.full(2, np.nan)}}
     for seed in range(1000):
-        seen = known(2, 1, seed=seed, compute_s=[0.0, 0.0], rate_bps=[9, 1], memory=rule.start(2), **told)
-        fast += rule.choose(seen) == [0]
+        view = known(2, 1, seed=seed, compute_s=[0.0, 0.0], rate_bps=[9, 1], memory=rule.start(2), **told)
+        fast += rule.choose(view) == [0]
 
     assert fast / 1000 == pytest.approx(0.9, abs=0.05)
 

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.algorithms.selection import Selection, highest, weighted
-from fednet_emu.algorithms.selection.age import Age
-from fednet_emu.algorithms.selection.most_charged import MostCharged
-from fednet_emu.algorithms.selection.plain import Everybody, RoundRobin, Uniform
+from fednet_emu.algorithms.selection import SELECTIONS, Selection, highest, weighted
 from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
-from fednet_emu.algorithms.selection.rates import BestChannel, ProportionalFair
-from fednet_emu.algorithms.selection.table import SELECTIONS
+from fednet_emu.algorithms.selection.rules import (
+    Age,
+    BestChannel,
+    Everybody,
+    MostCharged,
+    ProportionalFair,
+    RoundRobin,
+    Uniform,
+)
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import run_small, small_scenario
 from tests.algorithms.selection.knowledge import known
@@ -25,9 +29,9 @@ def test_every_kind_has_its_name() -> None:
 
 def test_best_channel_takes_the_highest_rates_of_those_that_are_there() -> None:
     """Device 4 has the best link, and is away."""
-    seen = known(5, 2, rate_bps=[3, 1, 5, 4, 9], there=[0, 1, 2, 3])
+    view = known(5, 2, rate_bps=[3, 1, 5, 4, 9], there=[0, 1, 2, 3])
 
-    assert set(BestChannel().choose(seen)) == {2, 3}
+    assert set(BestChannel().choose(view)) == {2, 3}
 
 
 def test_ties_are_drawn_at_random() -> None:
@@ -90,8 +94,8 @@ def test_round_robin_goes_around() -> None:
 
     expected = [sorted(number % 10 for number in range(3 * t, 3 * t + 3)) for t in range(10)]
     assert [sorted(own) for _, own in asked.groupby("round")["device"]] == expected
-    seen = known(4, 2, 5, last_asked=[4, 2, 3, 4], asked=[2, 1, 2, 2])
-    assert list(RoundRobin().choose(seen)) == [1, 2]
+    view = known(4, 2, 5, last_asked=[4, 2, 3, 4], asked=[2, 1, 2, 2])
+    assert list(RoundRobin().choose(view)) == [1, 2]
 
 
 def test_everybody_is_everybody() -> None:
@@ -159,7 +163,7 @@ class Favourites(Selection):
 
     numbers: tuple[int, ...]
 
-    def choose(self, seen):
+    def choose(self, view):
         """Those."""
         return self.numbers
 
@@ -230,10 +234,10 @@ def test_uniform_alone_costs_nothing() -> None:
 def test_most_charged_asks_who_has_most_energy() -> None:
     """Of those that are there; without batteries each is equally likely."""
     charges_j = [0.5, 2.0, 9.0, 1.0]
-    seen = known(4, 2, there=np.array([0, 1, 3]), charges_j=charges_j)
+    view = known(4, 2, there=np.array([0, 1, 3]), charges_j=charges_j)
     unknown = [tuple(sorted(MostCharged().choose(known(4, 2, seed=seed)))) for seed in range(60)]
 
-    assert seen.charge_j[[0, 1, 3]].tolist() == [0.5, 2.0, 1.0]
-    assert np.isnan(seen.charge_j[2])
-    assert sorted(MostCharged().choose(seen)) == [1, 3]
+    assert view.charge_j[[0, 1, 3]].tolist() == [0.5, 2.0, 1.0]
+    assert np.isnan(view.charge_j[2])
+    assert sorted(MostCharged().choose(view)) == [1, 3]
     assert len(set(unknown)) == 6

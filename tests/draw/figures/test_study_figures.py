@@ -14,17 +14,16 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fednet_emu.analysis.bands import band_of
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.settings import Names, settings_of
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.statistics import band_of, mean_interval
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.study_bars import bar_figure
-from fednet_emu.draw.figures.study_curves import Layout, name_rows
-from fednet_emu.draw.figures.study_differences import difference_figure
+from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
+from fednet_emu.draw.figures.study_rows import difference_figure, name_rows
 from fednet_emu.draw.page.study_sections import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
@@ -179,6 +178,19 @@ def test_levels_have_units_and_names_where_they_need_them(levels, text):
     assert Names.of(AXES).text(levels) == text
 
 
+def test_texts_that_are_bare_numbers_are_named():
+    """`5` and `20` say nothing without their axis, in figures, on pages and in rows; `20 kbit/s` does."""
+    axes = {"k1": ["5", "20"], "backhaul": ["20 kbit/s", "2 Mbit/s"], "on": ["false"]}
+    names, rows = Names.of(axes), Figure().subplots()
+    levels = {"k1": "5", "backhaul": "20 kbit/s", "on": "false"}
+    name_rows(rows, [{"k1": level} for level in axes["k1"]], names)
+
+    assert names.text(levels) == names.whole(levels) == "k1 = 5, 20 kbit/s, false"
+    assert names.legend([{"k1": level} for level in axes["k1"]]) == ("", ["k1 = 5", "k1 = 20"])
+    assert (rows.get_ylabel(), [tick.get_text() for tick in rows.get_yticklabels()]) == ("k1", ["5", "20"])
+    assert settings_of(grid_of({"k1": ["5", "20"]}))[0].label == "k1 = 5"
+
+
 def test_two_axes_of_one_unit_are_named():
     """100 m could be either."""
     names = Names.of({"devices.placement.radius_m": [100], "devices.placement.inner_radius_m": [10]})
@@ -315,7 +327,7 @@ def test_differences_are_paired_by_seed():
     figure = difference_figure(view, "accuracy", Layout.of(view, None))
     (axes,) = figure.axes
     means = [line.get_xdata()[0] for line in axes.get_lines() if line.get_label() == "mean"]
-    seeds = [list(line.get_xdata()) for line in axes.get_lines() if line.get_label() == "seeds"]
+    seeds = [list(line.get_xdata()) for line in axes.get_lines() if line.get_label() == "runs"]
 
     assert means == pytest.approx([0.06, 0.0])
     assert seeds[0] == pytest.approx([0.05, 0.07])

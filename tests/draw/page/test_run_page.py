@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.analysis.run_words import turn_s
-from fednet_emu.analysis.usage import Usage
+from fednet_emu.analysis.usage import Usage, turn_s
 from fednet_emu.draw.page import timeline as timeline_module
 from fednet_emu.draw.page.document import page
 from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document

@@ -7,15 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.bands import band, even_costs
 from fednet_emu.analysis.compare import compare
+from fednet_emu.analysis.comparison import compared_axes, level_pairs
 from fednet_emu.analysis.fronts import on_front
-from fednet_emu.analysis.level_differences import compared_axes, level_pairs
-from fednet_emu.analysis.needed import failures_text
-from fednet_emu.analysis.settings import data_set_names, setting_text
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.scales import first_reached
+from fednet_emu.analysis.settings import Names, data_set_names, failures_text
+from fednet_emu.analysis.statistics import band, even_costs, mean_interval
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.analysis.targets import first_reached
 from fednet_emu.draw.page.study_page import cells_table, left_out, study_document
 
 AXES = {"access": ["tdma", "ofdma"], "size": [1, 2]}
@@ -275,9 +273,9 @@ def test_labels_cannot_be_mistaken():
     """Text stands alone unless two axes have it; numbers have the whole name of their axis."""
     axes = {"uplink": ["tdma", "none"], "loss": ["none"], "devices.count": [10]}
 
-    assert setting_text({"uplink": "tdma", "loss": "none", "devices.count": 10}, axes) == (
-        "tdma, loss = none, devices.count = 10"
-    )
+    whole = Names.of(axes).whole({"uplink": "tdma", "loss": "none", "devices.count": 10})
+
+    assert whole == "tdma, loss = none, devices.count = 10"
 
 
 def test_data_sets_are_named_by_what_tells_them_apart():

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import DebugAnnotation, TracePacket, TrackDescriptor
 
-from fednet_emu.draw.trace.lanes import Lanes, Turns
+from fednet_emu.draw.trace.activity import Lanes, Turns
 from fednet_emu.draw.trace.names import DEVICE, track_number, track_parts
-from fednet_emu.draw.trace.wire import Form, blank_fixed, blank_number, interleaved, message, nested, varint
+from fednet_emu.draw.trace.packets import Form, blank_fixed, blank_number, interleaved, message, nested, varint
 from fednet_emu.records.ledger import NEVER_NS
 
 SPANS = st.lists(

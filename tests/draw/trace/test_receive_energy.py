@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fednet_emu.draw.trace.counters import steps
 from fednet_emu.draw.trace.feed import Part
-from fednet_emu.draw.trace.slices import device_slices
+from fednet_emu.draw.trace.slices import device_slices, steps
 from fednet_emu.records.ledger import SERVER, SEVERAL
 from fednet_emu.records.rows import KINDS
 

@@ -172,7 +172,7 @@ class Emulator:
             self.books["rounds"].append((started_ns, self.now_ns, self.invited, sum(arrived)))
 
     def edge(self, e: int, cohort: list[int]) -> Steps:
-        """An edge server: the cloud's model, some rounds of its own, the movement to the cloud."""
+        """An edge server: the cloud's model, some rounds of its own, the update to the cloud."""
         algorithm, arrived = self.scenario.algorithm, 0
         if (yield from self.resent(e, up=False)):
             return 0

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data.attacks import Attack, Backdoor, LabelFlip
-from fednet_emu.learning.data.attacks.base import deal_poisoned
+from fednet_emu.learning.data.attacks import Attack, Backdoor, LabelFlip, deal_poisoned
 from fednet_emu.learning.data.datasets import Digits
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import OneClass

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import FashionMnist, Mnist
-from fednet_emu.learning.data.datasets.fetch import fetch
-from fednet_emu.learning.data.datasets.idx import read_idx
+from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 RNG = np.random.default_rng(0)

@@ -14,7 +14,7 @@ import pytest
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import Adult, UciHar
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.datasets.uci_har import SIGNALS
+from fednet_emu.learning.data.datasets.wearables import SIGNALS
 
 RNG = np.random.default_rng(0)
 DATA = os.environ.get("FEDNET_DATA")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.feature_noise import FeatureNoise
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
+from fednet_emu.learning.data.views import FeatureNoise
 from fednet_emu.testing import run_small, small_federation
 
 

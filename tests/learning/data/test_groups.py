@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.groups import Groups, LabelPermuted, Rotated, TiltedTargets
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
+from fednet_emu.learning.data.views import Groups, LabelPermuted, Rotated, TiltedTargets
 from fednet_emu.testing import small_federation
 
 OWNERS = np.array([0, 1, 2, 3, NOBODY, 0, 1, 2])

@@ -6,7 +6,7 @@ import torch
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.hold_out import hold_out
+from fednet_emu.learning.data.partitions.base import hold_out
 
 
 def numbered(n_train: int) -> Samples:

@@ -23,11 +23,10 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam
+from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.cnn import McMahanCnn
+from fednet_emu.learning.models.dense import Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.linear import Softmax
-from fednet_emu.learning.models.mcmahan_cnn import McMahanCnn
-from fednet_emu.learning.models.mlp import Mlp
-from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.testing import small_scenario
 from tests.learning.results import results_of
 

@@ -15,8 +15,8 @@ from fednet_emu.learning.graph.augment import Rotation
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam, Sgd
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 
 PLAN = SgdPlan(lr=0.01, batch_size=8, epochs=2, drop_last=True, optimizer=Adam())
 

@@ -24,8 +24,8 @@ from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 from tests.learning.results import results_of
 
 RNG = np.random.default_rng(3)

@@ -29,8 +29,8 @@ from fednet_emu.learning.engines.workers.pool import pool
 from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 from tests.learning.results import results_of
 
 EDGES = [0, 20, 45, 60, 80, 110, 125, 140, 165, 200, 220, 240]

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from fednet_emu.cli.app import app
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models import TorchvisionModel
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 from fednet_emu.learning.torch_vision import torch_vision
 
 if find_spec("torchvision") is None:

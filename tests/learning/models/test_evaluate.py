@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.evaluate import Metrics, gradient_norm, score_samples
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 
 CLASSIFIER = FlatModel(seeded_module(lambda: nn.Linear(5, 3), 1), "cross-entropy", (5,))
 RNG = np.random.default_rng(4)

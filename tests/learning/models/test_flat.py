@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module
 
 
 def mcmahan_cnn() -> nn.Module:

@@ -3,8 +3,8 @@ import threading
 import torch
 from torch import nn
 
+from fednet_emu.learning.models.base import seeded_module, torch_seed
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.learning.models.torch_seed import seeded_module, torch_seed
 
 
 def test_module_is_a_function_of_the_seed():

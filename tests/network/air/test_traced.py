@@ -7,7 +7,7 @@ import pytest
 
 from fednet_emu.emulation.build import build
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.air.traced import TraceWalker
+from fednet_emu.network.air.separate import TraceWalker
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation, small_scenario
 

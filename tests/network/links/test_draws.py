@@ -7,8 +7,8 @@ from scipy import special
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.links.draws import moving_draws, still_draws
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.propagation.geometry import Hop
-from fednet_emu.radio.propagation.movement import WAVES, shadow_normals
+from fednet_emu.radio.propagation.link import Hop
+from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 
 COUNT = 6000
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5}

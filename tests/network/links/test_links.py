@@ -10,7 +10,7 @@ from scipy import stats
 from fednet_emu.devices.placement import Disc
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.links.links import PairLinks, Sky, network_links
+from fednet_emu.network.links.links import CellEnvironment, PairLinks, network_links
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower
@@ -39,7 +39,7 @@ def db(ratio):
 
 def test_a_link_budget_adds_up_in_decibels():
     """At 100 m: 23 dBm - (40 + 60) dB against -174 + 60 + 5 dBm is 32 dB up, and 30 against + 9 is 35 dB down."""
-    up, down = network_links(Sky(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
+    up, down = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
 
     assert db(up.snr(0, SERVER)) == pytest.approx(32.0, abs=1e-9)
     assert db(down.snr(SERVER, 0)) == pytest.approx(35.0, abs=1e-9)
@@ -49,8 +49,8 @@ def test_a_link_budget_adds_up_in_decibels():
 
 def test_both_directions_have_the_same_shadow_and_their_own_fading():
     """Reciprocity of places, independence of frequencies."""
-    up, down = network_links(Sky(channel(**SHADOWED), Streams(1), FullPower()), XY_M, ORIGIN)
-    clear, _ = network_links(Sky(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
+    up, down = network_links(CellEnvironment(channel(**SHADOWED), Streams(1), FullPower()), XY_M, ORIGIN)
+    clear, _ = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
     keys = {links.fading_key(*ends) for links, ends in ((up, (0, SERVER)), (down, (SERVER, 0)), (up, (1, SERVER)))}
 
     assert np.allclose(10 * np.log10(down.mean_snr / up.mean_snr), 3.0)
@@ -61,7 +61,7 @@ def test_both_directions_have_the_same_shadow_and_their_own_fading():
 def test_shadows_are_gaussian_in_decibels():
     """Mean 0 and standard deviation 8 dB over many devices at one distance."""
     xy_m = np.tile([[100.0, 0.0]], (20_000, 1))
-    up, _ = network_links(Sky(channel(**SHADOWED), Streams(3), FullPower()), xy_m, ORIGIN)
+    up, _ = network_links(CellEnvironment(channel(**SHADOWED), Streams(3), FullPower()), xy_m, ORIGIN)
 
     assert stats.kstest((10 * np.log10(up.mean_snr) - 32.0) / 8.0, "norm").pvalue > 1e-3
 
@@ -74,7 +74,7 @@ def placed(count):
 def test_more_devices_change_no_link_of_the_others():
     """Place, shadow, SNR and fading key of device k are the same in a network of 10 and of 100."""
     few, more = (
-        network_links(Sky(channel(**SHADOWED), Streams(5), FullPower()), placed(count), ORIGIN)[0]
+        network_links(CellEnvironment(channel(**SHADOWED), Streams(5), FullPower()), placed(count), ORIGIN)[0]
         for count in (10, 100)
     )
 
@@ -108,7 +108,7 @@ def test_links_in_sight_fade_less():
     """With fading by line of sight, gains of links in sight scatter as Rician ones, the others' as Rayleigh ones."""
     environment = {**SHADOWED, "path_loss": {"kind": "3gpp-umi"}, "fading": {"kind": "by-line-of-sight", "k_db": 9}}
     xy_m = np.tile([[60.0, 0.0]], (4000, 1))
-    up, _ = network_links(Sky(channel(**environment), Streams(3), FullPower()), xy_m, ORIGIN)
+    up, _ = network_links(CellEnvironment(channel(**environment), Streams(3), FullPower()), xy_m, ORIGIN)
     band = Band.of(1e6, Shannon(), channel(**environment).fading)
     keys = up.fading_keys(np.arange(4000), np.full(4000, SERVER))
     gains = band.gains(keys, np.zeros(4000, np.int64))
@@ -122,7 +122,7 @@ def test_links_in_sight_fade_less():
 
 def test_every_device_has_its_own_fading_in_both_forms():
     """One link and many are the same, the first device's included, whichever end it is."""
-    up, down = network_links(Sky(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
+    up, down = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, ORIGIN)
     devices, server = np.arange(3), np.full(3, SERVER)
 
     assert [up.fading_key(k, SERVER) for k in range(3)] == up.fading_keys(devices, server).tolist()
@@ -133,8 +133,8 @@ def test_every_device_has_its_own_fading_in_both_forms():
 @pytest.mark.parametrize("stations", [1, 2])
 def test_a_link_is_its_snr_and_its_key_both_ways(stations):
     """Of one station, whose links are kept in lists, as of several: what the arrays say, for uplinks and downlinks."""
-    sky, stations_m = Sky(channel(**SHADOWED), Streams(1), FullPower()), 80.0 * np.eye(2)[:stations]
-    for links in network_links(sky, XY_M, stations_m):
+    environment, stations_m = CellEnvironment(channel(**SHADOWED), Streams(1), FullPower()), 80.0 * np.eye(2)[:stations]
+    for links in network_links(environment, XY_M, stations_m):
         for device, station in itertools.product(range(len(XY_M)), range(stations)):
             ends = device, -1 - station
             found = float(links.snrs(*map(np.array, ends))), int(links.fading_keys(*map(np.array, ends)))
@@ -147,7 +147,7 @@ def test_the_fading_of_a_direction_is_keyed_by_its_name_and_cell(cell):
     """A second draw of every key, in the two directions; the lowest bit says whether there is line of sight."""
     name = (cell,) if cell else ()
     stations_m = np.vstack([ORIGIN + 50.0 * number for number in range(cell + 1)])
-    up, down = network_links(Sky(channel(), Streams(1), FullPower()), XY_M, stations_m)
+    up, down = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, stations_m)
 
     for links, direction, ends in ((up, "uplink", (1, -1 - cell)), (down, "downlink", (-1 - cell, 1))):
         assert links.fading_key(*ends) | 1 == mix(Streams(1).key("fading", direction, *name), 1) | 1

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fednet_emu.devices.availability import Always, Presence
-from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.faults import Faults, NoLoss, RandomLoss
+from fednet_emu.network.planning.base import Grant
 
 
 @given(
@@ -33,7 +33,7 @@ def test_the_error_of_a_plan_and_random_loss_are_independent(probability, error,
     """Of 4,000 delivered uploads of a link those are lost that either takes: 1 - (1 - p)(1 - e), to within 3 %."""
     loss = RandomLoss(probability=probability) if probability else NoLoss()
     faults = Faults(Presence(Always(), 0, 2), loss, 7)
-    upload = SimpleNamespace(sender=0, receiver=-1, grant=Grant(1.0, error=error))
+    upload = SimpleNamespace(sender=0, receiver=-1, grant=Grant(1.0, 1.0, 1.0, 0.0, 1.0, error))
     fates = [faults.fate(upload) for _ in range(4000)]
 
     assert set(fates) == {"", "erased"}

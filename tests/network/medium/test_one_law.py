@@ -18,7 +18,7 @@ from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Spatial
 from fednet_emu.network.air.separate import BandWalker, SeparateAir
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -195,7 +195,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import FADINGS

@@ -16,7 +16,7 @@ from fednet_emu.kernel.clock import COLLECT, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
 from fednet_emu.network.links.links import Links
-from fednet_emu.network.medium.radios import Radios
+from fednet_emu.network.medium.loads import Radios
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import Fading, NoFading, Rayleigh
 from fednet_emu.radio.rates.base import RateLaw

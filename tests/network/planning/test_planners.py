@@ -157,9 +157,9 @@ def test_who_has_no_block_is_not_asked():
     """Three devices, one block; limits of time and energy leave out who is over them."""
     round_ = random_round(1, 3, PRACTICAL)
 
-    assert ResourceBlocks(blocks=1).plan(round_).asked.sum() == 1
-    assert not ResourceBlocks(upload_s=1e-9).plan(round_).asked.any()
-    assert not ResourceBlocks(energy_j=1e-9).plan(round_).asked.any()
+    assert ResourceBlocks(blocks=1).plan(round_).share.nonzero()[0].size == 1
+    assert not ResourceBlocks(upload_s=1e-9).plan(round_).share.any()
+    assert not ResourceBlocks(energy_j=1e-9).plan(round_).share.any()
 
 
 @pytest.mark.parametrize("efficiency", [1.0, 0.25])
@@ -169,8 +169,8 @@ def test_a_limit_of_energy_counts_what_the_amplifier_draws(efficiency):
     air_s = round_.size_bit / (1e6 * np.log2(1 + round_.snr[0]))
     due_j = round_.compute_j[0] + (round_.power_w[0] / efficiency + 0.05) * air_s
 
-    assert ResourceBlocks(blocks=1, energy_j=1.001 * due_j).plan(round_).asked.all()
-    assert not ResourceBlocks(blocks=1, energy_j=0.999 * due_j).plan(round_).asked.any()
+    assert ResourceBlocks(blocks=1, energy_j=1.001 * due_j).plan(round_).share.all()
+    assert not ResourceBlocks(blocks=1, energy_j=0.999 * due_j).plan(round_).share.any()
 
 
 @settings(max_examples=15, deadline=None)
@@ -218,7 +218,7 @@ def test_a_weak_device_is_planned_at_its_narrowed_rate(planner, blocks):
     air_s = round_.size_bit / (0.2 * round_.bandwidth_hz / blocks * CQI_1_BPS_HZ)
     assert grants.ends_s[0] == pytest.approx(round_.ready_s[0] + air_s, rel=1e-6)
     assert grants.power_part[0] == 1.0
-    assert grants.asked.all()
+    assert grants.share.all()
 
 
 def test_interference_is_for_each_block():

@@ -18,7 +18,7 @@ from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import PairLinks
-from fednet_emu.network.topology import Digraph, Graphs, Topology, World
+from fednet_emu.network.topology import Digraph, Graphs, Topology, TopologyInputs
 from fednet_emu.network.topology.contacts import read_contacts
 from fednet_emu.network.topology.geometric import sinr_in_slots
 from fednet_emu.radio.channel import Channel
@@ -49,7 +49,7 @@ def graphs(
     one_way = None if asymmetry is None else OneWay(asymmetry, count, streams)
     links = PairLinks(channel(), xy_m, streams, one_way)
     topology = Topology.model_validate({"edges": edges, "clusters": clusters})
-    return Graphs(topology, World(count, streams, StillPaths(xy_m), lambda _at_s: links, data_dir))
+    return Graphs(topology, TopologyInputs(count, streams, StillPaths(xy_m), lambda _at_s: links, data_dir))
 
 
 def pairs(graph: Digraph) -> set[tuple[int, int]]:

@@ -16,8 +16,7 @@ from fednet_emu.radio.propagation.d2d import (
     b1_nlos_db,
     indoor_los_probability,
 )
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.tr38901.office import IndoorOffice
 
 with (Path(__file__).parents[1] / "reference" / "winnerplus_b1_d2d_formula_points.csv").open(encoding="utf-8") as _file:

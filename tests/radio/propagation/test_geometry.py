@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop
 
 
 def test_3d_distance_is_the_hypotenuse_of_distance_and_height_difference():

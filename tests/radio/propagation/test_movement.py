@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.radio.propagation.movement import WAVES, gudmundson_step, shadow_normals
+from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 
 LINKS = 20_000
 
@@ -61,23 +61,3 @@ def test_a_place_looks_the_same_whenever_it_is_visited():
     alone = [float(shadow_normals(places_m[i], d, luck[i])) for i, d in ((2, 50.0), (0, 10.0), (1, 13.0))]
 
     assert together[[2, 0, 1]] == pytest.approx(alone, rel=1e-12)
-
-
-def test_steps_keep_variance_and_correlation():
-    """S' = R S + sqrt(1 - R^2) sigma N: after ten steps of 2 m, sigma is kept and correlation is exp(-20 / 13)."""
-    rng = np.random.default_rng(6)
-    start_db = shadow_db = 7.82 * rng.standard_normal(100_000)
-    for _ in range(10):
-        shadow_db = gudmundson_step(
-            shadow_db, np.array(2.0), np.array(13.0), np.array(7.82), rng.standard_normal(100_000)
-        )
-
-    assert shadow_db.std() == pytest.approx(7.82, rel=0.01)
-    assert np.corrcoef(start_db, shadow_db)[0, 1] == pytest.approx(np.exp(-20 / 13), abs=0.01)
-
-
-def test_standing_still_changes_nothing():
-    """A step of no length keeps the shadowing, whatever is drawn."""
-    shadow_db = gudmundson_step(np.array([3.0]), np.array(0.0), np.array(13.0), np.array(8.0), np.array([2.5]))
-
-    assert shadow_db == pytest.approx([3.0])

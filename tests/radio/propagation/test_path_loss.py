@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.path_loss import (
     PATH_LOSSES,
     FreeSpace,

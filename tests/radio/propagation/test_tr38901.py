@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.tr38901.buildings import OutdoorToIndoor, OutdoorToIndoorBelow6GHz
 from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory, inf_nlos_loss_db
 from fednet_emu.radio.propagation.tr38901.office import (

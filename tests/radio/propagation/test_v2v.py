@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.v2v import V2v, blockage_db, same_street_los_probability
 
 COUNT = 100_000

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.radio.receiver.interference import (
-    sinr_of_pairs,
     successive_cancellation,
     sum_of_others,
 )
@@ -24,13 +23,6 @@ WIDE_POWERS = st.lists(LEVELS_DB, min_size=1, max_size=12).map(lambda db: 10 ** 
 def exact_sinr(own, others, noise):
     """Own power over noise and others, in fractions."""
     return float(Fraction(own) / (Fraction(noise) + sum(map(Fraction, others), Fraction(0))))
-
-
-def test_two_interfering_pairs_by_hand():
-    """Own gains 1 and 0.5, cross gains 0.1 and 0.2, noise 0.1: 2 / 0.4 and 1.5 / 0.5."""
-    gain = np.array([[1.0, 0.1], [0.2, 0.5]])
-
-    assert sinr_of_pairs(np.array([2.0, 3.0]), gain, 0.1) == pytest.approx([2 / 0.4, 1.5 / 0.5])
 
 
 def sinr_at_one_receiver(received_w, noise_w):
@@ -66,38 +58,6 @@ def test_sinr_at_one_receiver_is_exact_over_200_db(received_w, noise_w):
     exact = [exact_sinr(own, powers[:i] + powers[i + 1 :], noise_w) for i, own in enumerate(powers)]
 
     assert sinr_at_one_receiver(received_w, noise_w) == pytest.approx(exact, rel=1e-12, abs=0)
-
-
-@settings(max_examples=100, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 8), range_db=st.floats(0, 200))
-def test_sinr_of_pairs_is_exact_over_200_db(seed, count, range_db):
-    """Gains up to 200 dB apart: 1e-12 against fractions."""
-    rng = np.random.default_rng(seed)
-    gain = 10 ** (rng.uniform(-range_db, 0, (count, count)) / 10)
-    power_w, noise_w = rng.uniform(0.1, 1, count), 10 ** (-range_db / 10)
-    exact = []
-    for i, row in enumerate(gain.tolist()):
-        heard = [Fraction(g) * Fraction(p) for g, p in zip(row, power_w.tolist(), strict=True)]
-        exact.append(exact_sinr(heard[i], heard[:i] + heard[i + 1 :], noise_w))
-
-    assert sinr_of_pairs(power_w, gain, noise_w) == pytest.approx(exact, rel=1e-12, abs=0)
-
-
-def test_many_power_vectors_at_once():
-    """A stack of powers gives a stack of SINRs, row by row."""
-    rng = np.random.default_rng(0)
-    gain, powers_w = rng.uniform(0.1, 1.0, (4, 4)), rng.uniform(0.1, 1.0, (5, 4))
-
-    together = sinr_of_pairs(powers_w, gain, 0.05)
-
-    assert together == pytest.approx(np.array([sinr_of_pairs(row, gain, 0.05) for row in powers_w]))
-
-
-def test_senders_of_one_receiver_are_pairs_whose_rows_repeat():
-    """The shared uplink is the special case with one receiver."""
-    own = np.array([3.0, 1.0, 0.2])
-
-    assert sinr_of_pairs(np.ones(3), np.tile(own, (3, 1)), 0.7) == pytest.approx(sinr_at_one_receiver(own, 0.7))
 
 
 def test_cancellation_gives_the_rates_of_the_table():
@@ -155,16 +115,6 @@ def test_cancellation_works_on_stacks():
         alone = successive_cancellation(received_w[row], 0.1, threshold=0.4, residual=0.02)
         assert stacked.sinr[row] == pytest.approx(alone.sinr)
         np.testing.assert_array_equal(stacked.decoded[row], alone.decoded)
-
-
-@pytest.mark.parametrize(
-    ("near_m", "far_m", "expected"), [(50, 50, 1.0), (50, 100, 4.0), (50, 200, 16.0), (50, 500, 100.0)]
-)
-def test_two_cells_in_free_space(near_m, far_m, expected):
-    """Own base station near, the other far: SINR is the squared ratio of distances until noise matters, as in ns-3."""
-    gain = np.array([[near_m**-2.0, far_m**-2.0], [far_m**-2.0, near_m**-2.0]])
-
-    assert sinr_of_pairs(np.ones(2), gain, 1e-9) == pytest.approx([expected, expected], rel=1e-3)
 
 
 @pytest.mark.parametrize(("threshold_db", "exponent"), [(-10, 4), (0, 4), (10, 4), (0, 3.5)])

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from scipy.optimize import linprog
 
 from fednet_emu.network.settings import NetworkSettings
-from fednet_emu.radio.receiver.interference import sinr_of_pairs
 from fednet_emu.radio.receiver.power_control import (
     POWER_CONTROLS,
     FullPower,
@@ -40,7 +39,9 @@ def test_closed_form_is_the_worked_optimum(name):
     assert verdict.feasible
     assert verdict.power_w == pytest.approx(WORKED[name]["p_opt"], abs=1e-7)
     assert verdict.power_w.sum() == pytest.approx(WORKED[name]["sum"], abs=1e-7)
-    assert sinr_of_pairs(verdict.power_w, gain, noise_w) == pytest.approx(target, rel=1e-10)
+    received_w = gain * verdict.power_w
+    own_w = np.diagonal(received_w)
+    assert own_w / (noise_w + received_w.sum(axis=1) - own_w) == pytest.approx(target, rel=1e-10)
     assert verdict.spectral_radius == pytest.approx(target[0] * WORKED[name]["rho_F"], abs=1e-9)
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from fednet_emu.records.idle_energy import IdleEnergy
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.ledger import SERVER, IdleEnergy, Ledger
 from fednet_emu.records.reasons import CODE
 
 S = 1_000_000_000

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.records.laws.overlaps import Busy
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws.verify import Busy, verify
 from fednet_emu.records.ledger import TABLES, Ledger
 from fednet_emu.testing import run_small
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE

@@ -14,7 +14,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import Place, node_of
 from fednet_emu.study.search.aim import Aim, Outcome, spent_in, values_of
-from fednet_emu.study.search.bound import too_costly
+from fednet_emu.study.search.trials import too_costly
 from fednet_emu.testing import small_scenario
 
 LEARNS = (

@@ -19,9 +19,9 @@ from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, FednetError, ScenarioError
-from fednet_emu.study import runs
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import run_here, run_locally
-from fednet_emu.study.runs import load_study
+from fednet_emu.study.runs import runs_of
 from fednet_emu.study.search.search import load_search, search
 from fednet_emu.study.sweep import study_folder, sweep
 from fednet_emu.testing import SMALL
@@ -33,7 +33,7 @@ FILES = ("trials.csv", "search.json", "study.json", "study.parquet", "cells.parq
 
 def searched(path, out, run=run_here, **options):
     """The view of a search that has ended."""
-    search(load_search(runs.study_file(path), **options), out, run)
+    search(load_search(StudyFile.read(path), **options), out, run)
     return SearchRecords.opened(out)
 
 
@@ -49,7 +49,7 @@ def test_a_search_of_the_whole_space_finds_the_best_of_the_grid(study_file, tmp_
     )
     view = searched(path, tmp_path / "search")
     grid = study_file(f"{SETTINGS}grid: {{{GRID}}}\n")
-    sweep(load_study(grid), tmp_path / "grid", run_here)
+    sweep(runs_of(grid), tmp_path / "grid", run_here)
     rows = StudyRecords.opened(tmp_path / "grid").cells
     keys = ["algorithm.local_steps", "algorithm.lr", "algorithm.cohort"]
     times = rows.groupby(keys)["time_to_target_s"]
@@ -117,7 +117,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, 
             if place == 5:
                 raise KeyboardInterrupt
 
-    loaded = load_search(runs.study_file(searching))
+    loaded = load_search(StudyFile.read(searching))
     for _ in range(40):
         try:
             search(loaded, tmp_path / "parts", three)
@@ -269,7 +269,7 @@ def test_a_search_without_a_target_needs_no_training(study_file, tmp_path):
     )
     view = searched(path, tmp_path / "out", timing_only=True)
     grid = study_file(f"set: {{channel: urban-micro}}\nseeds: 1\ngrid: {{{GRID}}}\n")
-    sweep(load_study(grid, timing_only=True), tmp_path / "grid", run_here)
+    sweep(runs_of(grid, timing_only=True), tmp_path / "grid", run_here)
     least = StudyRecords.opened(tmp_path / "grid").cells["simulated_s"].min()
 
     assert view.trials["time"].min() == pytest.approx(least)
@@ -299,7 +299,7 @@ def test_settings_that_are_no_scenario_or_fail_are_told_and_left_out(study_file,
         "      calm: {model: {kind: module, path: 'moody:Net'}}\n"
         "      raises: {model: {kind: module, path: 'moody:Net', args: {mood: raises}}}\n"
     )
-    progress = search(load_search(runs.study_file(path)), tmp_path / "out", run_here)
+    progress = search(load_search(StudyFile.read(path)), tmp_path / "out", run_here)
     view = SearchRecords.opened(tmp_path / "out")
 
     assert len(progress.failures) == 1
@@ -342,7 +342,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
 def test_mistakes_are_told_before_anything_runs(study_file, text, what):
     """Each in a sentence that says what is wrong."""
     with pytest.raises(FednetError) as caught:
-        load_search(runs.study_file(study_file(f"{text}\n")))
+        load_search(StudyFile.read(study_file(f"{text}\n")))
 
     assert what in str(caught.value)
 
@@ -351,14 +351,14 @@ def test_a_study_that_is_searched_is_not_swept(study_file):
     """The sentence names the command."""
     path = study_file("search: {space: {algorithm.lr: [1, 2]}}\n")
     with pytest.raises(ScenarioError, match="fednet search study"):
-        load_study(path)
+        runs_of(path)
 
 
 def test_a_timing_only_search_has_no_target(study_file):
     """Nothing is learnt that could reach it."""
     path = study_file(f"{SETTINGS}search: {{space: {{algorithm.lr: [1, 2]}}}}\n")
     with pytest.raises(FednetError, match="leave out target"):
-        load_search(runs.study_file(path), timing_only=True)
+        load_search(StudyFile.read(path), timing_only=True)
 
 
 def test_a_race_among_equals_rarely_drops_one_of_them():

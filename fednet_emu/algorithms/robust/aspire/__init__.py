@@ -1,1 +1,1 @@
-"""ASPIRE-EASE and its variants, in pieces: updates, planes, worker, master, pace, wire and the flow."""
+"""ASPIRE-EASE and its variants: the flow, updates, planes, pace, and what master and worker keep and record."""

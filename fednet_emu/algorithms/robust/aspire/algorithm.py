@@ -8,7 +8,7 @@ those of the latter.
 Differences from the paper:
 
 - Update (12) is printed with -w_j where the derivative of phi_j' (z - w_j) is -phi_j; with -w_j it diverges.
-- Eq. (36) is printed with its branches swapped; see `adaptive`.
+- Eq. (36) is printed with its branches swapped; see `pace`.
 - With `loss_of: steps` a worker sends the loss that its gradient passes measure anyway, which is that before its steps.
 - A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first comes, so
   that h starts at q'f without waiting for everybody; the paper leaves the start open.
@@ -25,21 +25,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
-from fednet_emu.algorithms.robust.aspire.adaptive import Adaptive, AdaptivePace, Pace, SteadyPace
-from fednet_emu.algorithms.robust.aspire.log import Log
-from fednet_emu.algorithms.robust.aspire.master import Coordinator
+from fednet_emu.algorithms.robust.aspire.master import Master
+from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
 from fednet_emu.algorithms.robust.aspire.planes import Upkeep
-from fednet_emu.algorithms.robust.aspire.updates import Steps
-from fednet_emu.algorithms.robust.aspire.wire import Wire
-from fednet_emu.algorithms.robust.aspire.worker import LossOf, Report, Worker
-from fednet_emu.algorithms.robust.prior import Prior
+from fednet_emu.algorithms.robust.aspire.records import Log
+from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped, slope_step
+from fednet_emu.algorithms.robust.aspire.worker import LossOf, Message, Report, Wire, Worker, refresh_bit, share_in
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
+from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation, Inbox, Process, SgdPlan
@@ -67,7 +66,8 @@ class Aspire(Algorithm):
     """Switches between all workers, while none is slow, and `active` of them."""
     max_delay: int | None = Field(None, gt=0)
     """The paper's tau: the largest staleness of a report, which is how many iterations have ended since the master's
-    reply to its worker; 0 when it comes in the first one. An iteration waits for whom the next would hear too late."""
+    reply to its worker; 0 when it comes in the first one. The master waits for workers whose staleness would otherwise
+    exceed the limit."""
     max_delay_inclusive: bool = True
     """false: staleness stays below `max_delay`, as in the paper's words, an update from every worker "at least once for
     each tau iterations"."""
@@ -135,10 +135,11 @@ class Aspire(Algorithm):
         """Settings (key, meaning, number of devices) that need so many devices."""
         return [] if self.active is None else [("active", "waits for more workers than there are", self.active)]
 
-    def contradictions(self, count: int) -> Iterator[tuple[str, str]]:
-        """Settings that cannot be with so many devices: a set without weights, or made for another number."""
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """A set without weights for the devices, or made for another number of them."""
+        yield from super().conflicts(scenario)
         try:
-            self._weights_for(np.arange(count))
+            self._weights_for(np.arange(scenario.devices.count))
         except ScenarioError as error:
             where, _, what = str(error).partition(": ")
             yield where, what
@@ -153,34 +154,66 @@ class Aspire(Algorithm):
     def run(self, fed: Federation) -> Process:
         """The master: reply to those that have reported, wait for enough of them, step, renew the planes."""
         devices = [k for k in fed.devices() if k.n_samples]
-        n = len(devices)
-        master = Coordinator(fed, self._weights_for(np.array([k.index for k in devices])), self.steps(0, n))
+        n, steps = len(devices), self.steps(len(devices))
+        master = Master(fed, self._weights_for(np.array([k.index for k in devices])), steps.at(0))
         message = master.message(0)
         workers = [Worker.at_start(fed, k, j, message) for j, k in enumerate(devices)]
-        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
-        inbox, pace, log, last, idle = fed.inbox(), self._pace(n), Log(fed, self.wire), Last(), list(range(n))
+        pace = Pace(n, n if self.active is None else min(self.active, n), self.adaptive)
+        inbox, log, last, idle = fed.inbox(), Log(fed, self.wire), Last(), list(range(n))
         for t in fed.rounds():
             for j in idle:
                 last.pop(j, None)
                 last[j] = t
                 pace.replied(j, fed.now_s)
-                fed.start(workers[j].activation(fed, message, plan, self.loss_of, self.wire, inbox, self.patience_s))
+                fed.start(self.activation(fed, workers[j], message, inbox))
             reports = yield from self._collect(fed, inbox, pace, workers, last, t)
             active = pace.active(fed.now_s)
-            master.step(reports, self.steps(t, n))
+            master.step(reports, steps.at(t))
             renews = self._renews_planes(t)
             if renews:
                 master.renew_planes(self.uncertainty, self.planes, self.max_planes)
             message = master.message(t + 1)
             if renews:
                 for worker in workers:
-                    fed.start(worker.refresh(fed, message, self.wire, n, self.patience_s))
+                    fed.start(self.refresh(fed, worker, message, n))
             log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0, master.displaced)
             log.reports(t, [(workers[report.place].device, report.arrived_s, last[report.place]) for report in reports])
             if self.gap_every is not None and (t + 1) % self.gap_every == 0 and not fed.timing_only:
-                log.gap(t, master.gap([worker.device for worker in workers], self.lr, self.steps(t, n)))
+                log.gap(t, master.gap(devices, self.lr))
             fed.end_of_round(master.z, invited=active, arrived=len(reports))
             idle = [report.place for report in reports]
+
+    def activation(self, fed: Federation, own: Worker, message: Message, inbox: Inbox) -> Process:
+        """A worker: receive, update phi_j, step, send; (16) and (12) of the paper."""
+        k, z, steps = own.device, message.z, message.steps
+        share = share_in(fed, message, own.place)
+        reply = message.payload if self.wire == "paper" else (z, share)
+        got = yield from fed.retry(lambda: fed.downlink(k, reply), patience_s=self.patience_s)
+        if got.lost:
+            return
+        own.learn(message, share, self.wire)
+        own.slope = fed.defer(slope_step, own.slope, z, own.w, steps)
+        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
+        work = k.training(own.w, plan, message.t, scale=own.share, linear=own.slope, prox=steps.prox, anchor=z)
+        if self.loss_of == "result":  # one more forward pass over all samples
+            work = work._replace(flop=work.flop + fed.task.model.forward_flop_per_sample * k.n_samples)
+        params, loss = yield k.compute(work)
+        own.w = params if steps.model_bound == math.inf else fed.defer(clipped, params, steps.model_bound)
+        if self.loss_of == "result":
+            loss = fed.defer(fed.task.train_loss, own.w, k.index, size=1)
+        report = (own.w, loss)
+        sent = yield from fed.retry(lambda: fed.uplink(k, report), patience_s=self.patience_s)
+        if not sent.lost:
+            inbox.put(k.index, Report(own.place, own.w, loss, fed.now_s))
+
+    def refresh(self, fed: Federation, worker: Worker, message: Message, n: int) -> Process:
+        """One of n workers: receive a new list of planes, for the next activation."""
+        k, share = worker.device, share_in(fed, message, worker.place)
+        payload = message.dual if self.wire == "paper" else share
+        size_bit = refresh_bit(self.wire, n, len(message.planes.p))
+        got = yield from fed.retry(lambda: fed.downlink(k, payload, size_bit), patience_s=self.patience_s)
+        if not got.lost:
+            worker.renew(message, share)
 
     def _collect(
         self, fed: Federation, inbox: Inbox, pace: Pace, workers: Sequence[Worker], last: Last, t: int
@@ -192,7 +225,7 @@ class Aspire(Algorithm):
         reports: list[Report] = []
         missing = pace.active(fed.now_s)
         while missing > 0 or overdue:
-            at_least, tick_s = self._until(missing, len(reports), pace, fed.now_s)
+            at_least, tick_s = pace.until(missing, len(reports), fed.now_s)
             came = yield inbox.collect(at_least, including=overdue, deadline_s=tick_s)
             for report in came:
                 pace.heard(report.place, report.arrived_s)
@@ -201,23 +234,12 @@ class Aspire(Algorithm):
             missing = pace.active(fed.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
 
-    def _until(self, missing: int, heard: int, pace: Pace, now_s: float) -> tuple[int, float | None]:
-        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
-        if self.adaptive is None or self.active is None or missing + heard <= self.active:
-            return max(missing, 1), None
-        return (max(missing, 1), self.adaptive.tick_s) if pace.may_ease(now_s) else (1, None)
-
     def _renews_planes(self, t: int) -> bool:
         in_time = self.plane_until is None or t < self.plane_until
         return self.planes != "fixed" and (t + 1) % self.plane_every == 0 and in_time
 
-    def _pace(self, n: int) -> Pace:
-        few = n if self.active is None else min(self.active, n)
-        return SteadyPace(few) if self.adaptive is None else AdaptivePace(n, few, self.adaptive.threshold_s)
-
-    def steps(self, t: int, n: int) -> Steps:
-        """The numbers of iteration t with n workers."""
-        slow = (t + 1) ** (-1 / 6) if self.regularisation == "paper" else 0.0
+    def steps(self, n: int) -> Steps:
+        """The numbers of the iterations with n workers."""
         fixed = self.planes == "fixed"
         return Steps(
             n_workers=n,
@@ -226,11 +248,12 @@ class Aspire(Algorithm):
             rho_lam=self.rho_multiplier,
             rho_phi=self.rho_dual,
             prox=self.prox,
-            c_lam=max(self.c_multiplier, slow / self.rho_multiplier),
-            c_phi=max(self.c_dual, slow / self.rho_dual),
+            c_lam=self.c_multiplier,
+            c_phi=self.c_dual,
             model_bound=math.inf if self.model_bound is None else self.model_bound,
             level_bound=self.level_bound,
             multiplier_bound=1.0 if fixed else self.multiplier_bound,
             dual_bound=self.dual_bound,
             multiplier_floor=1.0 if fixed else 0.0,
+            falling=self.regularisation == "paper",
         )

@@ -1,4 +1,4 @@
-"""The master of ASPIRE: the latest word of every worker, the running sums, and the planes."""
+"""The master of ASPIRE: the latest report of every worker, the running sums, and the planes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fednet_emu.algorithms.robust.aspire.gap import squared_gap
-from fednet_emu.algorithms.robust.aspire.planes import Planes, Upkeep, renewed
+from fednet_emu.algorithms.robust.aspire.planes import Planes, Upkeep, moved_to, renewed
 from fednet_emu.algorithms.robust.aspire.updates import (
     Heard,
-    Master,
+    State,
     Steps,
-    initial_master,
+    initial_state,
     master_step,
-    replaned,
+    squared_gap,
 )
 from fednet_emu.algorithms.robust.aspire.worker import Message, Report
-from fednet_emu.algorithms.robust.uncertainty.base import UncertaintySet
+from fednet_emu.algorithms.robust.uncertainty import UncertaintySet
 from fednet_emu.arrays import Array
 from fednet_emu.federation import Deferred, Device, Federation, SgdPlan
 
-_Z, _DUAL = attrgetter("z"), attrgetter("dual")
+_Z, _DUAL = attrgetter("z"), attrgetter("h", "lam")
 
 
-class Coordinator:
+class Master:
     """Everything that the master keeps. All models and losses stay deferred until a plane step reads the losses.
 
     Attributes:
         z: the global model.
-        dual: h and lam.
+        dual: (h, lam).
         planes: the present list.
         models: latest model of each worker.
         losses: latest loss of each worker; 0 before the first.
@@ -44,15 +43,14 @@ class Coordinator:
     def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
         self._fed, self._prior, self._steps = fed, prior, steps
         self.z = self._z_0 = fed.initial_model()
-        count, size = len(prior), self._z_0.size
+        count = len(prior)
         self.planes = Planes(0, prior[None])
-        self._state = fed.defer(initial_master, self._z_0, 1)
+        self._state = fed.defer(initial_state, self._z_0, 1)
         self.dual = fed.defer(_DUAL, self._state, size=2)
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
         self.models, self.duals, self.losses = [self._z_0] * count, [zero] * count, [none] * count
         self._known: set[int] = set()
         self.displaced = 0
-        self._state_size = 6 * size
 
     def message(self, t: int) -> Message:
         """What the master tells now."""
@@ -62,7 +60,7 @@ class Coordinator:
         """One iteration with what these workers have sent, each at most once."""
         self._steps = steps
         heard = [self._heard(report) for report in reports]
-        self._take(self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=self._state_size))
+        self._take(self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size))
         self.z = self._fed.defer(_Z, self._state, size=self._z_0.size)
         for place, (j, w, loss, _) in enumerate(reports):
             self.models[j], self.losses[j] = w, loss
@@ -84,33 +82,38 @@ class Coordinator:
             return
         losses, lam, lam_before = read
         worst = uncertainty.worst_case(losses, self._prior)
-        chosen = renewed(self.planes, upkeep, worst, losses, lam, lam_before, max_planes)
-        if chosen.planes is self.planes:
+        planes, origin, displaced = renewed(self.planes, upkeep, worst, losses, lam, lam_before, max_planes)
+        if planes is self.planes:
             return
-        self.planes = chosen.planes
-        self.displaced += chosen.displaced
-        values = self.planes.p @ losses
-        self._take(self._fed.defer(replaned, self._state, chosen.lam(lam), chosen.lam(lam_before), values))
+        self.planes = planes
+        self.displaced += displaced
+        numbers = moved_to(origin, lam), moved_to(origin, lam_before), planes.p @ losses
+        self._take(self._fed.defer(_replaned, self._state, *numbers))
 
-    def gap(self, devices: Sequence[Device], lr: float, steps: Steps) -> float:
+    def gap(self, devices: Sequence[Device], lr: float) -> float:
         """The squared stationarity gap now, from one full gradient of every worker; an observation."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
         tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
         known = (self.models, descended, losses, self.duals)
-        return float(fed.read(fed.defer(squared_gap, self._state, *known, self.planes.p, lr, steps, size=1)))
+        return float(fed.read(fed.defer(squared_gap, self._state, *known, self.planes.p, lr, self._steps, size=1)))
 
     def _take(self, state: Deferred) -> None:
         self._state = state
         self.dual = self._fed.defer(_DUAL, state, size=1 + len(self.planes.p))
 
 
-def _bill(master: Master, losses: Sequence[float]) -> tuple[Array, Array, Array]:
-    return np.array(losses), master.dual.lam, master.lam_before
+def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> State:
+    """The state with another list of planes, of which these are the multipliers and values [L]."""
+    return state._replace(lam=lam, lam_before=lam_before, values=values)
 
 
-def _phi(master: Master, place: int) -> Tensor:
-    return master.phis[place]
+def _bill(state: State, losses: Sequence[float]) -> tuple[Array, Array, Array]:
+    return np.array(losses), state.lam, state.lam_before
+
+
+def _phi(state: State, place: int) -> Tensor:
+    return state.phis[place]
 
 
 def _no_loss(_z_0: Any) -> float:

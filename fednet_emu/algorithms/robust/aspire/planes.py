@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,21 +30,6 @@ class Planes(NamedTuple):
     p: Array
 
 
-class Selection(NamedTuple):
-    """A new list, and what each of its planes was in the old one: a row, or -1 for a plane that is new.
-
-    `displaced` planes had to make room although their multipliers were above 0.
-    """
-
-    planes: Planes
-    origin: list[int]
-    displaced: int = 0
-
-    def lam(self, before: Array) -> Array:
-        """Multipliers of the new list: those of the old planes, zero for a new one."""
-        return np.array([before[row] if row >= 0 else 0.0 for row in self.origin])
-
-
 def renewed(
     planes: Planes,
     upkeep: Upkeep,
@@ -52,8 +38,11 @@ def renewed(
     lam: Array,
     lam_before: Array,
     max_planes: int,
-) -> Selection:
+) -> tuple[Planes, list[int], int]:
     """The planes after a plane step of the master, eqs. (20) and (21).
+
+    Returns the list; what each of its planes was before, a row or -1 for a new one; and how many planes had to make
+    room although their multipliers were above 0.
 
     Args:
         planes: The list so far.
@@ -74,6 +63,11 @@ def renewed(
     room = max_planes - adds
     kept, displaced = sorted(by_use[:room]), sum(lam[row] > IDLE for row in by_use[room:])
     if not adds and len(kept) == len(planes.p):
-        return Selection(planes, kept)
+        return planes, kept, 0
     rows = [planes.p[kept], worst[None]] if adds else [planes.p[kept]]
-    return Selection(Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds, displaced)
+    return Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds, displaced
+
+
+def moved_to(origin: Sequence[int], lam: Array) -> Array:
+    """The multipliers of a new list: those of the planes that it keeps, zero for a new one."""
+    return np.array([lam[row] if row >= 0 else 0.0 for row in origin])

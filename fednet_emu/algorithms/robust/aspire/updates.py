@@ -1,4 +1,6 @@
-"""The updates (12) to (16) of ASPIRE as pure functions, and a master step that costs O(S P + S L), whatever N is.
+"""The updates (12) to (16) of ASPIRE and its gap (32) as pure functions.
+
+A master step costs O(S P + S L), whatever N is.
 
 N workers, S of them heard, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves:
 the Lagrangian has them in this sum only.
@@ -13,7 +15,7 @@ Update (12) is a training step on lam' p_.j * f_j with the linear term -phi_j an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,13 +23,6 @@ import torch
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-
-
-class Dual(NamedTuple):
-    """What the master tells beside z: the level h, and the multiplier lam [L] of each plane."""
-
-    h: float
-    lam: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +36,14 @@ class Steps:
         rho_lam: rho_1.
         rho_phi: rho_2.
         prox: kappa_1, the strength of the quadratic term.
-        c_lam: c_1^t.
-        c_phi: c_2^t.
+        c_lam: c_1^t, or what it falls to.
+        c_phi: c_2^t, or what it falls to.
         model_bound: alpha_1, of every entry of z; infinite for none.
         level_bound: alpha_2, of h.
         multiplier_bound: alpha_3, of every lam_l.
         dual_bound: alpha_4, of every entry of phi_j.
         multiplier_floor: Least lam_l: 0, or 1 like its bound where the planes are fixed.
+        falling: Whether c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems.
     """
 
     n_workers: int
@@ -63,14 +59,23 @@ class Steps:
     multiplier_bound: float
     dual_bound: float
     multiplier_floor: float = 0.0
+    falling: bool = False
+
+    def at(self, t: int) -> Steps:
+        """The steps of iteration t, from 0."""
+        if not self.falling:
+            return self
+        slow = (t + 1) ** (-1 / 6)
+        return replace(self, c_lam=max(self.c_lam, slow / self.rho_lam), c_phi=max(self.c_phi, slow / self.rho_phi))
 
 
-class Master(NamedTuple):
+class State(NamedTuple):
     """What the master knows after an iteration.
 
     Attributes:
         z: Global model [P].
-        dual: h and lam.
+        h: The level.
+        lam: Multiplier of each plane [L].
         lam_before: lam [L] one iteration earlier.
         values: p_l' f for every plane [L], with the latest loss of each worker.
         pull: sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0.
@@ -78,7 +83,8 @@ class Master(NamedTuple):
     """
 
     z: Tensor
-    dual: Dual
+    h: float
+    lam: Array
     lam_before: Array
     values: Array
     pull: Tensor
@@ -107,27 +113,27 @@ class Heard(NamedTuple):
     column: Array
 
 
-def initial_master(z_0: Tensor, n_planes: int) -> Master:
+def initial_state(z_0: Tensor, n_planes: int) -> State:
     """The start: all models equal z_0, all phi_j = 0, no loss known, the weight 1 shared by the planes."""
     zeros = torch.zeros_like(z_0, dtype=torch.float64)
     lam = np.full(n_planes, 1.0 / n_planes)
-    return Master(z_0, Dual(0.0, lam), lam, np.zeros(n_planes), zeros)
+    return State(z_0, 0.0, lam, lam, np.zeros(n_planes), zeros)
 
 
-def master_step(master: Master, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> Master:
+def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
     """Updates (13), (14), (15), and (16) for the workers that were heard."""
-    pull, values, level = master.pull, master.values.copy(), master.dual.h
+    pull, values, level = state.pull, state.values.copy(), state.h
     for arrival in heard:
         pull = pull.sub(arrival.w - arrival.w_before, alpha=steps.prox)
         values += arrival.column * (arrival.loss - arrival.loss_before)
         level += arrival.enters * arrival.loss
-    z = z_step(master.z, z_0, pull, steps)
-    h = h_step(level, master.dual.lam, steps)
-    lam = lam_step(master.dual.lam, values, h, steps)
+    z = z_step(state.z, z_0, pull, steps)
+    h = h_step(level, state.lam, steps)
+    lam = lam_step(state.lam, values, h, steps)
     phis = tuple(phi_step(arrival.phi, z, arrival.w, steps) for arrival in heard)
     for arrival, phi in zip(heard, phis, strict=True):  # in place: `pull` is a tensor of this step by now
         pull += phi - arrival.phi
-    return Master(z, Dual(h, lam), master.dual.lam, values, pull, phis)
+    return State(z, h, lam, state.lam, values, pull, phis)
 
 
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
@@ -156,6 +162,19 @@ def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     return _clip(phi.add(gap, alpha=steps.rho_phi), steps.dual_bound)
 
 
+def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
+    """Update (16) of slope = -phi_j, which is the linear term of update (12); the same to the last bit."""
+    gap = z - w
+    if steps.c_phi:
+        gap.add_(slope, alpha=steps.c_phi)
+    return _clip(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
+
+
+def share_of(dual: tuple[float, Array], column: Array) -> float:
+    """sum_l lam_l p_lj of (h, lam), by which worker j scales its gradient."""
+    return float(dual[1] @ column)
+
+
 def clipped(vector: Tensor, bound: float) -> Tensor:
     """The projection onto the box of this half width; an infinite one changes nothing."""
     return vector if bound == float("inf") else vector.clamp(-bound, bound)
@@ -166,19 +185,48 @@ def _clip(vector: Tensor, bound: float) -> Tensor:
     return vector if bound == float("inf") else vector.clamp_(-bound, bound)
 
 
-def share_of(dual: Dual, column: Array) -> float:
-    """sum_l lam_l p_lj, by which worker j scales its gradient."""
-    return float(dual.lam @ column)
+def squared_gap(
+    state: State,
+    models: Sequence[Tensor],
+    descended: Sequence[Tensor],
+    losses: Sequence[float],
+    duals: Sequence[Tensor],
+    planes: Array,
+    lr: float,
+    steps: Steps,
+) -> float:
+    """The squared stationarity gap of eq. (32): how far the updates would move everything at the present point.
+
+    It is the squared norm of the gap of L_p, without its regularisation by c_1 and c_2.
+
+    Each block is (x - P(x - step * dL/dx)) / step, with P the projection onto the block's box.
+
+    Args:
+        state: z, h, lam.
+        models: w_j [P] of every worker.
+        descended: w_j - grad f_j(w_j) [P], one full step of size 1.
+        losses: f_j(w_j).
+        duals: phi_j [P].
+        planes: p [L, N].
+        lr: eta_w.
+        steps: The other step sizes, bounds and the strength of the quadratic term.
+    """
+    z, h, lam = state.z, state.h, state.lam
+    values, shares = planes @ np.asarray(losses), lam @ planes
+    dz, total = z.double() * 0.0, 0.0
+    for w, below, phi, share in zip(models, descended, duals, shares, strict=True):
+        dw = float(share) * (w - below) - phi + steps.prox * (w - z)
+        dphi = z - w
+        dz += phi.double() - steps.prox * (w - z).double()
+        total += _square((w - clipped(w - lr * dw, steps.model_bound)) / lr)
+        total += _square((phi - clipped(phi + steps.rho_phi * dphi, steps.dual_bound)) / steps.rho_phi)
+    total += _square((z - clipped(z - steps.lr_z * dz, steps.model_bound)) / steps.lr_z)
+    dh = (h - np.clip(h - steps.lr_h * (1.0 - lam.sum()), 0.0, steps.level_bound)) / steps.lr_h
+    dlam = (
+        lam - np.clip(lam + steps.rho_lam * (values - h), steps.multiplier_floor, steps.multiplier_bound)
+    ) / steps.rho_lam
+    return total + float(dh**2) + float((dlam**2).sum())
 
 
-def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16) of slope = -phi_j, which is the linear term of update (12); the same to the last bit."""
-    gap = z - w
-    if steps.c_phi:
-        gap.add_(slope, alpha=steps.c_phi)
-    return _clip(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
-
-
-def replaned(master: Master, lam: Array, lam_before: Array, values: Array) -> Master:
-    """The master with another list of planes, of which these are the multipliers and values [L]."""
-    return master._replace(dual=master.dual._replace(lam=lam), lam_before=lam_before, values=values)
+def _square(vector: Tensor) -> float:
+    return float(vector.double().square().sum())

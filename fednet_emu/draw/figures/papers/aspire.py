@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fednet_emu.draw.style import CURVE_HEIGHT_IN, add_grid, add_line_legend, finish_axes, line_style, new_figure
+from fednet_emu.draw.style import CURVE_HEIGHT_IN, add_line_legend, finish_axes, line_style, new_figure
 
 PANELS = {"active": "Active workers", "planes": "Planes"}
 """Columns of the series `aspire`, and their names in the figure."""
@@ -32,7 +32,6 @@ def aspire_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         axes.set_ylabel(PANELS[column])
-        add_grid(axes)
         finish_axes(axes)
     panels[-1].set_xlabel("Time (s)" + "".join(f"\n({each} throughout)" for each in constant))
     add_line_legend(figure, panels[0])

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.cycles import cycle_times
 from fednet_emu.analysis.quantities import LONG_TIMES, axis_unit
+from fednet_emu.analysis.study import cycle_times
 from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
-    add_grid,
     add_line_legend,
     finish_axes,
     fit_scale,
@@ -56,7 +55,6 @@ def bound_figure(tables: Tables) -> Figure:
 
 def _finished(figure: Figure) -> Figure:
     (axes,) = figure.get_axes()
-    add_grid(axes)
     finish_axes(axes)
     add_line_legend(figure, axes)
     return figure

@@ -22,7 +22,6 @@ from fednet_emu.draw.style import (
     CURVE_HEIGHT_IN,
     SMALL_PT,
     WIDTH_IN,
-    add_grid,
     add_legend,
     finish_axes,
     line_style,
@@ -58,7 +57,6 @@ def connectivity_figure(tables: Labelled) -> Figure:
     above.set(ylabel="Uploads asked for", ylim=(0.0, None))
     below.set(xlabel="Round", ylabel="Connectivity factor", ylim=(0.0, None))
     for axes in (above, below):
-        add_grid(axes)
         finish_axes(axes)
     entries: list[tuple[Artist, str]] = list(zip(above.get_lines(), [label for label, _ in tables], strict=True))
     colour = "0.3" if len(tables) > 1 else above.get_lines()[0].get_color()
@@ -146,7 +144,7 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
     axes.set_aspect("equal")
     axes.margins(0.06)
     if true:
-        finish_axes(axes)
+        finish_axes(axes, grid=False)
         round_ticks(axes.xaxis, 3)
         round_ticks(axes.yaxis, 3)
     else:

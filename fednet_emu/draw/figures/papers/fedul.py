@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fednet_emu.draw.style import (
-    add_grid,
     add_line_legend,
     finish_axes,
     fit_scale,
@@ -38,7 +37,6 @@ def fedul_figure(tables: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
         else:
             fit_scale(axes, "y")
         axes.set_ylabel(PANELS[name])
-        add_grid(axes)
         finish_axes(axes)
     panels[-1].set_xlabel("Round")
     add_line_legend(figure, panels[0])

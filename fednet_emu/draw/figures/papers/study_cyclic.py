@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 from fednet_emu.analysis.quantities import LONG_TIMES, Unit, axis_unit
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.analysis.study import StudyRecords, target_text
-from fednet_emu.draw.style import add_grid, add_legend, finish_axes, fit_scale, line_style, new_figure
+from fednet_emu.draw.style import add_legend, finish_axes, fit_scale, line_style, new_figure
 
 PANEL_IN, SPAN = 1.7, 10.0
 """Height of a panel in inches; and the ratio of largest to smallest time beyond which the scale is logarithmic."""
@@ -46,7 +46,6 @@ def groups_figure(view: StudyRecords) -> Figure | None:
         axes.set_ylabel(f"{title} ({unit.symbol})")
         if view.cells[column].max() > SPAN * view.cells[column].min():
             _log_scale(axes)
-        add_grid(axes)
         finish_axes(axes)
     fit_scale(panels[-1], "x")
     panels[-1].set_xlabel("Groups")

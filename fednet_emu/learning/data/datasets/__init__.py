@@ -5,17 +5,13 @@ from typing import Annotated
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.data.datasets.adult import Adult
 from fednet_emu.learning.data.datasets.base import Dataset
-from fednet_emu.learning.data.datasets.chest_accelerometer import ChestAccelerometer
-from fednet_emu.learning.data.datasets.digits import Digits
-from fednet_emu.learning.data.datasets.fcube import Fcube
 from fednet_emu.learning.data.datasets.hugging_face import HuggingFace
-from fednet_emu.learning.data.datasets.mnist import FashionMnist, Mnist
+from fednet_emu.learning.data.datasets.mnist import Digits, FashionMnist, Mnist
 from fednet_emu.learning.data.datasets.npz import Npz
-from fednet_emu.learning.data.datasets.synthetic import Synthetic
-from fednet_emu.learning.data.datasets.synthetic_regression import SyntheticRegression
+from fednet_emu.learning.data.datasets.synthetic import Fcube, Synthetic, SyntheticRegression
 from fednet_emu.learning.data.datasets.text import Text
 from fednet_emu.learning.data.datasets.torchvision_images import TorchvisionImages
-from fednet_emu.learning.data.datasets.uci_har import UciHar
+from fednet_emu.learning.data.datasets.wearables import ChestAccelerometer, UciHar
 
 DATASETS: dict[str, type[Dataset]] = kinds(
     Adult,

@@ -6,12 +6,14 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fednet_emu.arrays import IntArray
+from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
 
 TaskName = Literal["classification", "multi-label", "regression"]
@@ -90,6 +92,9 @@ class Extent(NamedTuple):
 class Dataset(Component):
     """A source of samples."""
 
+    regression: ClassVar[bool] = False
+    """Whether the samples are a regression, where that is known before they are read."""
+
     def extent(self, data_dir: Path | None) -> Extent | None:
         """What is known of the samples without reading or drawing them; None if nothing is."""
         return None
@@ -105,3 +110,28 @@ class Dataset(Component):
         Raises:
             DataError: A file is missing or cannot be used.
         """
+
+
+def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
+    """Mask [n] of the last `share` of the samples of each kind, in this order; counts are rounded."""
+    _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
+    sorted_rows = order[np.argsort(number[order], kind="stable")]
+    place = np.empty(len(kind), np.int64)
+    place[sorted_rows] = np.arange(len(kind)) - np.repeat(np.cumsum(count) - count, count)
+    chosen: Mask = place >= (count - np.rint(share * count))[number]
+    return chosen
+
+
+def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
+    """Samples of windows x [n, channels, rows], with channels standardised over those that are not for testing."""
+    mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
+    values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
+    return Samples(
+        train_x=values[~test],
+        train_y=labels[~test],
+        test_x=values[test],
+        test_y=labels[test],
+        classes=classes,
+        train_group=person[~test],
+        test_group=person[test],
+    )

@@ -1,27 +1,84 @@
-"""Download of one published file into the data folder."""
+"""Published files: their download into the data folder, their checksums, and the IDX format of MNIST and its like."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import math
 import os
+import struct
+import zlib
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fednet_emu.errors import DataError
-from fednet_emu.learning.data.datasets.idx import check_md5
+
+FETCH_AGAIN = "delete it and fetch it again with `--set data.download=true`"
+_TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype("u1"), 0x0C: np.dtype(">i4")}
+
+
+def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
+    """Read the array in one gzipped IDX file; it is read-only, and big-endian if its items have more than one byte.
+
+    Source: the format as published with MNIST: two zero bytes, a type code, the number of dimensions, the dimensions
+    as big-endian uint32, then the items in row-major order.
+
+    Raises:
+        DataError: The file cannot be read, has another checksum, or is not IDX.
+    """
+    try:
+        packed = path.read_bytes()
+    except OSError as error:
+        raise DataError(str(path), f"cannot be read ({error.strerror})", "make it a readable file") from error
+    check_md5(path, packed, md5)
+    try:
+        content = gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(str(path), f"the gzip stream is corrupt or cut short ({error})", FETCH_AGAIN) from error
+    return _parse(path, content)
+
+
+def check_md5(path: Path, content: bytes, md5: str | None) -> None:
+    """Compare the bytes of a file with its published checksum.
+
+    Raises:
+        DataError: The checksums differ.
+    """
+    if md5 is None:
+        return
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != md5:
+        raise DataError(str(path), f"the md5 must be {md5}, got {found}", FETCH_AGAIN)
+
+
+def _parse(path: Path, content: bytes) -> NDArray[Any]:
+    zeros, code, n_dims = struct.unpack_from(">HBB", content) if len(content) >= 4 else (0xFFFF, 0, 0)
+    if zeros != 0 or code not in _TYPES:
+        problem = f"not an IDX file of bytes or 32-bit integers, it begins with {content[:4].hex() or 'nothing'}"
+        raise DataError(str(path), problem, "an IDX file begins with 000008 or 00000c and its number of dimensions")
+    start = 4 + 4 * n_dims
+    if len(content) < start:
+        raise DataError(str(path), f"the header is cut short after {len(content)} bytes", FETCH_AGAIN)
+    shape = struct.unpack_from(f">{n_dims}I", content, 4)
+    expected = start + math.prod(shape) * _TYPES[code].itemsize
+    if len(content) != expected:
+        problem = f"the header promises {expected} bytes for an array of shape {shape}, got {len(content)}"
+        raise DataError(str(path), problem, FETCH_AGAIN)
+    return np.frombuffer(content, _TYPES[code], offset=start).reshape(shape)
+
 
 TIMEOUT_S = 60.0
 """Timeout of a connection that sends no data (s)."""
 
 
 def fetch(url: str, path: Path, *, md5: str) -> None:
-    """Download a file; it is written to its path only when it is complete and verified.
-
-    Args:
-        url: Address at the publisher, or at a mirror with the same bytes.
-        path: Destination; missing folders are created.
-        md5: Checksum of the published file.
+    """Download a published file; it is written to its path only when it is complete and has this checksum.
 
     Raises:
         DataError: The download failed, has another checksum, or could not be written.

@@ -16,12 +16,10 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import data_folder, locate
-from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
-from fednet_emu.learning.data.datasets.held_out import last_of_each
+from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners, standardise
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
 from fednet_emu.learning.data.datasets.npz import checked_samples
 from fednet_emu.learning.data.hub import Splits, hub_splits, local_splits
-from fednet_emu.learning.data.scaling import standardise
 from fednet_emu.learning.data.text import CHARACTERS, characters, frequent_words, windows, word_tokens, words
 
 _TEST = "test"

@@ -16,8 +16,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import DATA_VARIABLE, data_folder, locate, note
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
-from fednet_emu.learning.data.datasets.fetch import fetch
-from fednet_emu.learning.data.datasets.idx import read_idx
+from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,11 @@ class _Images(Dataset):
         samples = self._read(data_dir)
         if self.classes is not None:
             samples = _only(samples, self.classes)
-        return _pixelwise(samples) if self.normalise == "pixelwise" else samples
+        if self.normalise != "pixelwise":
+            return samples
+        mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
+        train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
+        return replace(samples, train_x=train_x, test_x=test_x)
 
     def _read(self, data_dir: Path | None) -> Samples:
         """All samples, with pixels scaled unless that is done pixel by pixel."""
@@ -178,13 +181,6 @@ def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
     )
 
 
-def _pixelwise(samples: Samples) -> Samples:
-    """Each pixel (value / 255) standardised over the training images, as for agnostic federated learning."""
-    mean, deviation = samples.train_x.mean(0), samples.train_x.std(0, correction=0)
-    train_x, test_x = ((x - mean) / (deviation + 0.001) for x in (samples.train_x, samples.test_x))
-    return replace(samples, train_x=train_x, test_x=test_x)
-
-
 def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path:
     home = folder / archive.folder / name
     for path in (home, folder / archive.kind / name, folder / name):
@@ -201,3 +197,28 @@ def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
     """Grey values 0..255 as float32 [n, 1, height, width], shifted by the mean and divided by the deviation."""
     pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
     return pixels.mul_(1 / (255 * std)).sub_(mean / std)
+
+
+FILE = Path(__file__).with_name("digits.npz")
+"""Pixels [n, 8, 8] from 0 to 16, and labels: scikit-learn's `load_digits`, split by its `train_test_split` with a fifth
+for testing, stratified, `random_state=0`. Importing scikit-learn for them would double the start-up of a short run."""
+
+
+class Digits(Dataset):
+    """Optical digits (Alpaydin and Kaynak, UCI 1998): 1,437 training and 360 test images, x [n, 1, 8, 8] in [0, 1].
+
+    The split is always the same: stratified by class, a fifth for testing.
+    """
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """Always the same images."""
+        return Extent((1, 8, 8), 10, 1797)
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the images; the data folder and the random stream are not used."""
+        with np.load(FILE, allow_pickle=False) as digits:
+            train_x, test_x = (
+                torch.from_numpy((digits[part] / 16.0).astype(np.float32)[:, None]) for part in ("train_x", "test_x")
+            )
+            train_y, test_y = (torch.from_numpy(digits[part].astype(np.int64)) for part in ("train_y", "test_y"))
+        return Samples(train_x, train_y, test_x, test_y, classes=10)

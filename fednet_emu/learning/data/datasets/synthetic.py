@@ -1,18 +1,18 @@
-"""Gaussian classes: a classification problem of any size and any difficulty."""
+"""Generated data: classes, a linear regression whose solution is known, and a cube."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 
@@ -70,3 +70,102 @@ def _draw(count: int, means: NDArray[Any], shape: tuple[int, ...], rng: np.rando
     for label in range(classes):
         points[labels == label] += means[label]
     return torch.from_numpy(points.reshape(count, *shape)), torch.from_numpy(labels)
+
+
+class SyntheticRegression(Dataset):
+    """Targets y = x w + b + noise with standard normal x, w and b, and Gaussian noise of deviation `noise_std`.
+
+    The optimum that comes with the samples is the least squares solution of the training set, not the w and b drawn.
+    """
+
+    regression: ClassVar[bool] = True
+
+    n_samples: PositiveInt = 1000
+    """Number of training samples."""
+    n_test: PositiveInt = 200
+    """Number of test samples."""
+    features: PositiveInt = 10
+    """Number of features of a sample."""
+    noise_std: NonNegativeFloat = 0.1
+    """Standard deviation of the Gaussian noise added to the targets."""
+
+    @model_validator(mode="after")
+    def _solution_is_unique(self) -> Self:
+        if self.n_samples <= self.features:
+            needed = f"at least features + 1 = {self.features + 1} make the optimum unique"
+            raise ValueError(f"n_samples is too small, got {self.n_samples}; {needed}")
+        return self
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The settings say it."""
+        return Extent((self.features,), 1, self.n_samples + self.n_test)
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Draw the coefficients, the training set and the test set, in this order, and compute the optimum."""
+        coefficients = rng.standard_normal(self.features + 1)
+        train_x, train_y = self._draw(self.n_samples, coefficients, rng)
+        test_x, test_y = self._draw(self.n_test, coefficients, rng)
+        return Samples(
+            train_x=torch.from_numpy(train_x),
+            train_y=torch.from_numpy(train_y),
+            test_x=torch.from_numpy(test_x),
+            test_y=torch.from_numpy(test_y),
+            classes=None,
+            optimum=_least_squares(train_x, train_y),
+        )
+
+    def _draw(
+        self, count: int, coefficients: Array, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        x = rng.standard_normal((count, self.features))
+        y = x @ coefficients[:-1] + coefficients[-1] + self.noise_std * rng.standard_normal(count)
+        return x.astype(np.float32), y.astype(np.float32)
+
+
+def _least_squares(x: NDArray[np.float32], y: NDArray[np.float32]) -> Tensor:
+    """Weights then bias, float32 [features + 1], solved in float64 on the float32 training samples."""
+    design = np.column_stack([x, np.ones(len(x))]).astype(np.float64)
+    solution = np.linalg.lstsq(design, y.astype(np.float64), rcond=None)[0]
+    return torch.from_numpy(solution.astype(np.float32))
+
+
+OWNERS = 4
+"""Number of pairs of opposite octants, each of which is a natural group."""
+
+
+class Fcube(Dataset):
+    """Points in the cube [-1, 1]^3; the class is 0 where the first coordinate is positive, else 1.
+
+    The planes through the origin cut the cube into eight octants. Two opposite ones are a group, which thus has both
+    classes: `partition: group` with four devices gives each one of the four pairs, so that devices differ in their
+    features, not in their labels. Each octant has equally many training samples, up to one; test samples are uniform.
+    """
+
+    n_samples: PositiveInt = 4000
+    """Number of training samples."""
+    n_test: PositiveInt = 1000
+    """Number of test samples."""
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The settings say it."""
+        return Extent((3,), 2, self.n_samples + self.n_test)
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Draw the training set, octant after octant, then the test set."""
+        octant = np.arange(self.n_samples) % 8
+        signs = 1 - 2 * (octant[:, None] >> np.arange(3) & 1)
+        train_x = torch.from_numpy((rng.random((self.n_samples, 3)) * signs).astype(np.float32))
+        test_x = torch.from_numpy(rng.uniform(-1, 1, (self.n_test, 3)).astype(np.float32))
+        return Samples(train_x, _class(train_x), test_x, _class(test_x), 2, pair_of(train_x), pair_of(test_x))
+
+
+def _class(x: Tensor) -> Tensor:
+    return (x[:, 0] <= 0).long()
+
+
+def pair_of(x: Tensor) -> IntArray:
+    """The pair of opposite octants, 0 to 3, of each point x [n, 3]."""
+    positive = x > 0
+    differs = (positive[:, 1:] != positive[:, :1]).long()
+    pairs: IntArray = (2 * differs[:, 0] + differs[:, 1]).numpy()
+    return pairs

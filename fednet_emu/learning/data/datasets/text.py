@@ -13,10 +13,18 @@ from pydantic import Field
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
-from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
-from fednet_emu.learning.data.datasets.held_out import last_of_each
-from fednet_emu.learning.data.speakers import paragraphs, roles, without_licence
-from fednet_emu.learning.data.text import CHARACTERS, characters, frequent_words, windows, word_tokens, words
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each
+from fednet_emu.learning.data.text import (
+    CHARACTERS,
+    characters,
+    frequent_words,
+    paragraphs,
+    roles,
+    windows,
+    without_licence,
+    word_tokens,
+    words,
+)
 
 Owner = Literal["role", "file", "paragraph"]
 

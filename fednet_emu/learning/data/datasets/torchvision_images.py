@@ -17,9 +17,9 @@ from pydantic import model_validator
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import DATA_VARIABLE, data_folder, note
+from fednet_emu.learning.data.columns import pixels, standardise
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 from fednet_emu.learning.data.datasets.fetch import TIMEOUT_S
-from fednet_emu.learning.data.scaling import pixels, standardise
 from fednet_emu.learning.torch_vision import torch_vision
 
 _Images = tuple[NDArray[np.uint8], IntArray]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
@@ -118,3 +120,40 @@ def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
     if len(empty):
         found = f"got {len(empty)} of {len(split.sizes())} devices without, the first is number {empty[0]}"
         raise ScenarioError(f"partition: {kind} must leave every device a training sample, {found}; {remedy}")
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Labelled samples x [n, ...] and y [n]."""
+
+    x: Tensor
+    y: Tensor
+
+
+def hold_out(
+    samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
+) -> tuple[Samples, Held, Held]:
+    """Draw the server's and the validation samples out of the training samples.
+
+    Returns:
+        The remaining samples for the devices, in their order; the server's samples; the validation samples.
+
+    Raises:
+        ScenarioError: nothing is left for the devices.
+    """
+    n_all = len(samples.train_y)
+    if n_server + n_validation >= n_all:
+        raise ScenarioError(
+            f"server: samples and validation_samples leave the devices none, got {n_server} and {n_validation}; "
+            f"there are {n_all} training samples"
+        )
+    none = Held(samples.train_x[:0], samples.train_y[:0])
+    if n_server + n_validation == 0:
+        return samples, none, none
+    parts = np.split(rng.permutation(n_all), [n_server, n_server + n_validation])
+    server, validation, rest = (
+        Held(samples.train_x[rows], samples.train_y[rows]) for rows in map(torch.from_numpy, map(np.sort, parts))
+    )
+    group = None if samples.train_group is None else samples.train_group[np.sort(parts[2])]
+    left = replace(samples, train_x=rest.x, train_y=rest.y, train_group=group, optimum=None)
+    return left, server, validation

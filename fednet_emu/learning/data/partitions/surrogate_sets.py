@@ -24,7 +24,7 @@ from fednet_emu.learning.data.partitions.base import (
     members_by_class,
     require_samples,
 )
-from fednet_emu.learning.data.partitions.iid import Iid
+from fednet_emu.learning.data.partitions.rules import Iid
 
 DOMINANCE = 10.0
 """Factor of the weight of a set's dominant class, drawn from U(0.1, 1) like all others."""

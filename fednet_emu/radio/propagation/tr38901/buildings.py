@@ -13,7 +13,7 @@ from fednet_emu.arrays import Array, Mask, log10
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.radio.propagation.base import carrier_ghz
-from fednet_emu.radio.propagation.draws import LinkDraws
+from fednet_emu.radio.propagation.link import LinkDraws
 
 
 @dataclass(frozen=True, slots=True, eq=False)

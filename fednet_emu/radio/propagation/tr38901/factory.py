@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 from fednet_emu.arrays import Array, exp, log10
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 Hall = Literal["SL", "DL", "SH", "DH", "HH"]
 

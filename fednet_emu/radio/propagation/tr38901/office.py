@@ -8,8 +8,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, exp, log10
 from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 
 class IndoorOffice(SitePathLoss):

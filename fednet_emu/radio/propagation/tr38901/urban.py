@@ -6,8 +6,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, Mask, exp, log10, power
 from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
-from fednet_emu.radio.propagation.draws import LinkDraws
-from fednet_emu.radio.propagation.geometry import Hop
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.tr38901.buildings import AnyBuildings, Entry, NoBuildings, lesser_of_two_depths_m
 from fednet_emu.units import SPEED_OF_LIGHT_M_S
 

@@ -13,12 +13,11 @@ from pydantic import ValidationError
 
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
-from fednet_emu.algorithms.robust.aspire.master import Coordinator
-from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
-from fednet_emu.algorithms.robust.aspire.wire import iteration_bit
+from fednet_emu.algorithms.robust.aspire.master import Master
+from fednet_emu.algorithms.robust.aspire.planes import Planes, moved_to, renewed
+from fednet_emu.algorithms.robust.aspire.records import iteration_bit
 from fednet_emu.algorithms.robust.aspire.worker import Worker
-from fednet_emu.algorithms.robust.uncertainty import worst_case_weights
-from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
+from fednet_emu.algorithms.robust.uncertainty import CdNorm, worst_case_weights
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
@@ -123,8 +122,8 @@ def lock_step(start: Array, budget: float, rounds: int, *, printed_sign: bool = 
         lam, before = np.clip(lam + 0.02 * (planes.p @ f - h - 1e-3 * lam), 0, 10), lam
         phi = np.clip(phi + 0.1 * (z - w), -10, 10)
         if (t + 1) % 10 == 0:
-            chosen = renewed(planes, "ease", uncertainty.worst_case(f, prior), f, lam, before, 20)
-            planes, lam, before = chosen.planes, chosen.lam(lam), chosen.lam(before)
+            planes, origin, _ = renewed(planes, "ease", uncertainty.worst_case(f, prior), f, lam, before, 20)
+            lam, before = moved_to(origin, lam), moved_to(origin, before)
     return z
 
 
@@ -177,10 +176,10 @@ def test_the_printed_sign_diverges() -> None:
 
 def test_worker_and_master_agree_on_phi(monkeypatch: pytest.MonkeyPatch) -> None:
     """After every reply the worker's phi_j is the master's, to the last bit, although messages get lost."""
-    masters: list[Coordinator] = []
+    masters: list[Master] = []
     workers: list[Worker] = []
     at_start = Worker.at_start
-    monkeypatch.setattr(flow, "Coordinator", lambda *args: masters.append(Coordinator(*args)) or masters[0])
+    monkeypatch.setattr(flow, "Master", lambda *args: masters.append(Master(*args)) or masters[0])
     monkeypatch.setattr(Worker, "at_start", lambda *args: workers.append(at_start(*args)) or workers[-1])
     settings = (ASPIRE, *LOSSY, "stop.rounds=20")
     fed = small_federation(*settings)
@@ -203,7 +202,7 @@ def test_worker_and_master_agree_on_phi(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_worker_never_mixes_versions() -> None:
     """Multipliers of planes that have not come yet are left aside until they do; older news changes nothing."""
     fed = small_federation(ASPIRE)
-    master = Coordinator(fed, np.full(4, 0.25), Aspire(active=1, lr=0.1, planes="fixed").steps(0, 4))
+    master = Master(fed, np.full(4, 0.25), Aspire(active=1, lr=0.1, planes="fixed").steps(4))
     worker, first = Worker.at_start(fed, fed.device(0), 0, master.message(0)), master.message(0)
     newer = first._replace(t=5, planes=Planes(1, np.full((2, 4), 0.25)))
     old, new = worker.share, fed.defer(float, 1, size=1)
@@ -333,13 +332,13 @@ def test_impossible_sets_are_found_before_the_run(uncertainty: str, where: str, 
 
 def test_a_fixed_plane_keeps_its_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mix_Even: lam is 1 after every iteration, and each share 1 / N, however far the level is from the losses."""
-    masters: list[Coordinator] = []
-    monkeypatch.setattr(flow, "Coordinator", lambda *args: masters.append(Coordinator(*args)) or masters[0])
+    masters: list[Master] = []
+    monkeypatch.setattr(flow, "Master", lambda *args: masters.append(Master(*args)) or masters[0])
     settings = (ASPIRE, "algorithm.planes=fixed", "algorithm.rho_multiplier=0.5", "algorithm.lr_level=0.5",
                 "stop.rounds=30")  # fmt: skip
     fed = small_federation(*settings)
     lam: list[list[float]] = []
-    fed.observers.append(lambda fed: lam.append(fed.graph.read(masters[0].dual).lam.tolist()))
+    fed.observers.append(lambda fed: lam.append(fed.graph.read(masters[0].dual)[1].tolist()))
     fed.run(small_scenario(*settings).algorithm)
 
     assert lam == [[1.0]] * 30
@@ -356,10 +355,10 @@ def test_a_full_list_counts_whom_it_displaces() -> None:
     """Of three planes with multipliers 0.2, 0.1 and 0, two may stay: the one in use that goes counts, the idle not."""
     p, lam = np.eye(3), np.array([0.2, 0.1, 0.0])
     losses, worst = np.ones(3), np.array([2.0, 0, 0])
-    chosen = renewed(Planes(0, p), "cp", worst, losses, lam, lam, 2)
+    _, origin, displaced = renewed(Planes(0, p), "cp", worst, losses, lam, lam, 2)
 
-    assert chosen.origin == [0, -1]
-    assert chosen.displaced == 1
+    assert origin == [0, -1]
+    assert displaced == 1
 
 
 def test_planes_without_a_set_are_an_error() -> None:
@@ -374,12 +373,12 @@ def test_the_papers_regularisation_falls_slowly() -> None:
     """c_1 and c_2 are 1 / (rho (t + 1)^(1/6)): at t = 63 half of what they are at the start."""
     aspire = Aspire(active=1, lr=0.1, planes="fixed", regularisation="paper", rho_multiplier=0.5, rho_dual=0.25)
 
-    assert (aspire.steps(0, 3).c_lam, aspire.steps(0, 3).c_phi) == (2.0, 4.0)
-    assert (aspire.steps(63, 3).c_lam, aspire.steps(63, 3).c_phi) == pytest.approx((1.0, 2.0))
+    assert (aspire.steps(3).at(0).c_lam, aspire.steps(3).at(0).c_phi) == (2.0, 4.0)
+    assert (aspire.steps(3).at(63).c_lam, aspire.steps(3).at(63).c_phi) == pytest.approx((1.0, 2.0))
 
 
 def test_multipliers_of_fixed_planes_stay_one() -> None:
     """Whatever their bound is elsewhere."""
-    steps = Aspire(active=1, lr=0.1, planes="fixed", multiplier_bound=7.0).steps(0, 3)
+    steps = Aspire(active=1, lr=0.1, planes="fixed", multiplier_bound=7.0).steps(3)
 
     assert (steps.multiplier_floor, steps.multiplier_bound) == (1.0, 1.0)

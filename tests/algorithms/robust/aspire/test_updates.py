@@ -11,25 +11,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.algorithms.robust.aspire.adaptive import AdaptivePace
-from fednet_emu.algorithms.robust.aspire.gap import squared_gap
-from fednet_emu.algorithms.robust.aspire.planes import Planes, renewed
+from fednet_emu.algorithms.robust.aspire.master import _replaned
+from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
+from fednet_emu.algorithms.robust.aspire.planes import Planes, moved_to, renewed
 from fednet_emu.algorithms.robust.aspire.updates import (
-    Dual,
     Heard,
-    Master,
+    State,
     Steps,
     clipped,
     h_step,
-    initial_master,
+    initial_state,
     lam_step,
     master_step,
     phi_step,
-    replaned,
     slope_step,
+    squared_gap,
     z_step,
 )
-from fednet_emu.algorithms.robust.prior import Prior
+from fednet_emu.algorithms.robust.weights import Prior
 
 STEPS = Steps(n_workers=3, lr_z=0.1, lr_h=0.5, rho_lam=0.2, rho_phi=0.25, prox=2.0, c_lam=0.5, c_phi=0.1,
               model_bound=math.inf, level_bound=10.0, multiplier_bound=3.0, dual_bound=1.0)  # fmt: skip
@@ -78,7 +77,7 @@ def test_running_sums_are_the_sums(seed: int, n_planes: int) -> None:
     steps = Steps(**{name: getattr(STEPS, name) for name in Steps.__slots__} | {"n_workers": 5})
     z_0, p = torch.from_numpy(rng.standard_normal(6)), rng.dirichlet(np.ones(5), n_planes)
     w, phi, f = [z_0] * 5, [torch.zeros_like(z_0)] * 5, [0.0] * 5
-    master = initial_master(z_0, n_planes)
+    master = initial_state(z_0, n_planes)
     for _ in range(30):
         heard = []
         places = rng.choice(5, int(rng.integers(1, 3)), replace=False)
@@ -98,29 +97,29 @@ def test_the_level_starts_at_the_prior_loss() -> None:
     """When all have reported once, h is sum q_j f_j (here without a step of h, since lam sums to 1)."""
     zero, column = torch.zeros(1), np.ones(1)
     heard = [Heard(zero, zero, loss, 0.0, q, zero, q * column) for loss, q in ((2.0, 0.5), (4.0, 0.25), (8.0, 0.25))]
-    master = master_step(initial_master(zero, 1), zero, heard, STEPS)
+    master = master_step(initial_state(zero, 1), zero, heard, STEPS)
 
-    assert master.dual.h == pytest.approx(4.0)
+    assert master.h == pytest.approx(4.0)
     assert master.values == pytest.approx([4.0])
 
 
 def test_at_a_saddle_the_gap_is_zero() -> None:
     """Two workers, one plane: models agree, the phi_j cancel the weighted gradients, and the level is the loss."""
     z, slope = torch.tensor([1.0]), torch.tensor([0.5])
-    master = Master(z, Dual(3.0, np.ones(1)), np.ones(1), np.array([3.0]), z, z)
+    master = State(z, 3.0, np.ones(1), np.ones(1), np.array([3.0]), z, z)
     planes, losses = np.full((1, 2), 0.5), [2.0, 4.0]
     gradients = [torch.tensor([1.0]), torch.tensor([-1.0])]
     phis, descended = [slope, -slope], [z - g for g in gradients]
 
     assert squared_gap(master, [z, z], descended, losses, phis, planes, 0.1, STEPS) == pytest.approx(0, abs=1e-12)
-    tilted = master._replace(dual=Dual(2.0, np.ones(1)))
+    tilted = master._replace(h=2.0)
     assert squared_gap(tilted, [z, z], descended, losses, phis, planes, 0.1, STEPS) == pytest.approx(1.0)
 
 
 def test_a_model_apart_from_the_global_one_opens_the_gap() -> None:
     """W = 1, z = 0, phi = 1/2, kappa_1 = 2, no gradient: dw = 2 - 1/2, dphi = -1, dz = 1/2 - 2, squared and summed."""
     z, w = torch.zeros(1), torch.ones(1)
-    master = Master(z, Dual(3.0, np.ones(1)), np.ones(1), np.array([3.0]), z, z)
+    master = State(z, 3.0, np.ones(1), np.ones(1), np.array([3.0]), z, z)
     phi = torch.tensor([0.5])
 
     assert squared_gap(master, [w], [w], [3.0], [phi], np.ones((1, 1)), 0.1, STEPS) == pytest.approx(
@@ -131,7 +130,7 @@ def test_a_model_apart_from_the_global_one_opens_the_gap() -> None:
 def test_at_a_bound_the_gap_is_what_the_bound_leaves() -> None:
     """W = z = 0.9 below 1, phi = 3: up to 1 w has 0.1 / 0.1 to go, z goes down by 3 in full."""
     z = torch.tensor([0.9])
-    master = Master(z, Dual(3.0, np.ones(1)), np.ones(1), np.array([3.0]), z, z)
+    master = State(z, 3.0, np.ones(1), np.ones(1), np.array([3.0]), z, z)
     steps, phi = replace(STEPS, model_bound=1.0, dual_bound=10.0), torch.tensor([3.0])
 
     assert squared_gap(master, [z], [z], [3.0], [phi], np.ones((1, 1)), 0.1, steps) == pytest.approx(1 + 9, rel=1e-5)
@@ -147,12 +146,12 @@ def test_a_box_has_two_sides() -> None:
 
 def test_a_new_list_of_planes_brings_its_numbers() -> None:
     """Multipliers, those of before and values are the new ones; model, level and running sums stay."""
-    master = initial_master(torch.ones(2), 1)
+    master = initial_state(torch.ones(2), 1)
     lam, before, values = np.array([0.5, 0.0]), np.array([0.75, 0.25]), np.array([2.0, 3.0])
-    new = replaned(master, lam, before, values)
+    new = _replaned(master, lam, before, values)
 
-    assert (new.dual.lam is lam, new.lam_before is before, new.values is values) == (True, True, True)
-    assert (new.z is master.z, new.pull is master.pull, new.dual.h) == (True, True, master.dual.h)
+    assert (new.lam is lam, new.lam_before is before, new.values is values) == (True, True, True)
+    assert (new.z is master.z, new.pull is master.pull, new.h) == (True, True, master.h)
 
 
 # ---- planes ----------------------------------------------------------------------------------------------------------
@@ -164,21 +163,21 @@ WORST = np.array([0.0, 0.3, 0.7])
 
 def test_a_worst_case_becomes_a_plane() -> None:
     """It has multiplier 0 at first, and a version of its own; what cuts nothing off is not added."""
-    chosen = renewed(Planes(3, PRIOR), "ease", WORST, LOSSES, np.ones(1), np.ones(1), 20)
+    chosen, origin, _ = renewed(Planes(3, PRIOR), "ease", WORST, LOSSES, np.ones(1), np.ones(1), 20)
 
-    assert chosen.planes.version == 4
-    assert chosen.planes.p.tolist() == [*PRIOR.tolist(), WORST.tolist()]
-    assert chosen.lam(np.array([0.8])).tolist() == [0.8, 0.0]
+    assert chosen.version == 4
+    assert chosen.p.tolist() == [*PRIOR.tolist(), WORST.tolist()]
+    assert moved_to(origin, np.array([0.8])).tolist() == [0.8, 0.0]
     planes = Planes(3, PRIOR)
-    assert renewed(planes, "ease", PRIOR[0], LOSSES, np.ones(1), np.ones(1), 20).planes is planes
+    assert renewed(planes, "ease", PRIOR[0], LOSSES, np.ones(1), np.ones(1), 20)[0] is planes
 
 
 def test_idle_planes_go_when_twice_idle() -> None:
     """With ease a plane goes when its multiplier was zero now and before; with cp it stays."""
     planes, lam, before = Planes(0, np.tile(PRIOR, (3, 1))), np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.5, 1.0])
 
-    assert renewed(planes, "ease", WORST, LOSSES, lam, before, 20).origin == [1, 2, -1]
-    assert renewed(planes, "cp", WORST, LOSSES, lam, before, 20).origin == [0, 1, 2, -1]
+    assert renewed(planes, "ease", WORST, LOSSES, lam, before, 20)[1] == [1, 2, -1]
+    assert renewed(planes, "cp", WORST, LOSSES, lam, before, 20)[1] == [0, 1, 2, -1]
 
 
 @settings(max_examples=60)
@@ -188,12 +187,12 @@ def test_the_list_is_never_empty_and_never_too_long(seed: int, length: int, long
     rng = np.random.default_rng(seed)
     p, worst = rng.dirichlet(np.ones(3), length), rng.dirichlet(np.ones(3))
     lam, before = (rng.exponential(size=length) * rng.integers(0, 2, length) for _ in range(2))
-    chosen = renewed(Planes(0, p), upkeep, worst, rng.exponential(size=3), lam, before, longest)
-    kept = [row for row in chosen.origin if row >= 0]
+    chosen, origin, _ = renewed(Planes(0, p), upkeep, worst, rng.exponential(size=3), lam, before, longest)
+    kept = [row for row in origin if row >= 0]
     dropped = [lam[row] for row in range(length) if row not in kept]
 
-    assert 1 <= len(chosen.planes.p) == len(chosen.origin) <= max(longest, 1)
-    assert chosen.planes.p.sum(1) == pytest.approx(1)
+    assert 1 <= len(chosen.p) == len(origin) <= max(longest, 1)
+    assert chosen.p.sum(1) == pytest.approx(1)
     assert not dropped or not kept or upkeep == "ease" or max(dropped) <= min(lam[kept])
 
 
@@ -202,7 +201,7 @@ def test_the_list_is_never_empty_and_never_too_long(seed: int, length: int, long
 
 def test_delays_grow_while_a_worker_is_awaited() -> None:
     """From the reply on, not from the report before it; a threshold of 10 s is passed after 10 s, and left behind."""
-    pace = AdaptivePace(3, 1, 10.0)
+    pace = Pace(3, 1, Adaptive(threshold_s=10.0))
     for worker in range(3):
         pace.replied(worker, 0.0)
     pace.heard(0, 4.0)
@@ -219,7 +218,7 @@ def test_delays_grow_while_a_worker_is_awaited() -> None:
 def test_a_relative_threshold_is_twice_the_mean() -> None:
     """Delays 1, 1, 1 and 5 have twice the mean 4: a straggler; with 1, 1, 1 and 2.9 there is none."""
     for last, active in ((5.0, 2), (2.9, 4)):
-        pace = AdaptivePace(4, 2, None)
+        pace = Pace(4, 2, Adaptive(threshold_s=None))
         for worker in range(4):
             pace.replied(worker, 0.0)
             pace.heard(worker, last if worker == 3 else 1.0)
@@ -229,7 +228,7 @@ def test_a_relative_threshold_is_twice_the_mean() -> None:
 @pytest.mark.parametrize(("awaited", "eases"), [(0, False), (1, True), (2, True), (3, False), (5, False)])
 def test_a_longest_delay_outgrows_twice_the_mean_where_less_than_half_are_awaited(awaited: int, eases: bool) -> None:
     """Of five workers k are awaited since 0: after t the mean delay is k t / 5, and twice that below t for k < 2.5."""
-    pace = AdaptivePace(5, 1, None)
+    pace = Pace(5, 1, Adaptive(threshold_s=None))
     for worker in range(awaited):
         pace.replied(worker, 0.0)
 
@@ -239,7 +238,7 @@ def test_a_longest_delay_outgrows_twice_the_mean_where_less_than_half_are_awaite
 
 def test_delays_that_never_part_do_not_ease() -> None:
     """All four had a delay of 1, two are awaited again: t, t, 1 and 1 have twice the mean t + 1, more than t."""
-    pace = AdaptivePace(4, 1, None)
+    pace = Pace(4, 1, Adaptive(threshold_s=None))
     for worker in range(4):
         pace.replied(worker, 0.0)
         pace.heard(worker, 1.0)

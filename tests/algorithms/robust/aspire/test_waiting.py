@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fednet_emu.algorithms.robust.aspire.adaptive import AdaptivePace
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
-from fednet_emu.algorithms.robust.aspire.master import Coordinator
+from fednet_emu.algorithms.robust.aspire.master import Master
+from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
 from fednet_emu.algorithms.robust.aspire.planes import Planes
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.errors import Deadlock, ScenarioError
-from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -90,7 +89,7 @@ def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
 
     The first grows from 0 s on, the second from 4 s on; twice the mean of (3, 2, 0, 0) is 2.5. At 9 s both grow.
     """
-    pace = AdaptivePace(4, 1, None)
+    pace = Pace(4, 1, Adaptive(threshold_s=None))
     pace.replied(0, 0.0)
     assert pace.may_ease(0.0)
     pace.heard(0, 2.0)
@@ -166,10 +165,10 @@ def test_the_loss_of_the_result_costs_a_forward_pass(loss_of: str, extra: int) -
 def test_a_share_needs_no_planes(wire: Any, told: int) -> None:
     """A reply with multipliers of planes that have not come teaches nothing; one with the worker's share does."""
     fed = small_federation(ASPIRE)
-    aspire = Aspire(active=1, lr=0.1, planes="fixed")
-    first = Coordinator(fed, np.full(4, 0.25), aspire.steps(0, 4)).message(0)
+    aspire = Aspire(active=1, lr=0.1, planes="fixed", batch_size=None, loss_of="steps", wire=wire, patience_s=1.0)
+    first = Master(fed, np.full(4, 0.25), aspire.steps(4)).message(0)
     worker = Worker.at_start(fed, fed.device(0), 0, first)
     newer = first._replace(t=5, planes=Planes(1, np.full((1, 4), 0.5)))
-    fed.clock.run_process(worker.activation(fed, newer, SgdPlan(lr=0.1, steps=1), "steps", wire, fed.inbox(), 1.0))
+    fed.clock.run_process(aspire.activation(fed, worker, newer, fed.inbox()))
 
     assert worker.told == told

@@ -13,16 +13,21 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.optimize import linprog, minimize
 
-from fednet_emu.algorithms.robust.simplex import project
-from fednet_emu.algorithms.robust.uncertainty import UNCERTAINTY_SETS, UncertaintySet, worst_case_weights
-from fednet_emu.algorithms.robust.uncertainty.base import per_device
-from fednet_emu.algorithms.robust.uncertainty.box import Box
-from fednet_emu.algorithms.robust.uncertainty.cd_norm import CdNorm
-from fednet_emu.algorithms.robust.uncertainty.ellipsoid import Ellipsoid
-from fednet_emu.algorithms.robust.uncertainty.kl import KlBall
-from fednet_emu.algorithms.robust.uncertainty.kl import _divergence as kl_divergence
-from fednet_emu.algorithms.robust.uncertainty.polyhedron import Polyhedron
-from fednet_emu.algorithms.robust.uncertainty.wasserstein import Wasserstein, _records
+from fednet_emu.algorithms.robust.uncertainty import (
+    UNCERTAINTY_SETS,
+    Box,
+    CdNorm,
+    Ellipsoid,
+    KlBall,
+    Polyhedron,
+    UncertaintySet,
+    Wasserstein,
+    _rising,
+    per_device,
+    worst_case_weights,
+)
+from fednet_emu.algorithms.robust.uncertainty import _divergence as kl_divergence
+from fednet_emu.algorithms.robust.weights import project
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
 
@@ -382,4 +387,4 @@ def test_numbers_per_device_are_floats() -> None:
 
 def test_of_two_equals_at_one_distance_the_lower_number_is_met_first() -> None:
     """With losses that are distances from the middle of 101 workers, 49 comes before 51, and so on to 0."""
-    assert _records(np.abs(np.arange(101) - 50.0), 50) == list(range(50, -1, -1))
+    assert _rising(np.abs(np.arange(101) - 50.0), 50) == list(range(50, -1, -1))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.cycles import cycle_columns, cycle_times
+from fednet_emu.analysis.study import cycle_columns, cycle_times
 from fednet_emu.draw.figures.papers.cyclic import bound_figure, cycle_figure
 
 

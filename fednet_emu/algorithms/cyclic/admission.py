@@ -1,0 +1,148 @@
+"""Admission: which senders may be on the air together so that all are decoded, and with which powers.
+
+Finding the largest such set is NP-hard, so sets are grown greedily, or taken from a colouring of the graph of pairs
+that cannot be together. Powers are the lowest that serve all of a set at once (see `power_control`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fednet_emu.arrays import Array
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Federation
+from fednet_emu.radio.receiver.power_control import feasibility
+from fednet_emu.units import db_to_linear
+
+SLACK = 1e-9
+"""Relative margin of powers above the SINR target, so that rounding does not put a sender below it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateSenders:
+    """Senders that want the same band at the same time.
+
+    Attributes:
+        snr: [n, n] what the receiver of sender i (row) hears of sender j at full power, over the receiver's noise.
+        receiver: [n] the receiver of each sender; some may have one together.
+        target: SINR (linear) that each needs to be decoded.
+        residual: what is left at its receiver of a signal that has been decoded; 1 without cancellation.
+    """
+
+    snr: Array
+    receiver: Sequence[int]
+    target: float
+    residual: float = 1.0
+
+    def joint_powers(self, members: Sequence[int]) -> Array | None:
+        """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.
+
+        With cancellation, the stronger of two senders at one receiver is decoded first: the weaker one interferes with
+        it at full power, and it interferes with the weaker one by its residual.
+        Ignored here: fading.
+        """
+        gain = self.snr[np.ix_(members, members)]
+        receiver, own = np.array([self.receiver[i] for i in members]), np.diagonal(gain)
+        rank = np.argsort(np.argsort(-own, kind="stable"))
+        before = (receiver[:, None] == receiver[None, :]) & (rank[None, :] < rank[:, None])
+        gain = np.where(before, self.residual * gain, gain)
+        target = np.full(len(gain), self.target * (1.0 + SLACK))
+        found = feasibility(target, gain, np.ones(len(gain)), 1.0)
+        return found.power_w if found.feasible else None
+
+
+def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
+    """All devices as uplink senders at full power, to decide which may be on the air together now.
+
+    Args:
+        fed: the federation.
+        sinr_db: SINR in dB that each sender needs; None for the lowest at which the rate is above zero.
+        margin_db: margin in dB on top of that SINR.
+
+    Raises:
+        ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
+    """
+    uplink = fed.network.uplink
+    band, links, access = uplink.band, uplink.links.now(), uplink.settings.access
+    if access.residual_share is None or uplink.rates is not None:
+        got = access.kind if uplink.rates is None else "recorded rates"
+        raise ScenarioError(
+            f"network.uplink.access: its senders are never on the air together, got {got}; choose shared or noma"
+        )
+    devices = np.arange(fed.n_devices)
+    receiver = np.array([links.station_of(device) for device in devices.tolist()])
+    lowest = max(band.law.min_sinr, band.threshold)
+    target = lowest if sinr_db is None else db_to_linear(sinr_db)
+    if target == 0:
+        raise ScenarioError(
+            "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
+            "channel.rate; give it here, or sinr_db to the groups"
+        )
+    gain = links.snrs(devices[None, :], receiver[:, None])
+    gain = band.reception.of_pairs(gain, receiver, access.capacity or len(receiver))
+    return CandidateSenders(gain, receiver.tolist(), target * db_to_linear(margin_db), access.residual_share)
+
+
+def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
+    """A large set of candidates that can send together: always add the one that leaves the most room for others.
+
+    Room is what the most loaded member has left of its power. The set is empty when nobody is decoded even alone.
+    """
+    group: list[int] = []
+    room = list(candidates)
+    while room and (most is None or len(group) < most):
+        powers = {i: rivals.joint_powers([*group, i]) for i in room}
+        loads = {i: float(power.max()) for i, power in powers.items() if power is not None}
+        if not loads:
+            break
+        group.append(min(loads, key=loads.__getitem__))
+        room = [i for i in loads if i != group[-1]]  # a sender that does not fit now never will
+    return sorted(group)
+
+
+def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
+    """Groups that can each send together, greedily as large as possible, until every candidate that can is in one."""
+    left, groups = list(candidates), []
+    while group := greedy_group(rivals, left, most):
+        groups.append(group)
+        left = [i for i in left if i not in group]
+    return groups
+
+
+def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
+    """Groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
+
+    Interference adds up, so a colour may still be too much; it is then split greedily.
+    """
+    import networkx as nx
+
+    able = [i for i in candidates if rivals.joint_powers([i]) is not None]
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(able)
+    pairs = ((i, j) for place, i in enumerate(able) for j in able[place + 1 :])
+    graph.add_edges_from(pair for pair in pairs if rivals.joint_powers(pair) is None)
+    colour = nx.greedy_color(graph, strategy="saturation_largest_first")
+    classes = [[i for i in able if colour[i] == shade] for shade in range(max(colour.values(), default=-1) + 1)]
+    return [group for members in classes for group in greedy_groups(rivals, members, most)]
+
+
+def with_further_seats(
+    rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
+) -> list[list[int]]:
+    """Add devices to further groups: each is in up to `seats` groups, as long as all members are still decoded.
+
+    The device with the best link chooses first, and joins the smallest groups first.
+    """
+    formed = [list(group) for group in groups]
+    own = np.diagonal(rivals.snr)
+    for device in sorted({i for group in formed for i in group}, key=lambda i: -own[i]):
+        taken = sum(device in group for group in formed)
+        for group in sorted(formed, key=len):
+            possible = taken < seats and device not in group and (most is None or len(group) < most)
+            if possible and rivals.joint_powers([*group, device]) is not None:
+                group.append(device)
+                taken += 1
+    return [sorted(group) for group in formed]

@@ -1,0 +1,74 @@
+"""What ASPIRE records of its own: iterations and their bits, reports, and the stationarity gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fednet_emu.algorithms.robust.aspire.worker import Wire
+from fednet_emu.federation import Device, Federation
+from fednet_emu.federation.payload import BIT_PER_SCALAR
+
+
+class Log:
+    """Series `aspire` (a row per iteration), `activations` (a row per report) and `stationarity`."""
+
+    def __init__(self, fed: Federation, wire: Wire) -> None:
+        self._fed, self._wire = fed, wire
+        self._paper_bit = self._actual_bit = 0
+
+    def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
+        """Record iteration t, and the bits that it is worth; totals count from the start.
+
+        Args:
+            t: Number of the iteration, from 0.
+            active: S, for how many reports the master waited.
+            heard: How many came.
+            planes: Planes that the master has then.
+            refreshed: N if the planes were sent to all workers, else 0.
+            displaced: How many planes in use had to make room so far.
+        """
+        size = self._fed.task.model.size
+        paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
+        self._paper_bit += paper_bit
+        self._actual_bit += actual_bit
+        self._fed.ledger.record(
+            "aspire",
+            step=t + 1,
+            simulated_s=self._fed.now_s,
+            active=active,
+            arrived=heard,
+            planes=planes,
+            displaced=displaced,
+            bits_paper=self._paper_bit,
+            bits_actual=self._actual_bit,
+        )
+
+    def reports(self, t: int, reports: Iterable[tuple[Device, float, int]]) -> None:
+        """Record who was heard: (device, when its report came, iteration that it was told last)."""
+        for device, arrived_s, told in reports:
+            self._fed.ledger.record(
+                "activations", step=t + 1, device=device.index, arrived_s=arrived_s, staleness=t - told
+            )
+
+    def gap(self, t: int, squared: float) -> None:
+        """Record the squared stationarity gap after iteration t."""
+        self._fed.ledger.record("stationarity", step=t + 1, simulated_s=self._fed.now_s, squared_gap=squared)
+
+
+def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refreshed: int) -> tuple[int, int]:
+    """Bits of an iteration: by the paper's formula, and as sent to one worker alone each when nothing is lost.
+
+    The paper counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh, without the loss that each upload
+    carries and the multipliers in a refresh.
+
+    Args:
+        wire: Form of the messages.
+        heard: S, uploads and replies.
+        n_parameters: P.
+        n_planes: L.
+        refreshed: N when the planes were sent to all, else 0.
+    """
+    paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes
+    extra = heard + refreshed * n_planes
+    actual = paper + extra if wire == "paper" else heard * (2 * n_parameters + 2) + refreshed
+    return BIT_PER_SCALAR * paper, BIT_PER_SCALAR * actual

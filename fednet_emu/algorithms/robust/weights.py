@@ -1,0 +1,47 @@
+"""Weights of the devices: the simplex, p >= 0 with sum(p) = 1, and the prior, before anything is learnt."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.component.component import Component
+
+
+class Prior(Component):
+    """Prior weights q of the devices: equal, except for suspects."""
+
+    suspects: tuple[int, ...] = ()
+    """Numbers of the devices that may be malicious."""
+    suspect_share: float = Field(0.1, ge=0, le=1)
+    """Weight of a suspect in units of 1 / N, with N devices; the other devices share the rest equally."""
+
+    def weights(self, workers: IntArray) -> Array:
+        """The weights q [N] of the devices `workers` [N]; their sum is 1. If all are suspects, weights are equal."""
+        count = len(workers)
+        suspect = np.isin(workers, self.suspects)
+        if suspect.all():
+            return np.full(count, 1.0 / count)
+        own = self.suspect_share / count
+        return np.where(suspect, own, (1.0 - own * suspect.sum()) / (~suspect).sum())
+
+
+def project(v: Array) -> Array:
+    """The point of the simplex nearest to v [N], by sorting in O(N log N).
+
+    p = max(0, v - theta), with theta such that the sum is 1. Only differences of entries matter, so the largest entry
+    is subtracted first: otherwise the 1 would be lost to rounding for entries above 1e16.
+    """
+    below = v - v.max()
+    falling = -np.sort(-below)
+    theta = (np.cumsum(falling) - 1.0) / np.arange(1, len(v) + 1)
+    last = np.flatnonzero(falling > theta)[-1]
+    return as_weights(below - theta[last])
+
+
+def as_weights(p: Array) -> Array:
+    """Remove rounding errors from weights p [N]: clip them at 0 and normalise their sum to 1."""
+    positive: Array = np.maximum(p, 0.0)
+    positive /= positive.sum()
+    return positive

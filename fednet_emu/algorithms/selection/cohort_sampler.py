@@ -1,0 +1,153 @@
+"""A rule at work in a run: whom it asks, and what the server sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.algorithms.selection.base import RoundWork, Selection, ServerView
+from fednet_emu.algorithms.selection.rules import Uniform
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, Statistic
+from fednet_emu.federation.payload import BIT_PER_SCALAR
+from fednet_emu.federation.round_plans import RoundPlans
+
+NOMINAL_LOSS = 1.0
+"""What every loss counts as in a timing-only run."""
+
+
+class CohortSampler:
+    """Asks a cohort in every round, and remembers what comes of it.
+
+    With `uniform` it draws, and keeps nothing.
+
+    Args:
+        fed: the federation.
+        selection: the rule.
+        size: how many devices are asked in a round.
+        work: what a device does in a round.
+        deadline_s: how long the server waits for answers to questions.
+    """
+
+    def __init__(
+        self, fed: Federation, selection: Selection, size: int, work: RoundWork, deadline_s: float | None
+    ) -> None:
+        self._fed, self._rule, self._size, self._work, self._deadline_s = fed, selection, size, work, deadline_s
+        self._history: _History | None = None
+        self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger)
+        if type(selection) is not Uniform:
+            self._history = _History(fed, selection.reports)
+            self._memory = selection.start(fed.n_devices)
+
+    def cohort(self, t: int, message: Any) -> Process:
+        """Process whose value is the devices to ask in round t, in order; the message begins with the model."""
+        self._plans.clear()
+        if self._history is None:
+            cohort = yield self._fed.cohort(self._size, t)
+        else:
+            cohort = yield from self._chosen(t, message, self._history)
+        cohort = self.planned(t, cohort)
+        if self._history is not None:
+            self._history.begin(t, cohort)
+        return cohort
+
+    def planned(self, t: int, cohort: Sequence[Device]) -> list[Device]:
+        """Plan round t, if rounds are planned; the devices of the cohort that take part in it."""
+        if not self._plans.active:
+            return list(cohort)
+        work = self._work
+        up_bit = work.up_bit + BIT_PER_SCALAR * len(self._rule.reports)
+        numbers = [k.index for k in cohort]
+        asked = self._plans.plan(numbers, work.flop, work.n_samples, BIT_PER_SCALAR * work.down, up_bit, t)
+        return [self._fed.device(number) for number in asked]
+
+    def note(self, arrived: Arrived) -> None:
+        """See what has come of a cohort, when the round ends."""
+        self._fed.ledger.asked.update([k.index for k in arrived.cohort])
+        if self._history is not None:
+            self._history.note(arrived, self._rule.reports)
+
+    def _chosen(self, t: int, message: Any, history: _History) -> Process:
+        fed, rule = self._fed, self._rule
+        there = yield fed.cohort(fed.n_devices, t)
+        view = history.view(t, self._size, np.array([k.index for k in there]), self._memory, self._work)
+        if rule.polls:
+            polled = rule.poll(view)
+            w = message[0] if isinstance(message, tuple) else message
+            told = yield from fed.exchange(
+                [fed.device(number) for number in polled], w, self._loss, t, deadline_s=self._deadline_s, counts=False
+            )
+            losses = np.full(fed.n_devices, np.nan)
+            for k, loss in told:
+                losses[k.index] = fed.read(loss, NOMINAL_LOSS)
+            view = replace(view, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
+        return rule.chosen(view, there)
+
+    def _loss(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: compute the loss of the model by a forward pass."""
+        return (yield k.loss(w, t, "poll", batch_size=self._rule.poll_batch(self._work.plan)))
+
+
+class _History:
+    """What the server has seen of earlier rounds, by device."""
+
+    def __init__(self, fed: Federation, reports: Sequence[Statistic]) -> None:
+        n, self._fed = fed.n_devices, fed
+        never = partial(np.full, n, -1, dtype=np.int64)
+        self._asked: IntArray = np.zeros(n, np.int64)
+        self._arrived: IntArray = np.zeros(n, np.int64)
+        self._last_asked: IntArray = never()
+        self._last_arrived: IntArray = never()
+        self._took_s: Array = np.full(n, np.nan)
+        self._told: dict[Statistic, Array] = {name: np.full(n, np.nan) for name in reports}
+        self._unread: list[tuple[int, Statistic, Deferred | int]] = []
+        self._t, self._asked_s = -1, 0.0
+
+    def begin(self, t: int, cohort: Sequence[Device]) -> None:
+        """These devices are asked now."""
+        self._t, self._asked_s = t, self._fed.now_s
+        numbers = [k.index for k in cohort]
+        self._asked[numbers] += 1
+        self._last_asked[numbers] = t
+
+    def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
+        """This has come of them, when the round ends."""
+        for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
+            took_s = reply.ended_s - self._asked_s
+            if not reply.lost:
+                self._arrived[k.index] += 1
+                self._last_arrived[k.index] = self._t
+                self._unread += [(k.index, name, value) for name, value in zip(reports, k.measured, strict=False)]
+            if reply.lost in ("", "deadline"):
+                self._took_s[k.index] = took_s
+            self._fed.record("selection", device=k.index, arrived=not reply.lost, took_s=took_s)
+
+    def view(self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork) -> ServerView:
+        """What the server knows now; the losses that have arrived are read."""
+        for number, name, value in self._unread:
+            told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
+            self._told[name][number] = told
+        self._unread.clear()
+        return ServerView(
+            t=t,
+            now_s=self._fed.now_s,
+            size=size,
+            rng=self._fed.streams("selection", t),
+            there=there,
+            n_samples=work.n_samples,
+            flop_per_s=work.flop_per_s,
+            asked=self._asked.copy(),
+            last_asked=self._last_asked.copy(),
+            arrived=self._arrived.copy(),
+            last_arrived=self._last_arrived.copy(),
+            took_s=self._took_s.copy(),
+            told={name: values.copy() for name, values in self._told.items()},
+            polled=there[:0],
+            polled_loss=np.full(len(self._asked), np.nan),
+            memory=memory,
+            work=work,
+        )

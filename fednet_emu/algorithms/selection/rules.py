@@ -1,0 +1,125 @@
+"""Rules of a few lines: a uniform draw, everybody, in turns, and the highest rates, ages or charges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from typing_extensions import override
+
+from fednet_emu.algorithms.selection.base import Selection, ServerView, highest
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.federation.cohort import draw
+
+
+class Uniform(Selection):
+    """A uniform draw among the devices that are there, as in McMahan et al., AISTATS 2017."""
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        return draw(view.there, view.size, view.rng)
+
+
+class Everybody(Selection):
+    """Every device that is there; `cohort` counts for nothing."""
+
+    kind = "all"
+
+    @override
+    def most(self, cohort: int, n_devices: int) -> int:
+        return n_devices
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        chosen: list[int] = view.there.tolist()
+        return chosen
+
+
+class RoundRobin(Selection):
+    """In turns: those that have waited longest since they were asked, in the order of their numbers.
+
+    While all devices are there, these are cyclic groups of `cohort` neighbours; who was away is asked when it is back.
+    """
+
+    def choose(self, view: ServerView) -> Sequence[int]:
+        """Those asked longest ago; among those asked in the same round, whoever was asked less often goes first."""
+        there = view.there
+        order = np.lexsort((there, view.asked[there], view.last_asked[there]))
+        chosen: list[int] = there[order[: view.size]].tolist()
+        return chosen
+
+
+class Age(Selection):
+    """The devices whose latest update that arrived is oldest; those of whom none has arrived are oldest of all.
+
+    Yang, Arafa, Quek, Poor: "Age-Based Scheduling Policy for Federated Learning in Mobile Edge Networks", ICASSP 2020,
+    https://arxiv.org/abs/1910.14648. The age of a device grows by 1 in every round, and is 0 after a round in which its
+    update has arrived; the devices are scheduled that maximise the sum of f(age), where f increases. Unlike
+    `round-robin` it asks a device again whose upload was lost.
+
+    Differences from the paper: every device costs one place of the cohort, where the paper shares out sub-channels by
+    the channel, so that the largest ages maximise the sum whatever f is, and no f is to be chosen. Equal ages are drawn
+    at random.
+    """
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        return highest((view.t - view.last_arrived).astype(float), view)
+
+
+class MostCharged(Selection):
+    """Those with most energy in their batteries now; ties at random, so without batteries it is a uniform draw.
+
+    The power term of EAFL alone: Arouj, Abdelmoniem, "Towards Energy-Aware Federated Learning on Battery-Powered
+    Clients", FedEdge at MobiCom 2022, https://arxiv.org/abs/2208.04505.
+    """
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        return highest(view.charge_j, view)
+
+
+class BestChannel(Selection):
+    """The devices with the highest expected uplink rates: fast rounds, and the far devices never take part."""
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        return highest(view.rate_bps, view)
+
+
+class Past(NamedTuple):
+    """Mean rates [N] over the past, and over how many rounds [N]."""
+
+    mean_bps: Array
+    rounds: IntArray
+
+
+class ProportionalFair(Selection):
+    """The devices whose expected uplink rate is highest in proportion to its own mean over earlier rounds.
+
+    Yang, Liu, Quek, Poor: "Scheduling Policies for Federated Learning in Wireless Networks", IEEE Transactions on
+    Communications 68(1), 2020, https://arxiv.org/abs/1908.06287, which compares random scheduling, round robin and
+    this: the devices with the largest ratios of the SNR now to its time average.
+
+    Differences from the paper: the ratio is one of expected rates, at the mean SNR of this instant. So it follows
+    distance, shadowing and recorded links, and not the fading of the transmission itself, which nobody can know when a
+    round begins. The average is over the starts of earlier rounds at which the device was there. Where nothing moves,
+    all ratios are 1 and the draw is uniform.
+    """
+
+    @override
+    def start(self, n_devices: int) -> Past:
+        return Past(np.zeros(n_devices), np.zeros(n_devices, np.int64))
+
+    def choose(self, view: ServerView) -> Sequence[int]:
+        """The highest ratios; 1 for a device without a past."""
+        past: Past = view.memory
+        there, rate_bps = view.there, view.rate_bps
+        known = there[(past.rounds[there] > 0) & (past.mean_bps[there] > 0)]
+        ratio = np.ones(len(rate_bps))
+        ratio[known] = rate_bps[known] / past.mean_bps[known]
+        chosen = highest(ratio, view)
+        past.rounds[there] += 1
+        past.mean_bps[there] += (rate_bps[there] - past.mean_bps[there]) / past.rounds[there]
+        return chosen

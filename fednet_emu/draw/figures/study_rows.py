@@ -1,0 +1,264 @@
+"""Figures of studies with a row for each setting: final scores, differences from the first setting, and the ranking.
+
+Runs are points, with their mean as a larger mark and its 95 % interval, which ends in an arrow where it goes on beyond
+what is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fednet_emu.analysis.quantities import Unit
+from fednet_emu.analysis.ranked import Ranked, RankedSettings
+from fednet_emu.analysis.scales import limits_text
+from fednet_emu.analysis.settings import Names, is_bare_number
+from fednet_emu.analysis.statistics import Interval, mean_interval
+from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of, target_text
+from fednet_emu.arrays import Array
+from fednet_emu.draw.figures.study_curves import Layout
+from fednet_emu.draw.palette import BLUE, GREY, LINE_COLOURS, VERMILLION
+from fednet_emu.draw.style import (
+    SMALL_PT,
+    PaperFigure,
+    add_legend,
+    finish_axes,
+    line_style,
+    new_figure,
+    round_ticks,
+    wrapped,
+)
+
+LINE: dict[str, Any] = {"color": "0.25", "linewidth": 0.8}
+DOT: dict[str, Any] = {"marker": ".", "markersize": 3.5, "alpha": 0.5, "linestyle": "", "markeredgewidth": 0.0}
+MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
+CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
+"""Looks of intervals, runs, means, and runs that never reached the target."""
+ARROW = 3.5
+"""Size of the arrow head at an end that was cut, in points."""
+ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
+"""Height of a row, of one in a figure with several panels, and of the title of a panel, in inches."""
+LABEL_IN = 2.2
+"""Width of the label below a ranking, which the names of settings leave."""
+OF_DEVICES = {
+    "worst_accuracy": "Accuracy of the\nworst device",
+    "std_accuracy": "Spread over\ndevices",
+    "attack_success": "Success of the\nattack",
+}
+"""Scores over the devices in the table of cells, and their names in the figure."""
+
+
+def final_figure(view: StudyRecords, names: Names) -> Figure | None:
+    """Draw the final scores of every run over the devices: accuracy of the worst one, spread, success of an attack.
+
+    An interval that reaches beyond the possible values, 0 to 1, ends there with an arrow head.
+
+    Returns:
+        None if devices were not evaluated one by one.
+    """
+    measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
+    if not measured:
+        return None
+    lines = combinations(view, list(view.axes))
+    figure = new_figure(0.65 + ROW_IN * len(lines))
+    panels = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
+    cut, numbers = False, []
+    for name, axes in zip(measured, panels, strict=True):
+        for row, line in enumerate(lines):
+            values = rows_of(view.cells, line)[name].dropna().to_numpy(np.float64)
+            colour = line_style(row)["color"] if len(lines) <= len(LINE_COLOURS) else BLUE
+            cut |= draw_runs(axes, values, row, colour, least=0.0, most=1.0)
+            numbers.append({**line, "score": name, "runs": len(values), **mean_interval(values)._asdict()})
+        axes.set_xlabel(OF_DEVICES[name])
+        round_ticks(axes.xaxis, 3)
+        finish_axes(axes)
+    name_rows(panels[0], lines, names)
+    add_legend(figure, _runs_entries("run", cut=cut), handle_em=1.6)
+    figure.numbers = pd.DataFrame(numbers)
+    return figure
+
+
+def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
+    """Draw how much each setting is above or below the first one at the end of the runs, seed by seed.
+
+    Points are seeds; zero is no difference. What seeds have in common, their channels and data, cancels out here,
+    unlike in curves with bands.
+
+    Args:
+        view: the study.
+        metric: a key of `METRICS`.
+        layout: the settings of rows and panels; the first row is what the others are compared with.
+
+    Returns:
+        None if there is nothing to compare, too few seeds to pair, or no difference at all.
+    """
+    panels, (base, *lines) = [panel for row in layout.panels for panel in row], layout.lines
+    found = [[_differences(view.cells, metric, panel, base, line) for line in lines] for panel in panels]
+    every = [values for panel in found for values in panel]
+    if not any(len(values) > 1 for values in every) or not any(values.any() for values in every):
+        return None
+    figure = new_figure(len(panels) * (TITLE_IN + LOW_ROW_IN * len(lines)) + 0.45)
+    grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+    numbers = []
+    for axes, panel, differences in zip(grid, panels, found, strict=True):
+        axes.axvline(0.0, color="0.35", linewidth=0.7, label="no difference")
+        for row, (line, values) in enumerate(zip(lines, differences, strict=True)):
+            colour = line_style(row + 1)["color"] if len(layout.lines) <= len(LINE_COLOURS) else "0.3"
+            draw_runs(axes, values, row, colour)
+            numbers.append({**panel, **line, "pairs": len(values), **mean_interval(values)._asdict()})
+        finish_rows(axes, lines, layout.names, panel)
+    label = f"{layout.names.metric(metric)} at the end, minus that of {layout.names.text(base)}"
+    grid[-1].set_xlabel(wrapped(label))
+    add_legend(figure, _runs_entries("seed", cut=False), handle_em=1.6)
+    figure.numbers = pd.DataFrame(numbers)
+    return figure
+
+
+def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:
+    """Draw what the target cost each run, a row for each setting, the cheapest first.
+
+    Blue settings may be the best, grey ones are not. A run that did not reach the target is a cross at
+    the cost that it counts as, and the row says how many did.
+
+    Raises:
+        FednetError: `rename` has another name for an axis or level that the ranking does not have.
+    """
+    settings, unit = ranking.settings, ranking.cost.unit(ranking.horizon)
+    figure = new_figure(0.55 + ROW_IN * len(settings))
+    axes = figure.subplots()
+    cut = [_draw_ranked(axes, its, row, unit) for row, its in enumerate(settings)]
+    levels = [its.setting.levels for its in settings]
+    known = {axis: list(dict.fromkeys(each[axis] for each in levels)) for axis in levels[0]}
+    axes.set_xlim(left=0.0)
+    label = ranking.cost.label(unit, target_text(ranking.target)), limits_text(ranking.limits).strip()
+    axes.set_xlabel("\n".join(wrapped(text, LABEL_IN) for text in label if text))
+    finish_rows(axes, levels, Names.of(known, rename))
+    handles = [entry("run", DOT), entry("mean, may be the best", MEAN, BLUE)]
+    if not all(its.may_be_best for its in settings):
+        handles.append(entry("mean, not the best", MEAN, GREY))
+    if not all(its.got_there.all() for its in settings):
+        handles.append(entry("run that never got there", CROSS))
+    if any(np.isfinite(its.cost.low) for its in settings):
+        handles.append(interval_entry(cut=any(cut)))
+    add_legend(figure, handles, handle_em=1.6)
+    figure.numbers = ranking.frame
+    return figure
+
+
+def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
+    """The differences of seeds that both settings have, [seeds]."""
+    if metric not in cells:
+        return np.empty(0)
+    first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
+    return (second - first).dropna().to_numpy(np.float64)
+
+
+def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
+    """Draw a setting of a ranking, and return whether its interval was cut at zero."""
+    costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
+    reached, failed = costs[its.got_there], costs[~its.got_there]
+    interval = Interval(*(value / unit.size for value in its.cost))
+    if interval.high == interval.low:
+        interval = interval._replace(low=math.nan)
+    axes.plot(failed, np.full(len(failed), row), **CROSS, zorder=3, label="failed")
+    if len(failed):
+        write_beside(axes, f"{len(reached)} of {len(costs)}", (1.0, row), xycoords=axes.get_yaxis_transform())
+    return draw_runs(axes, reached, row, colour, interval, least=0.0)
+
+
+def draw_runs(
+    axes: Axes,
+    values: Array,
+    row: float,
+    colour: str,
+    interval: Interval | None = None,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> bool:
+    """Draw the values of runs [runs] as points in a row, with their mean and its interval; return whether this was cut.
+
+    Args:
+        axes: where to draw.
+        values: the values.
+        row: their vertical position.
+        colour: the colour of points and mean.
+        interval: their mean and its interval, if it is not that of the values.
+        least: smallest possible value, where the interval ends at the latest.
+        most: largest possible value.
+    """
+    its = interval or mean_interval(values)
+    axes.plot(values, np.full(len(values), row), **DOT, color=colour, label="runs")
+    cut = draw_interval(axes, its, row, least, most)
+    if len(values):
+        axes.plot(its.mean, row, **MEAN, color=colour, zorder=4, label="mean")
+    return cut
+
+
+def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:
+    """Draw an interval as a horizontal line, with caps, or with an arrow head where it goes on beyond the possible.
+
+    Returns:
+        Whether an end was cut; nothing is drawn of an interval without limits.
+    """
+    if not math.isfinite(interval.low):
+        return False
+    low, high = max(interval.low, least), min(interval.high, most)
+    axes.plot([low, high], [row, row], **LINE, zorder=3, label="95 % interval")
+    for end, cut, arrow in ((low, low > interval.low, "<"), (high, high < interval.high, ">")):
+        head = {"marker": arrow if cut else "|", "markersize": ARROW, "markeredgewidth": 0.0 if cut else 0.8}
+        axes.plot(end, row, **LINE | head, zorder=3, clip_on=False, label="cut" if cut else "end")
+    return low > interval.low or high < interval.high
+
+
+def entry(label: str, look: Mapping[str, Any], colour: str = "0.4") -> Line2D:
+    """Return the entry of a legend for what has a look, in a colour if the look has none."""
+    return Line2D([], [], **{"color": colour, **look}, label=label)
+
+
+def interval_entry(*, cut: bool) -> Line2D:
+    """Return the entry of a legend for intervals, some of which were cut."""
+    label = "95 % interval over seeds" + (" (arrow: goes on)" if cut else "")
+    return entry(label, {**LINE, "marker": "|", "markersize": ARROW, "markeredgewidth": 0.8})
+
+
+def _runs_entries(label: str, *, cut: bool) -> list[Line2D]:
+    return [entry(label, DOT), entry("mean", MEAN), interval_entry(cut=cut)]
+
+
+def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
+    """Write a small text to the right of a place."""
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL_PT - 1, **options}
+    axes.annotate(text, place, (3, 0), **look)
+
+
+def finish_rows(
+    axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
+) -> None:
+    """Name the rows of a chart after settings, and the chart after the panel if it is one of several."""
+    name_rows(axes, lines, names)
+    if panel:
+        axes.set_title(names.text(panel), loc="left", pad=2.0)
+    round_ticks(axes.xaxis)
+    finish_axes(axes, grid=grid)
+    axes.tick_params(axis="y", length=0.0)
+
+
+def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
+    """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
+    alone = {name for levels in lines for name in levels}
+    numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
+    if len(alone) == 1 and numbers and len(lines) > 1:
+        (axis,) = alone
+        axes.set_ylabel(names.axis(axis))
+        rows = [names.level(axis, levels[axis]) for levels in lines]
+    else:
+        rows = [wrapped(names.text(levels)) or "all" for levels in lines]
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -1,0 +1,129 @@
+"""What a run does not let happen to its process: signals that end it at once, and side effects of libraries."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from threadpoolctl import ThreadpoolController
+
+from fednet_emu.kernel.clock import Clock
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """Handles SIGINT and SIGTERM during a run.
+
+    Handlers are installed only in the main thread, and only for signals for which the program has no own handler.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._before: dict[signal.Signals, Any] = {}
+
+    def watch(self) -> None:
+        """Install handlers: the first signal stops the run before its next event, a second one at once.
+
+        Further ones do nothing.
+        """
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                handler = signal.getsignal(number)  # None for one set by code that is not Python's
+                if handler is signal.default_int_handler or isinstance(handler, signal.Handlers):
+                    self._before[number] = signal.signal(number, self._stop)
+
+    def _stop(self, _number: int, _frame: Any) -> None:
+        if self._clock.stopping:
+            self.ignore()  # impatience may not cut off the records
+            raise KeyboardInterrupt
+        self._clock.stopping = True
+
+    def ignore(self) -> None:
+        """Ignore the signals from now on."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Restore the handlers that were installed before `watch`."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+
+@contextmanager
+def graceful(clock: Clock) -> Iterator[Signals]:
+    """Handle signals inside the `with` block, and restore the old handlers after it."""
+    signals = Signals(clock)
+    signals.watch()
+    try:
+        yield signals
+    finally:
+        signals.restore()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore the signals inside the `with` block; only in the main thread, where Python handles them."""
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in SIGNALS if in_main and signal.getsignal(number) is not None]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+LOG = logging.getLogger("fednet_emu")
+
+_lock = threading.Lock()
+_under_way = 0
+_put_back: Callable[[], None]
+
+
+@contextmanager
+def none_left_behind() -> Iterator[None]:
+    """Restore the process-wide settings that runs inside the `with` block have changed.
+
+    Each run sets the thresholds of the garbage collector, the number of threads within an operation of torch and BLAS,
+    and the log level; libraries that it loads add warning filters. If runs in several threads overlap, the first one
+    stores the settings and the last one restores them, so that no run restores the settings of another.
+    """
+    global _under_way, _put_back  # noqa: PLW0603  (these settings are the process's own)
+    with _lock:
+        if _under_way == 0:
+            _put_back = _kept()
+        _under_way += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _under_way -= 1
+            if _under_way == 0:
+                _put_back()
+
+
+def _kept() -> Callable[[], None]:
+    collector, threads, level = gc.get_threshold(), torch.get_num_threads(), LOG.level
+    filters = warnings.catch_warnings()  # libraries that are loaded on the way add their own
+    filters.__enter__()
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    blas = [(library, library.get_num_threads()) for library in libraries]
+
+    def put_back() -> None:
+        gc.set_threshold(*collector)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        for library, count in blas:
+            library.set_num_threads(count)
+        LOG.setLevel(level)
+        filters.__exit__(None, None, None)
+
+    return put_back

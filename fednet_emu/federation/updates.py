@@ -1,0 +1,217 @@
+"""Compressed transfers of models: their update since a model that both ends know.
+
+On the uplink, a device sends C(x - since + left), where `since` is the model that it started from and `left` is what
+its earlier messages left out, if the compression feeds that back. It compresses when it first sends; sent again after a
+loss, the message is the same. What was left out is remembered from then on, whether the message arrives or not: the
+device is told of no loss.
+
+On the downlink, the server publishes models one after the other. Each is the one before, as the devices read it, and
+the compressed update since then; that is what the server itself goes on from, and what it left out is in its memory.
+Devices that have the one before are sent the update, all others the whole model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple, final
+
+from torch import Tensor
+
+from fednet_emu.compression import Compression
+from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.network.air.transfer import Transfer
+
+Base = Deferred | Literal[0] | None
+"""The model that both ends know: 0 if the value is itself an update, None if it travels whole."""
+Since = Base | tuple[Base, ...]
+"""The model that both ends know, or one for each part of a payload."""
+
+Read = Callable[[Deferred, int], int]
+"""Reads a value; a timing-only run takes the number given instead."""
+
+
+class Sent(NamedTuple):
+    """What a receiver makes of a message [n], what the message has left out [n] if that is remembered, and its bits."""
+
+    model: Tensor
+    left: Tensor | None
+    bit: int
+
+
+_MODEL, _LEFT, _BIT = attrgetter("model"), attrgetter("left"), attrgetter("bit")
+
+
+def sent(
+    scheme: Compression, x: Tensor, base: Tensor | None, left: Tensor | None, streams: Streams, name: tuple[Any, ...]
+) -> Sent:
+    """Compress the update [n] from a base to x, or x itself, and what was left out before.
+
+    Args:
+        scheme: the compression.
+        x: the model [n] of the sender.
+        base: the model [n] that both ends know; None if x is an update.
+        left: what earlier messages left out [n]; None for nothing.
+        streams: the randomness of the run.
+        name: names the stream of the message.
+    """
+    v = x if base is None else x - base
+    if left is not None:
+        v = v + left
+    read, bit = scheme.compress(v, streams(*name))
+    if scheme.feeds_back:
+        read = read / scheme.growth(len(v))
+    return Sent(read if base is None else base + read, v - read if scheme.feeds_back else None, bit)
+
+
+@final
+class Compressor:
+    """One end's compressed messages: makes the deferred values, and remembers what is left out."""
+
+    def __init__(self, scheme: Compression, graph: Graph, streams: Streams, read: Read) -> None:
+        self.scheme, self._graph, self._streams, self._read = scheme, graph, streams, read
+        self._left: dict[tuple[int, ...], Deferred] = {}
+
+    def send(self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int) -> tuple[Deferred, int]:
+        """What the receiver makes of message `number` of the sender named `who`, and its bits."""
+        n, name = x.size, ("compression", *who, number)
+        both = self._graph.call(sent, self.scheme, x, base, self._left.get(who), self._streams, name, size=2 * n)
+        model = self._graph.call(_MODEL, both, size=n)
+        if self.scheme.feeds_back:
+            self._left[who] = self._graph.call(_LEFT, both, size=n)
+        bit = self.scheme.bit(n)
+        if self.scheme.depends_on_values:
+            bit = self._read(self._graph.call(_BIT, both, size=1), bit)
+        return model, bit
+
+
+@dataclass(slots=True)
+class _Sender:
+    """What a device has sent: how many messages, and the latest until it arrives."""
+
+    messages: int = 0
+    key: tuple[int, ...] = ()
+    payload: Any = None
+    bit: int = 0
+
+
+@final
+class Uploads:
+    """The compressed uplink: what arrives of payloads, parts of which are sent as updates."""
+
+    def __init__(self, compressor: Compressor) -> None:
+        self._compressor = compressor
+        self._senders: dict[int, _Sender] = {}
+
+    def message(self, device: int, payload: Any, since: Since) -> tuple[Any, int]:
+        """What the server reads of a device's payload, and the bits; the same again while it has not arrived.
+
+        Raises:
+            ValueError: `since` has not one entry for each part of the payload.
+        """
+        alone = not isinstance(payload, tuple)
+        parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
+        if len(parts) != len(bases):
+            raise ValueError(f"since: not one for each part, got {len(bases)} for {len(parts)}; give None for the rest")
+        sender = self._senders.setdefault(device, _Sender())
+        key = tuple(item.number if isinstance(item, Deferred) else -1 for item in (*parts, *bases))
+        if sender.payload is None or sender.key != key:
+            read = [self._part(device, place, parts[place], base) for place, base in enumerate(bases)]
+            sender.messages += 1
+            sender.key, sender.bit = key, sum(bit for _, bit in read)
+            sender.payload = read[0][0] if alone else tuple(part for part, _ in read)
+        return sender.payload, sender.bit
+
+    def _part(self, device: int, place: int, part: Any, base: Base) -> tuple[Any, int]:
+        if base is None or not isinstance(part, Deferred) or not part.size:
+            return part, n_scalars(part) * BIT_PER_SCALAR
+        known = base if isinstance(base, Deferred) else None
+        return self._compressor.send(part, known, (device, place), self._senders[device].messages)
+
+    def until_arrived(self, device: int, transfer: Transfer) -> None:
+        """Keep the message of a device for a further attempt until this transfer has delivered it."""
+
+        def ended(event: Any) -> None:  # a reference to `transfer` would be a cycle for as long as it never comes
+            if not event.lost:
+                self._senders[device].payload = None
+
+        transfer.callbacks.append(ended)
+
+
+@dataclass(slots=True)
+class _Published:
+    """The latest model that was published.
+
+    Attributes:
+        source: the number of the model that the server had.
+        model: what the devices read.
+        before: the number of what was published before it; -1 for nothing.
+        bit: the bits of the update since then.
+    """
+
+    source: int
+    model: Deferred
+    before: int = -1
+    bit: int = 0
+
+    @property
+    def known(self) -> tuple[int, int]:
+        """The numbers of models to which the update leads, or adds nothing."""
+        return self.before, self.model.number
+
+
+@final
+class Publications:
+    """The compressed downlink: models that are published one after the other, and which device has which of them."""
+
+    def __init__(self, compressor: Compressor) -> None:
+        self._compressor = compressor
+        self._latest: _Published | None = None
+        self._count = 0
+        self._has: dict[int, int] = {}
+
+    def publish(self, w: Deferred) -> Deferred:
+        """The model as devices read it that receive it from now on; the first one is read as it is."""
+        last = self._latest
+        if last is None:
+            self._latest = _Published(w.number, w)
+            return w
+        if w.number not in (last.source, last.model.number):
+            self._count += 1
+            model, bit = self._compressor.send(w, last.model, (), self._count)
+            self._latest = _Published(w.number, model, last.model.number, bit)
+            return model
+        return last.model
+
+    def bit(self, device: int, payload: Any) -> int:
+        """Bits of a payload for a device: what it has not got yet of the model that was published, and all else."""
+        last = self._latest
+        if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
+            return last.bit
+        if isinstance(payload, tuple | list):
+            return sum(self.bit(device, part) for part in payload)
+        return n_scalars(payload) * BIT_PER_SCALAR
+
+    def until_arrived(self, device: int, payload: Any, transfer: Transfer) -> None:
+        """Note that a device has the model that was published when this transfer has delivered it."""
+        last = self._latest
+        if last is None or not _holds(payload, last.model):
+            return
+        number = last.model.number
+
+        def ended(event: Any) -> None:
+            if not event.lost:
+                self._has[device] = number
+
+        transfer.callbacks.append(ended)
+
+
+def _holds(payload: Any, model: Deferred) -> bool:
+    """Whether a payload, or one in it, is a model."""
+    if isinstance(payload, Sequence):
+        return any(_holds(part, model) for part in payload)
+    return payload is model

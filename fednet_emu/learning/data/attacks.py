@@ -1,0 +1,181 @@
+"""Attacks: malicious devices that poison their training data."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import Partition, Partitioned
+
+
+class Attack(Component):
+    """Malicious devices follow the algorithm but train on poisoned data; evaluation measures the attack's success."""
+
+    malicious: int | tuple[int, ...] = 1
+    """Numbers of the malicious devices (from 0), or how many of the last devices are malicious."""
+    target: int = Field(0, ge=0)
+    """Class that the attackers want the model to predict."""
+    data: Literal["own", "copies"] = "own"
+    """Which samples malicious devices poison. own: their share of the partition; copies: the partition serves only the
+    other devices, and each malicious device poisons random copies of training samples, as many as the others have on
+    average."""
+
+    @abstractmethod
+    def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        """New training inputs and labels in place of x [n, ...] and y [n] of a malicious device.
+
+        Raises:
+            ScenarioError: The attack does not support such samples.
+        """
+
+    @abstractmethod
+    def trial(self, samples: Samples) -> Tensor:
+        """Test inputs [n, ...] of other classes, which the model predicts as the target if the attack succeeds."""
+
+    def devices(self, count: int) -> IntArray:
+        """Numbers of the malicious devices among `count`."""
+        listed = range(count - self.malicious, count) if isinstance(self.malicious, int) else sorted(self.malicious)
+        return np.array(listed, dtype=np.int64)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
+        devices = self.devices(count)
+        if len(devices) >= count or (len(devices) and not 0 <= devices.min() <= devices.max() < count):
+            yield "malicious", f"not some of the devices, got {self.malicious}; must leave one of {count} alone"
+
+
+def deal_poisoned(
+    attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
+) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
+    """Distribute clean samples among `count` devices, some of which are malicious.
+
+    `rngs` are the random streams of the partition and of the attack. Returns the samples with those of malicious
+    devices changed or added, and the splits of training and test samples.
+
+    Raises:
+        ScenarioError: The samples are a regression, or the target is not one of their classes.
+    """
+    if samples.classes is None or attack.target >= samples.classes:
+        found = "a regression" if samples.classes is None else f"{attack.target} of {samples.classes} classes"
+        raise ScenarioError(f"attack.target: there is no such class, got {found}; use data with that class")
+    bad = attack.devices(count)
+    if attack.data == "own":
+        train, test = partition.split(samples, count, rngs[0])
+        rows = np.concatenate([bad[:0], *(train.of(int(device)) for device in bad)])
+    else:
+        good = np.setdiff1d(np.arange(count), bad)
+        dealt = partition.split(samples, len(good), rngs[0])
+        if dealt[0].sets is not None:
+            raise ScenarioError(
+                "attack.data: there is no set for copies, got copies and a partition with sets; use own"
+            )
+        train, test = (_spread(split, good, count) for split in dealt)
+        each, n_train = round(train.sizes()[good].mean()), len(samples.train_y)
+        samples = _extended(samples, rngs[1].choice(n_train, each * len(bad)))
+        rows = np.arange(n_train, n_train + each * len(bad))
+        train = _with(train, bad, rows.reshape(len(bad), each))
+    x, y, index = samples.train_x.clone(), samples.train_y.clone(), torch.from_numpy(rows)
+    x[index], y[index] = attack.poisoned(x[index], y[index], samples)
+    return replace(samples, train_x=x, train_y=y), (train, test)
+
+
+def _extended(samples: Samples, rows: IntArray) -> Samples:
+    """The samples with copies of the training samples `rows` appended."""
+    index = torch.from_numpy(rows)
+    group = samples.train_group
+    return replace(
+        samples,
+        train_x=torch.cat([samples.train_x, samples.train_x[index]]),
+        train_y=torch.cat([samples.train_y, samples.train_y[index]]),
+        train_group=None if group is None else np.concatenate([group, group[rows]]),
+    )
+
+
+def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
+    """A split among these devices, extended to all `count` devices; the others own nothing."""
+    sizes = np.zeros(count, dtype=np.int64)
+    sizes[devices] = split.sizes()
+    return Partitioned(split.order, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
+    """The split in which these devices, which own nothing, own these rows [devices, each]."""
+    owned = [split.of(device) for device in range(len(split.sizes()))]
+    for device, own in zip(devices, rows, strict=True):
+        owned[int(device)] = own
+    sizes = [len(own) for own in owned]
+    return Partitioned(np.concatenate(owned), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+class Backdoor(Attack):
+    """Malicious samples carry a trigger and the target label; success means that the trigger makes models predict it.
+
+    In images [C, H, W] the trigger is a square in the lower right corner of all channels, in series [C, T] a constant
+    at the end of the first channel, in vectors [F] the last entries. After Bagdasaryan et al. (AISTATS 2020) and, for
+    series, Dai, Chen and Li (IEEE Access 2019).
+    """
+
+    patch: int = Field(4, gt=0)
+    """Size of the trigger: side of the square (pixels), or number of entries in series and vectors."""
+    value: float | None = None
+    """Value of the trigger's entries; null takes the largest value in the clean training inputs."""
+
+    def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        """The inputs with the trigger, all labelled as the target class."""
+        return self._stamped(x, samples), y * 0 + self.target
+
+    def trial(self, samples: Samples) -> Tensor:
+        """The test samples of all other classes, with the trigger."""
+        return self._stamped(samples.test_x[samples.test_y != self.target], samples)
+
+    def _stamped(self, x: Tensor, samples: Samples) -> Tensor:
+        shape = x.shape[1:]
+        if samples.vocabulary is not None:
+            found = f"windows of {samples.vocabulary} different tokens"
+            raise ScenarioError(f"attack: a backdoor needs real inputs to stamp, got {found}; use label-flip")
+        if len(shape) not in (1, 2, 3) or self.patch > min(shape[1:] or shape):
+            raise ScenarioError(f"attack.patch: does not fit in samples of shape {tuple(shape)}, got {self.patch}")
+        stamped, end = x.clone(), slice(-self.patch, None)
+        value = float(samples.train_x.max()) if self.value is None else self.value
+        places = {1: (slice(None), end), 2: (slice(None), 0, end), 3: (slice(None), slice(None), end, end)}
+        stamped[places[len(shape)]] = value
+        return stamped
+
+
+class LabelFlip(Attack):
+    """Malicious samples of the source class carry the target label; success means that models predict it there."""
+
+    source: int | None = Field(None, ge=0)
+    """Class whose labels are changed to the target; null takes all classes."""
+
+    def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        """The same inputs, with the labels of the source class changed to the target."""
+        return x, y.masked_fill(self._concerned(y), self.target)
+
+    def trial(self, samples: Samples) -> Tensor:
+        """The test inputs of the source class, or of all classes but the target."""
+        return samples.test_x[self._concerned(samples.test_y) & (samples.test_y != self.target)]
+
+    def _concerned(self, y: Tensor) -> Tensor:
+        return torch.ones_like(y, dtype=torch.bool) if self.source is None else y == self.source
+
+
+ATTACKS: dict[str, type[Attack]] = kinds(Backdoor, LabelFlip)
+"""Every kind of attack that is built in."""
+
+AnyAttack = Annotated[Attack, Slot("attack", ATTACKS)]
+"""Type of a field that holds one attack."""

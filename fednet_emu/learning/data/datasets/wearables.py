@@ -1,0 +1,169 @@
+"""Windows of the sensors that people wore: UCI HAR and the chest accelerometer."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.npz import read_arrays
+from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each, windows_of_people
+
+_ACTIVITIES = 6
+SIGNALS = ("body_acc_x", "body_acc_y", "body_acc_z", "body_gyro_x", "body_gyro_y", "body_gyro_z",
+           "total_acc_x", "total_acc_y", "total_acc_z")  # fmt: skip
+"""The signals, in the order of the channels of a sample."""
+LENGTH, SAMPLES = 128, 10_299
+OFFICIAL_TEST = (2, 4, 9, 10, 12, 13, 18, 20, 24)
+"""The subjects, numbered from 1, of the official test set."""
+PACKED, PACKED_UNIT = "uci_har_i16.npz.xz", 2e-4
+"""One file with all windows as 16-bit integers, and what a unit of them is."""
+
+
+class UciHar(Dataset):
+    """Anguita, Ghio, Oneto, Parra, Reyes-Ortiz (ESANN 2013): 30 subjects, 6 activities; groups are subjects 0 to 29.
+
+    Samples [n, 9, 128] are windows of 2.56 s at 50 Hz: acceleration without and angular velocity of the body, then
+    total acceleration, each along three axes, standardised over the training windows. Activities are numbered from 0:
+    walking, walking upstairs, walking downstairs, sitting, standing, laying.
+    """
+
+    path: str = "uci_har"
+    """Folder of the data: as published, with the folders `train` and `test`, or with the file `uci_har_i16.npz.xz`; a
+    full path, or a path inside the data folder."""
+    test: Literal["windows", "subjects"] = "windows"
+    """What is for testing. windows: a share of each subject's windows of an activity, the last in the order of the
+    files, so that every subject can be a device; subjects: the nine of the official test set, so that their devices
+    have no training samples."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    """With `test: windows`, the share of each subject's windows of an activity."""
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The published sizes."""
+        return Extent((len(SIGNALS), LENGTH), _ACTIVITIES, SAMPLES)
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read all windows; the random stream is not used."""
+        folder = locate(self.path, data_dir)
+        packed = folder / PACKED
+        x, y, subject = _packed(packed) if packed.is_file() else _published(folder)
+        in_time = np.arange(len(y))
+        official, last = np.isin(subject, OFFICIAL_TEST), last_of_each(subject * 10 + y, in_time, self.test_share)
+        test = official if self.test == "subjects" else last
+        return windows_of_people(x, y, subject - 1, test, _ACTIVITIES)
+
+
+_Windows = tuple[NDArray[np.float32], IntArray, IntArray]
+"""Windows [n, 9, 128], activities [n] from 0, and subjects [n] from 1."""
+
+
+def _packed(path: Path) -> _Windows:
+    how = "use the published files"
+    arrays = read_arrays(path, how, ("x", "y", "subject"))
+    if len(arrays) < 3:
+        raise DataError(str(path), f"lacks windows x, activities y or subjects, got {', '.join(arrays) or 'none'}", how)
+    x, y, subject = arrays["x"], arrays["y"], arrays["subject"]
+    return (x * np.float32(PACKED_UNIT)).astype(np.float32), y.astype(np.int64), subject.astype(np.int64)
+
+
+def _published(folder: Path) -> _Windows:
+    parts = [_part(folder / name, name) for name in ("train", "test")]
+    x, y, subject = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return x, y, subject
+
+
+def _part(folder: Path, name: str) -> _Windows:
+    signals = [_numbers(folder / "Inertial Signals" / f"{signal}_{name}.txt", np.float32) for signal in SIGNALS]
+    y, subject = (_numbers(folder / f"{what}_{name}.txt", np.int64)[:, 0] for what in ("y", "subject"))
+    for signal, values in zip(SIGNALS, signals, strict=True):
+        if values.shape != (len(y), LENGTH) or len(subject) != len(y):
+            place = str(folder / "Inertial Signals" / f"{signal}_{name}.txt")
+            problem = f"must have {len(y)} rows of {LENGTH} numbers, got shape {values.shape}"
+            raise DataError(place, problem, "use the files of one release")
+    return np.stack(signals, axis=1), y - 1, subject
+
+
+def _numbers(path: Path, dtype: Any) -> NDArray[Any]:
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path, sep=r"\s+", header=None, dtype=dtype).to_numpy()
+    except (OSError, ValueError) as error:
+        remedy = "use the folder `UCI HAR Dataset` of the UCI repository"
+        raise DataError(str(path), f"cannot be read as rows of numbers ({error})", remedy) from error
+
+
+PARTICIPANTS = 15
+_MOVES = 7
+_COLUMNS = ["number", "x", "y", "z", "activity"]
+
+
+class ChestAccelerometer(Dataset):
+    """Casale, Pujol, Radeva (2012): 15 participants, 7 activities, 3 axes at 52 Hz; groups are participants 0 to 14.
+
+    Windows x [n, 3, window] are cut from stretches of one activity; the rest of a stretch, and rows without an
+    activity, are dropped. The same share of each participant's windows of each activity is used for testing. Axes are
+    standardised over the training windows. Activities are numbered from 0: working at a computer; standing up, walking
+    and going up or down stairs; standing; walking; stairs; walking and talking; talking while standing.
+    """
+
+    path: str = "chest_accelerometer"
+    """Folder of the files 1.csv.gz to 15.csv.gz: a full path, or a path inside the data folder."""
+    window: int = Field(104, gt=0, le=10_000)
+    """Length of a window in rows; 52 rows are one second."""
+    stride: int | None = Field(None, gt=0)
+    """Rows between the starts of two successive windows; null takes `window`, for no gaps and no overlap."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    """Share of each participant's windows of an activity that is used for testing."""
+    test_windows: Literal["last", "random"] = "last"
+    """Which windows are for testing. last: the last ones in time; random: drawn from all windows, so that their
+    neighbours in time may be training windows."""
+    validation_share: float = Field(0.0, ge=0, lt=1)
+    """Share of each participant's training windows of an activity that is held out at random and evaluated on instead
+    of the test windows, which are then not used at all: for choosing settings without them. 0 evaluates on the test
+    windows."""
+
+    def extent(self, data_dir: Path | None) -> Extent:
+        """The shape of a window; how many there are depends on the files."""
+        return Extent((3, self.window), _MOVES)
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the files of all participants, and select the windows to evaluate on."""
+        folder = locate(self.path, data_dir)
+        parts = [self._windows(folder / f"{number}.csv.gz") for number in range(1, PARTICIPANTS + 1)]
+        x = np.concatenate([windows for windows, _ in parts])
+        y = np.concatenate([labels for _, labels in parts])
+        group = np.repeat(np.arange(PARTICIPANTS), [len(labels) for _, labels in parts])
+        order = rng.permutation(len(y)) if self.test_windows == "random" else np.arange(len(y))
+        test = last_of_each(group * _MOVES + y, order, self.test_share)
+        if self.validation_share:
+            x, y, group = x[~test], y[~test], group[~test]
+            test = last_of_each(group * _MOVES + y, rng.permutation(len(y)), self.validation_share)
+        return windows_of_people(x, y, group, test, _MOVES)
+
+    def _windows(self, path: Path) -> tuple[NDArray[np.float32], IntArray]:
+        """Windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
+        import pandas as pd
+
+        try:
+            rows = pd.read_csv(path, header=None, names=_COLUMNS, dtype=np.float32)
+        except (OSError, ValueError) as error:
+            remedy = "use the files of the UCI repository, compressed by gzip"
+            raise DataError(str(path), f"cannot be read as five columns of numbers ({error})", remedy) from error
+        axes, activity = rows[["x", "y", "z"]].to_numpy(), rows["activity"].to_numpy().astype(np.int64)
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(activity)) + 1, [len(activity)]])
+        starts = [
+            start
+            for first, end in pairwise(bounds)
+            if 1 <= activity[first] <= _MOVES
+            for start in range(first, end - self.window + 1, self.stride or self.window)
+        ]
+        index = np.array(starts, dtype=np.int64)
+        return axes[index[:, None] + np.arange(self.window)].transpose(0, 2, 1), activity[index] - 1

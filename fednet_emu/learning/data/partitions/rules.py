@@ -1,0 +1,241 @@
+"""The rules that split real samples among devices: evenly, by label, by size, or by whose they are."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import (
+    NOBODY,
+    Partition,
+    Partitioned,
+    dealt_by_class,
+    even_shares,
+    labels_of,
+    members_by_class,
+    require_samples,
+)
+
+
+class Iid(Partition):
+    """Samples drawn at random without replacement; numbers of samples per device differ by at most one."""
+
+    per_device: PositiveInt | None = None
+    """Number of training samples of each device; the remaining ones are not used. Null distributes all samples."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Shuffle, then cut into equal shares."""
+        shares = self._shares(len(samples.train_y), n_devices), even_shares(len(samples.test_y), n_devices)
+        train, test = (Partitioned.from_owners(rng.permutation(owners), n_devices) for owners in shares)
+        require_samples(train, self.kind, f"use at most {len(samples.train_y)} devices")
+        return train, test
+
+    def _shares(self, n_samples: int, n_devices: int) -> IntArray:
+        """The owner of each training sample before they are shuffled."""
+        wanted = n_samples if self.per_device is None else self.per_device * n_devices
+        if wanted > n_samples:
+            raise ScenarioError(
+                f"partition.per_device: more than there is, got {self.per_device} for each of {n_devices} devices; "
+                f"must be at most {n_samples // n_devices}"
+            )
+        return np.concatenate([even_shares(wanted, n_devices), np.full(n_samples - wanted, NOBODY)])
+
+
+class Shards(Partition):
+    """The samples, sorted by label, are cut into equal shards, and each device gets `shards_per_device` at random.
+
+    The test samples are sorted, cut and assigned in the same way, so a device has the same classes in both sets if the
+    classes are equally frequent in them.
+    """
+
+    shards_per_device: PositiveInt = 2
+    """Number of shards of each device, which is about its number of classes."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Draw the device of each shard, then cut both sets into shards."""
+        train_y, test_y, _ = labels_of(samples, self.kind)
+        holders = rng.permutation(np.repeat(np.arange(n_devices), self.shards_per_device))
+        train, test = _dealt_shards(train_y, holders, n_devices), _dealt_shards(test_y, holders, n_devices)
+        require_samples(train, self.kind, f"use at most {len(train_y)} shards in all, not {len(holders)}")
+        return train, test
+
+
+def _dealt_shards(labels: IntArray, holders: IntArray, n_devices: int) -> Partitioned:
+    owners = np.empty(len(labels), np.int64)
+    owners[np.argsort(labels, kind="stable")] = holders[even_shares(len(labels), len(holders))]
+    return Partitioned.from_owners(owners, n_devices)
+
+
+class OneClass(Partition):
+    """Device d owns samples of class d mod K only, of K classes; devices of one class share it equally, at random.
+
+    With fewer devices than classes the samples of the last classes belong to no device.
+    """
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Shuffle each class and cut it into equal shares."""
+        train_y, test_y, classes = labels_of(samples, self.kind)
+        holders = [np.arange(label, n_devices, classes) for label in range(classes)]
+        train, test = (dealt_by_class(labels, holders, n_devices, rng) for labels in (train_y, test_y))
+        require_samples(train, self.kind, "use fewer devices, or data with more samples of each class")
+        return train, test
+
+
+class LabelsPerDevice(Partition):
+    """Each device has `labels` different labels; the samples of a label are shared equally among its devices.
+
+    NIID-Bench's `#C=k`: device d has label d mod K, of K, and further ones at random. The samples of a label that no
+    device has, which is possible with fewer devices than labels, belong to nobody.
+    """
+
+    labels: PositiveInt = 2
+    """Number of labels of each device (k)."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Draw the labels of each device, then share the samples of each label."""
+        train_y, test_y, classes = labels_of(samples, self.kind)
+        if self.labels > classes:
+            raise ScenarioError(f"partition.labels: more than there are, got {self.labels}; at most {classes}")
+        has = np.zeros((n_devices, classes), np.bool_)
+        for device in range(n_devices):
+            own = device % classes
+            others = np.delete(np.arange(classes), own)
+            has[device, [own, *rng.choice(others, self.labels - 1, replace=False)]] = True
+        holders = [np.flatnonzero(has[:, label]) for label in range(classes)]
+        train, test = (dealt_by_class(labels, holders, n_devices, rng) for labels in (train_y, test_y))
+        require_samples(train, self.kind, "use fewer devices, or data with more samples of each label")
+        return train, test
+
+
+MAX_DRAWS = 1000
+"""Largest number of draws of the shares before `min_samples` counts as unreachable."""
+
+_MAX_NUMBERS = 20_000_000  # fewer draws with very many devices, so that an error appears within seconds
+
+
+class Dirichlet(Partition):
+    """Each class is shared among the devices in proportions p ~ Dir(alpha, ..., alpha), drawn per class.
+
+    A small `alpha` leaves each device few classes and makes sizes unequal; a large one approaches iid. The shares are
+    redrawn until every device owns `min_samples` training samples; 0 lets devices go without any. The test samples of
+    a class are shared in the same proportions.
+    """
+
+    alpha: float = Field(gt=0)
+    """Concentration of the Dirichlet distribution (alpha); the smaller it is, the fewer classes a device has."""
+    min_samples: NonNegativeInt = 1
+    """Smallest number of training samples of a device; shares are drawn again until every device has that many."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Draw the proportions, then cut each shuffled class by them."""
+        train_y, test_y, classes = labels_of(samples, self.kind)
+        shares = self._draw_shares(np.bincount(train_y, minlength=classes), n_devices, rng)
+        return _dealt_by_shares(train_y, shares, rng), _dealt_by_shares(test_y, shares, rng)
+
+    def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> Array:
+        """Share of each class that each device gets, [classes, n_devices]."""
+        total = int(class_sizes.sum())
+        if n_devices * self.min_samples > total:
+            wanted = f"must be at most {total // n_devices} with {n_devices} devices and {total} samples"
+            raise ScenarioError(f"partition.min_samples: {wanted}, got {self.min_samples}; lower it")
+        smallest = 0
+        n_draws = max(1, min(MAX_DRAWS, _MAX_NUMBERS // (len(class_sizes) * n_devices)))
+        for _ in range(n_draws):
+            shares = rng.dirichlet(np.full(n_devices, self.alpha), size=len(class_sizes))
+            sizes = _counts(shares, class_sizes).sum(axis=0)
+            smallest = max(smallest, int(sizes.min()))
+            if smallest >= self.min_samples:
+                return shares
+        found = f"every device must own {self.min_samples} samples, got {smallest} at best in {n_draws} draws"
+        situation = f"with {n_devices} devices, {total} samples and alpha={self.alpha:g}"
+        remedy = "lower min_samples (0 allows devices without samples), raise alpha or use fewer devices"
+        raise ScenarioError(f"partition.min_samples: {found} {situation}; {remedy}")
+
+
+def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
+    """Samples of each class for each device, [classes, n_devices]: within one of share x size, rows sum to the size."""
+    cuts = np.rint(np.cumsum(shares, axis=1) * class_sizes[:, None]).astype(np.int64)
+    cuts[:, -1] = class_sizes
+    return np.diff(np.minimum(cuts, class_sizes[:, None]), axis=1, prepend=0)
+
+
+def _dealt_by_shares(labels: IntArray, shares: Array, rng: np.random.Generator) -> Partitioned:
+    classes, n_devices = shares.shape
+    counts = _counts(shares, np.bincount(labels, minlength=classes))
+    owners = np.empty(len(labels), np.int64)
+    for members, per_device in zip(members_by_class(labels, classes, rng), counts, strict=True):
+        owners[members] = np.repeat(np.arange(n_devices), per_device)
+    return Partitioned.from_owners(owners, n_devices)
+
+
+class QuantitySkew(Partition):
+    """Samples are dealt at random; the shares of the devices are one draw of Dir(beta, ..., beta).
+
+    NIID-Bench's `q ~ Dir(beta)`: labels are mixed alike everywhere, only the numbers of samples differ. Shares are
+    drawn again until every device owns `min_samples` training samples. Test samples are shared likewise.
+    """
+
+    beta: float = Field(0.5, gt=0)
+    """Concentration of the Dirichlet distribution (beta); the smaller it is, the more sizes differ."""
+    min_samples: NonNegativeInt = 1
+    """Smallest number of training samples of a device; 0 allows devices without any."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Draw the shares, then deal shuffled samples by them."""
+        total = len(samples.train_y)
+        for _ in range(MAX_DRAWS):
+            shares = rng.dirichlet(np.full(n_devices, self.beta))
+            train = _dealt_at_random(total, shares, rng)
+            if train.sizes().min() >= self.min_samples:
+                return train, _dealt_at_random(len(samples.test_y), shares, rng)
+        situation = f"with {n_devices} devices, {total} samples and beta={self.beta:g}"
+        raise ScenarioError(
+            f"partition.min_samples: not reached in {MAX_DRAWS} draws {situation}, got {self.min_samples}; "
+            "lower it, raise beta, or use fewer devices"
+        )
+
+
+def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Partitioned:
+    """The split of samples in random order, cut by shares [n_devices] of their number."""
+    cuts = np.rint(np.cumsum(shares) * total).astype(np.int64)
+    cuts[-1] = total
+    sizes = np.diff(np.minimum(cuts, total), prepend=0)
+    owners = np.empty(total, np.int64)
+    owners[rng.permutation(total)] = np.repeat(np.arange(len(shares)), sizes)
+    return Partitioned.from_owners(owners, len(shares))
+
+
+class Group(Partition):
+    """Each device gets whole groups of samples, as defined by the dataset.
+
+    With as many devices as groups, device d owns the d-th group in ascending order; with fewer, the groups are
+    distributed at random, and their numbers per device differ by at most one. Test samples follow their group; test
+    samples of groups that are not in the training set, or of datasets without test groups, belong to no device.
+    """
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Draw the device of each group, then assign training and test samples by group."""
+        if samples.train_group is None:
+            remedy = "use data with a train_group, or another partition such as iid"
+            raise ScenarioError(
+                f"partition: group needs to know whose each sample is, got data without groups; {remedy}"
+            )
+        groups, group_of_sample = np.unique(samples.train_group, return_inverse=True)
+        if n_devices > len(groups):
+            found = f"group leaves devices without samples, got {n_devices} devices for {len(groups)} groups"
+            raise ScenarioError(f"partition: {found}; use at most {len(groups)} devices")
+        holders = even_shares(len(groups), n_devices)
+        if n_devices < len(groups):
+            holders = rng.permutation(holders)
+        train = Partitioned.from_owners(holders[group_of_sample], n_devices)
+        return train, Partitioned.from_owners(_test_owners(samples, groups, holders), n_devices)
+
+
+def _test_owners(samples: Samples, groups: IntArray, holders: IntArray) -> IntArray:
+    if samples.test_group is None:
+        return np.full(len(samples.test_y), NOBODY, np.int64)
+    nearest = np.minimum(np.searchsorted(groups, samples.test_group), len(groups) - 1)
+    return np.where(groups[nearest] == samples.test_group, holders[nearest], NOBODY)

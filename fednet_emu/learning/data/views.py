@@ -1,0 +1,175 @@
+"""How devices see their samples: groups with views of their own, and noise that grows from device to device."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.partitions.base import Partitioned
+
+View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Transforms samples x [n, ...] and y [n] for one group."""
+
+
+class Groups(Component):
+    """A rule that transforms the same data differently for each group of devices."""
+
+    count: int = Field(gt=0)
+    """Number of groups."""
+
+    @abstractmethod
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """The transformation of each group for samples like these, one per group.
+
+        Raises:
+            ScenarioError: such samples cannot be transformed in this way.
+        """
+
+    def members(self, n_devices: int) -> IntArray:
+        """The group of each device [n_devices]."""
+        return np.arange(n_devices) % self.count
+
+    def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
+        """Training and test samples, transformed for the groups of their owners by `splits`; the others are unchanged.
+
+        Raises:
+            ScenarioError: such samples cannot be transformed in this way.
+        """
+        views, (train, test) = self.views(samples, rng), splits
+        train_x, train_y = self._seen(samples.train_x, samples.train_y, train, views)
+        test_x, test_y = self._seen(samples.test_x, samples.test_y, test, views)
+        return replace(samples, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, optimum=None)
+
+    def _seen(self, x: Tensor, y: Tensor, split: Partitioned, views: list[View]) -> tuple[Tensor, Tensor]:
+        x, y = x.clone(), y.clone()
+        for device, group in enumerate(self.members(len(split.offsets) - 1)):
+            rows = torch.from_numpy(split.of(device))
+            x[rows], y[rows] = views[group](x[rows], y[rows])
+        return x, y
+
+
+class Rotated(Groups):
+    """Images turned by 360 / count degrees from one group to the next, as in rotated MNIST (Ghosh et al. 2020)."""
+
+    count: Literal[1, 2, 4]
+    """Number of groups; only 1, 2 and 4, because only quarter turns map pixels to pixels."""
+
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """Quarter turns; nothing is drawn."""
+        shape = samples.input_shape
+        if len(shape) < 2 or shape[-1] != shape[-2]:
+            raise ScenarioError(f"groups: rotated needs square images, got samples of shape {shape}; use another kind")
+        return [_turned(group * 4 // self.count) for group in range(self.count)]
+
+
+class LabelPermuted(Groups):
+    """The same inputs with other labels: every group but the first permutes the classes at random."""
+
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """Draw one permutation per group."""
+        if samples.classes is None:
+            raise ScenarioError("groups: label-permuted needs classes, got a regression; use tilted-targets")
+        drawn = [rng.permutation(samples.classes) for _ in range(1, self.count)]
+        return [_renamed(np.arange(samples.classes)), *map(_renamed, drawn)]
+
+
+class TiltedTargets(Groups):
+    """Regressions whose coefficients differ: group k adds x . theta_k to the targets, with theta_0 = 0.
+
+    All the theta_k are equally far apart, in random directions.
+    """
+
+    distance: float = Field(gt=0)
+    """Euclidean distance between the coefficients theta_k of any two groups."""
+
+    def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
+        """Draw the theta_k as corners of a regular simplex: orthonormal directions minus the first one, scaled."""
+        features = int(np.prod(samples.input_shape))
+        if samples.classes is not None:
+            raise ScenarioError(
+                f"groups: tilted-targets needs a regression, got {samples.classes} classes; use label-permuted"
+            )
+        if samples.vocabulary is not None or samples.train_y.ndim > 1:
+            what = "tokens" if samples.vocabulary is not None else f"targets of shape {tuple(samples.train_y.shape)}"
+            raise ScenarioError(
+                f"groups: tilted-targets needs numbers and one target of each, got {what}; leave it out"
+            )
+        if self.count > features:
+            raise ScenarioError(
+                f"groups.count: too many directions, got {self.count} groups; must be at most {features}, the features"
+            )
+        directions, _ = np.linalg.qr(rng.standard_normal((features, self.count)))
+        tilts = (directions - directions[:, :1]).T * self.distance / np.sqrt(2)
+        return [_tilted(torch.from_numpy(tilt.astype(np.float32))) for tilt in tilts]
+
+
+def _turned(quarters: int) -> View:
+    return lambda x, y: (torch.rot90(x, quarters, (-2, -1)), y)
+
+
+def _renamed(names: IntArray) -> View:
+    table = torch.from_numpy(names)
+    return lambda x, y: (x, table[y])
+
+
+def _tilted(tilt: Tensor) -> View:
+    return lambda x, y: (x, y + x.flatten(1) @ tilt)
+
+
+GROUPS: dict[str, type[Groups]] = kinds(LabelPermuted, Rotated, TiltedTargets)
+"""Every kind of groups that is built in."""
+
+AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
+"""Type of a field that holds one kind of groups."""
+
+
+class FeatureNoise(Component):
+    """Feature skew: device i of N, counted from 1, sees its inputs with Gaussian noise of variance `variance` i / N.
+
+    NIID-Bench's x + Gau(sigma i / N). The noise of each number of a sample is independent, and is the same whenever the
+    sample is used. Training and test samples of a device are noisy alike; samples that no device has are not.
+    """
+
+    variance: float = Field(gt=0)
+    """Variance of the noise of the last device (sigma), in units of the inputs squared."""
+
+    def variances(self, n_devices: int) -> list[float]:
+        """The variance of the noise of each device [n_devices]."""
+        return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
+
+    def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
+        """Training and test samples as their owners see them; each device's noise has a random stream of its own.
+
+        Raises:
+            ScenarioError: the inputs are no real numbers, but names of words for example.
+        """
+        if not samples.train_x.is_floating_point():
+            found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"
+            raise ScenarioError(f"feature_noise: {found}; leave it out, or use other data")
+        train, test = splits
+        train_x = self._noisy(samples.train_x, train, "train", streams)
+        test_x = self._noisy(samples.test_x, test, "test", streams)
+        return replace(samples, train_x=train_x, test_x=test_x, optimum=None)
+
+    def _noisy(self, x: Tensor, split: Partitioned, which: str, streams: Streams) -> Tensor:
+        x = x.clone()
+        for device, variance in enumerate(self.variances(len(split.offsets) - 1)):
+            rows = torch.from_numpy(np.unique(split.of(device)))  # a sample in several sets has noise once
+            rng = streams("feature noise", device, which)
+            drawn = rng.standard_normal((len(rows), *x.shape[1:]), dtype="float32")
+            x[rows] += math.sqrt(variance) * torch.from_numpy(drawn).to(x)
+        return x

@@ -1,0 +1,235 @@
+"""Metrics: what an evaluation measures beside loss and accuracy, as functions of outputs and targets of a test set."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.learning.data.datasets.base import Samples, TaskName
+
+Kept = NDArray[Any]
+"""What a metric keeps of each sample, [n, ...]."""
+
+
+class Metric(Component):
+    """A score of a model on a set of samples, beside its loss and its accuracy.
+
+    Outputs come in chunks, of which `kept` keeps what matters, so that those of a large vocabulary need not fit into
+    memory for all samples at once.
+    """
+
+    suits: ClassVar[tuple[TaskName, ...]]
+    """What must be learnt for the metric to make sense."""
+
+    @property
+    def column(self) -> str:
+        """Its name in the records."""
+        return str(self.kind).replace("-", "_")
+
+    def unfit(self, samples: Samples) -> str | None:
+        """Return why it cannot measure a model of these samples; None if it can."""
+        if samples.task in self.suits:
+            return None
+        return f"{self.column} suits {' and '.join(self.suits)}, got a {samples.task}; leave it out"
+
+    def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
+        """What `value` needs of each sample of a chunk [B, ...], from outputs [B, outputs], targets and losses [B]."""
+        return outputs.reshape(y.shape)
+
+    @abstractmethod
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The score of at least one sample, from what was kept [n, ...] and the targets [n, ...]; nan if undefined."""
+
+
+class Measured(NamedTuple):
+    """What a metric has kept of samples and their targets, on the host."""
+
+    metric: Metric
+    kept: Kept
+    y: Kept
+
+    def pooled(self) -> float:
+        """The score over all samples; nan without samples."""
+        return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
+
+    def by_device(self, order: IntArray, offsets: IntArray) -> Array:
+        """The scores [devices] of devices whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
+        own = np.split(order, offsets[1:-1])
+        return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
+
+
+class TopK(Metric):
+    """The share of samples whose class is among the k with the highest scores; its column is `top_5` for k = 5."""
+
+    k: int = Field(5, ge=2, le=10)
+    """Number of classes among which the right one may be; less than there are."""
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+
+    @property
+    def column(self) -> str:
+        """Its name in the records."""
+        return f"top_{self.k}"
+
+    def unfit(self, samples: Samples) -> str | None:
+        """Among as many as there are, every class is."""
+        if samples.classes is not None and self.k >= samples.classes:
+            return f"every sample is right among all {samples.classes} classes, got k = {self.k}; give fewer"
+        return super().unfit(samples)
+
+    def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
+        """Whether the class is among them [B]."""
+        return (outputs.topk(self.k, 1).indices == y[:, None]).any(1)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The share of samples."""
+        return float(kept.mean())
+
+
+class MacroF1(Metric):
+    """The F1 score of each class, harmonic mean of precision and recall, averaged over classes.
+
+    Classes that neither occur nor are predicted do not count.
+    """
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+
+    def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
+        """The predicted class [B]."""
+        return outputs.argmax(1)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The mean of 2 TP / (2 TP + FP + FN)."""
+        right, predicted, there = _counts(kept, y)
+        either = predicted + there > 0
+        return float((2 * right[either] / (predicted + there)[either]).mean())
+
+
+class BalancedAccuracy(Metric):
+    """The share of samples of each class that are classified right, averaged over the classes that occur."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+
+    def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
+        """The predicted class [B]."""
+        return outputs.argmax(1)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The mean recall."""
+        right, _, there = _counts(kept, y)
+        return float((right[there > 0] / there[there > 0]).mean())
+
+
+class Perplexity(Metric):
+    """The exponential of the mean loss (nats): between how many equally likely tokens the model hesitates."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+
+    def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
+        """The losses [B]."""
+        return losses
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """Infinity where the loss is too large for its exponential."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(kept.astype(np.float64).mean()))
+
+
+def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
+    """How many samples of each class were predicted right, how many were predicted as it, and how many there are."""
+    n = int(max(predicted.max(), y.max())) + 1
+    right, as_it, there = (np.bincount(labels, minlength=n) for labels in (y[predicted == y], predicted, y))
+    return right, as_it, there
+
+
+class MicroF1(Metric):
+    """The F1 score of all labels of all samples together: 2 TP / (2 TP + FP + FN)."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """Undefined (nan) where no label applies and none is predicted."""
+        said, applies = kept > 0, y > 0
+        either = said.sum() + applies.sum()
+        return float(2 * (said & applies).sum() / either) if either else float("nan")
+
+
+class ExactMatch(Metric):
+    """The share of samples of which all labels are right."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The share of samples."""
+        return float(((kept > 0) == (y > 0)).all(1).mean())
+
+
+class AveragePrecision(Metric):
+    """The average precision (area under precision over recall) of each label, averaged over the labels that occur."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """Undefined (nan) where no label applies to any sample, or a score is not a number."""
+        from sklearn.metrics import average_precision_score
+
+        occurs = (y > 0).any(0)
+        if not occurs.any() or not np.isfinite(kept).all():
+            return float("nan")
+        return float(average_precision_score(y[:, occurs] > 0, kept[:, occurs], average="macro"))
+
+
+class Mae(Metric):
+    """The mean absolute error, in the unit of the targets."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The mean of |output - target|."""
+        return float(np.abs(_errors(kept, y)).mean())
+
+
+class Rmse(Metric):
+    """The root of the mean squared error, in the unit of the targets."""
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The root of the mean of (output - target)^2."""
+        return float(np.sqrt(np.square(_errors(kept, y)).mean()))
+
+
+class R2(Metric):
+    """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
+
+    1 is perfect, 0 as good as the mean of the targets, and it is undefined where a target never varies.
+    """
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """The mean over targets; nan if one has the same value in all samples."""
+        targets = y.astype(np.float64).reshape(len(y), -1)
+        spread = np.square(targets - targets.mean(0)).sum(0)
+        errors = np.square(_errors(kept, y).reshape(targets.shape)).sum(0)
+        return float((1 - errors / spread).mean()) if spread.all() else float("nan")
+
+
+def _errors(outputs: Kept, targets: Kept) -> Kept:
+    return outputs.astype(np.float64) - targets.astype(np.float64)
+
+
+METRICS: dict[str, type[Metric]] = kinds(
+    AveragePrecision, BalancedAccuracy, ExactMatch, MacroF1, Mae, MicroF1, Perplexity, R2, Rmse, TopK
+)
+"""Every kind of metric that is built in."""
+
+AnyMetric = Annotated[Metric, Slot("metric", METRICS)]
+"""Type of a field that holds one metric."""

@@ -1,0 +1,226 @@
+"""Convolutional networks for images: those of McMahan et al., LeNet-5, NIID-Bench, FedUL, and residual ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.base import Model
+
+
+class McMahanCnn(Model):
+    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, 512 units with ReLU, outputs.
+
+    Convolutions keep the image size, so that 28x28 grey images and ten classes make the 1,663,370 parameters that the
+    paper states.
+    """
+
+    kind = "mcmahan-cnn"
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """The network for images [channels, height, width] of at least 4x4 pixels."""
+        if len(input_shape) != 3 or min(input_shape[1:]) < 4:
+            wanted = "samples must be images [channels, height, width] of at least 4x4 pixels"
+            remedy = "use image data, or a model such as mlp or softmax"
+            raise ScenarioError(f"model: {wanted} for mcmahan-cnn, got shape {list(input_shape)}; {remedy}")
+        channels, height, width = input_shape
+        return nn.Sequential(
+            nn.Conv2d(channels, 32, 5, padding=2),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 5, padding=2),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64 * (height // 4) * (width // 4), 512),
+            nn.ReLU(),
+            nn.Linear(512, outputs),
+        )
+
+
+class _SixAndSixteen(Model):
+    """Two 5x5 convolutions of 6 and 16 channels with ReLU and 2x2 max pooling, 120 and 84 units, and the outputs."""
+
+    PADDING: ClassVar[int]
+    """Pixels added on each side of the image before the first convolution."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """The network for images [channels, height, width]."""
+        smallest = 16 - 2 * self.PADDING
+        if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
+            kind = self.kind
+            wanted = f"samples must be images [channels, height, width] of at least {smallest}x{smallest} pixels"
+            remedy = "use image data, or a model such as mlp or softmax"
+            raise ScenarioError(f"model: {wanted} for {kind}, got shape {list(input_shape)}; {remedy}")
+        channels, *sides = input_shape
+        height, width = (((side + 2 * self.PADDING - 4) // 2 - 4) // 2 for side in sides)
+        return nn.Sequential(
+            nn.Conv2d(channels, 6, 5, padding=self.PADDING),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(6, 16, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(16 * height * width, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+            nn.Linear(84, outputs),
+        )
+
+
+class LeNet(_SixAndSixteen):
+    """LeNet-5 (LeCun, Bottou, Bengio, Haffner: "Gradient-based learning applied to document recognition", 1998).
+
+    As it is used today: ReLU, max pooling, and all connections between the convolutions; 28x28 images are padded to
+    32x32. Grey 28x28 images and ten classes make 61,706 parameters.
+    """
+
+    PADDING = 2
+    kind = "lenet"
+
+
+class NiidBenchCnn(_SixAndSixteen):
+    """The `simple-cnn` of NIID-Bench (Li, Diao, Chen, He, ICDE 2022): LeNet-5 without padding.
+
+    Grey 28x28 images and ten classes make 44,426 parameters.
+    """
+
+    PADDING = 0
+
+
+COLOURS = 3
+
+
+class DigitModel(Model):
+    """Three 5x5 convolutions and three dense layers with batch norm and ReLU after all but the last.
+
+    The first two convolutions are followed by 2x2 max pooling; grey images are repeated in three channels first. Lu et
+    al., ICLR 2022, take the network from experiments on digits. By default, 28x28 images and ten classes make
+    14,219,210 parameters and 5,632 running statistics; small `channels` and `units` make a network for a CPU.
+    """
+
+    channels: Annotated[tuple[PositiveInt, ...], Field(min_length=3, max_length=3)] = (64, 64, 128)
+    """Number of output channels of each of the three convolutions."""
+    units: Annotated[tuple[PositiveInt, ...], Field(min_length=2, max_length=2)] = (2048, 512)
+    """Number of units of each of the two hidden dense layers."""
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """The network for images [1 or 3, height, width] of at least 4x4 pixels."""
+        if len(input_shape) != 3 or input_shape[0] not in (1, COLOURS) or min(input_shape[1:]) < 4:
+            wanted = "samples must be images [1 or 3, height, width] of at least 4x4 pixels"
+            remedy = "use image data, or a model such as mlp or softmax"
+            raise ScenarioError(f"model: {wanted} for digit-model, got shape {list(input_shape)}; {remedy}")
+        layers: list[nn.Module] = [_Colour()]
+        for place, (n_in, n_out) in enumerate(pairwise((COLOURS, *self.channels))):
+            layers += [nn.Conv2d(n_in, n_out, 5, padding=2), nn.BatchNorm2d(n_out), nn.ReLU()]
+            layers += [nn.MaxPool2d(2)] if place < 2 else []
+        layers.append(nn.Flatten())
+        flat = self.channels[-1] * (input_shape[1] // 4) * (input_shape[2] // 4)
+        for n_in, n_out in pairwise((flat, *self.units)):
+            layers += [nn.Linear(n_in, n_out), nn.BatchNorm1d(n_out), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(self.units[-1], outputs))
+
+
+class _Colour(nn.Module):
+    """Images with three channels: grey images are repeated three times, others are unchanged."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From [B, 1 or 3, height, width] to [B, 3, height, width]."""
+        return x.expand(-1, COLOURS, -1, -1)
+
+
+class _Block(nn.Module):
+    """Two 3x3 convolutions and a shortcut, which is a 1x1 convolution where the shape changes."""
+
+    def __init__(self, norm: _ResNet, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.Conv2d(n_in, n_out, 3, stride, 1, bias=False),
+            norm.normalised(n_out),
+            nn.ReLU(),
+            nn.Conv2d(n_out, n_out, 3, 1, 1, bias=False),
+            norm.normalised(n_out),
+        )
+        same = stride == 1 and n_in == n_out
+        projection = nn.Conv2d(n_in, n_out, 1, stride, bias=False)
+        self.shortcut = nn.Identity() if same else nn.Sequential(projection, norm.normalised(n_out))
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what the convolutions make of x to x."""
+        out: Tensor = self.relu(self.path(x) + self.shortcut(x))
+        return out
+
+
+class _ResNet(Model):
+    """A 3x3 convolution, stages of residual blocks, later ones at half the resolution, mean pooling, outputs."""
+
+    norm: Literal["group", "batch"] = "group"
+    """Normalisation: over groups of channels of each sample, or over the batch."""
+    groups: int = Field(2, gt=0)
+    """Number of groups of channels of group norm; a divisor of all widths."""
+
+    @abstractmethod
+    def stages(self) -> tuple[tuple[int, ...], int]:
+        """Widths of the stages, and the number of blocks in each."""
+
+    @model_validator(mode="after")
+    def _groups_divide_the_widths(self) -> _ResNet:
+        if self.stages()[0][0] % self.groups:
+            raise ValueError(
+                f"groups: must divide {self.stages()[0][0]} channels, got {self.groups}; give 2, 4, 8 or 16"
+            )
+        return self
+
+    def normalised(self, channels: int) -> nn.Module:
+        """A normalisation of this many channels."""
+        return nn.GroupNorm(self.groups, channels) if self.norm == "group" else nn.BatchNorm2d(channels)
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """The network for images [channels, height, width] of any size."""
+        if len(input_shape) != 3:
+            kind = self.kind
+            wanted = f"samples must be images [channels, height, width] for {kind}"
+            raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
+        widths, blocks = self.stages()
+        first = nn.Conv2d(input_shape[0], widths[0], 3, 1, 1, bias=False)
+        layers: list[nn.Module] = [first, self.normalised(widths[0]), nn.ReLU()]
+        n_in = widths[0]
+        for stage, width in enumerate(widths):
+            for block in range(blocks):
+                layers.append(_Block(self, n_in, width, 2 if stage and not block else 1))
+                n_in = width
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(n_in, outputs))
+
+
+class ResNet18(_ResNet):
+    """ResNet-18 with the first layer of the small-image variant: 3x3 instead of 7x7, without pooling.
+
+    Colour images and ten classes make 11,173,962 parameters.
+    """
+
+    kind = "resnet-18"
+
+    def stages(self) -> tuple[tuple[int, ...], int]:
+        """Four stages of two blocks."""
+        return (64, 128, 256, 512), 2
+
+
+class ResNet20(_ResNet):
+    """ResNet-20 of section 4.2 of the paper, with projections where the shape changes.
+
+    Colour images and ten classes make 272,474 parameters.
+    """
+
+    kind = "resnet-20"
+
+    def stages(self) -> tuple[tuple[int, ...], int]:
+        """Three stages of three blocks."""
+        return (16, 32, 64), 3

@@ -1,0 +1,256 @@
+"""The formats of recorded rates: the user's own CSV files, and those of public data sets."""
+
+from __future__ import annotations
+
+import csv
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.flash import link_speeds
+from fednet_emu.files.recordings import read_columns, read_texts
+from fednet_emu.network.traces.base import (
+    BIT_PER_KBIT,
+    BIT_PER_MBIT,
+    RateTraces,
+    holding_since_last,
+    holding_until_next,
+)
+from fednet_emu.network.traces.series import RateSeries
+
+
+class CsvTraces(RateTraces):
+    """CSV files whose header names `time_s`, seconds, and `rate_bps`, bit/s; further columns are ignored.
+
+    A rate holds from the time of its row until that of the next row; the last one for as long as the one before it.
+    Times count from the first row.
+    """
+
+    kind = "csv"
+    path: str
+    """A file, or a folder or archive of them."""
+    select: str = "*.csv*"
+    """Which files of a folder or archive."""
+
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """One trace per file."""
+        path = locate(self.path, data_dir)
+        traces = {}
+        for name, text in read_texts(path, self.select):
+            where = name if path.name == name else f"{path}:{name}"
+            time_s, rate_bps = csv_columns(where, text, ("time_s", "rate_bps"))
+            traces[name] = holding_until_next(where, time_s, rate_bps)
+        return traces
+
+
+def csv_columns(where: str, text: str, names: tuple[str, ...]) -> Array:
+    """The numbers [names, rows] of these columns of a CSV text with a header.
+
+    Raises:
+        DataError: A column is missing, or a line lacks a finite number; the line is named.
+    """
+    rows = csv.DictReader(text.splitlines())
+    missing = [name for name in names if name not in (rows.fieldnames or ())]
+    if missing:
+        got = ", ".join(rows.fieldnames or ()) or "nothing"
+        raise DataError(
+            where, f"lacks the column {', '.join(missing)}, got {got}", "name the columns in the first line"
+        )
+    table = []
+    for row in rows:
+        try:
+            values = [float(row[name]) for name in names]
+        except (TypeError, ValueError) as error:
+            problem = f"line {rows.line_num} has no number for {' or '.join(names)}"
+            raise DataError(where, problem, "mend or drop the line") from error
+        if not np.isfinite(values).all():
+            raise DataError(where, f"line {rows.line_num} is not finite, got {values}", "mend or drop the line")
+        table.append(values)
+    if not table:
+        raise DataError(where, "has no rows", "write one row for each change of the rate")
+    return np.array(table).T.copy()
+
+
+class FlashTraces(RateTraces):
+    """The mean Wi-Fi speed of each of FLASH's 19 users, one trace per user, constant over time.
+
+    From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
+    WWW 2021. Uplink and downlink have the users in the same order, so a device's two speeds are those of one user.
+    Ignored here: the spread of a user's speed, for which FLASH draws anew for each transfer (`link_speeds` has it).
+    """
+
+    kind = "flash"
+    path: str = "device_flash"
+    """Folder of FLASH's files, in the data folder or in full."""
+    direction: Literal["up", "down"]
+    """Which of a user's speeds: `up` for an uplink, `down` for a downlink."""
+
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """One trace per user, in the order of the file.
+
+        Raises:
+            DataError: The file is missing, not in FLASH's form, or a speed is not above 0.
+        """
+        folder = locate(self.path, data_dir)
+        speeds = link_speeds(folder)
+        mean_bps = speeds.up_mean_bps if self.direction == "up" else speeds.down_mean_bps
+        wrong = np.flatnonzero(~(np.isfinite(mean_bps) & (mean_bps > 0)))
+        if len(wrong):
+            problem = f"user {speeds.users[wrong[0]]} has its {self.direction} speed at {mean_bps[wrong[0]]:g} bit/s"
+            raise DataError(str(folder / "speed_distri.json"), problem, "speeds are finite and above 0")
+        edges_s = np.array([0.0, 1.0])
+        return {user: RateSeries(edges_s, mean_bps[k : k + 1]) for k, user in enumerate(speeds.users)}
+
+
+_COLUMNS = {"down": "DL_bitrate", "up": "UL_bitrate"}
+_TIME = "%Y.%m.%d_%H.%M.%S"
+_SAMPLE_S = 1.0
+
+
+class Irish5gTraces(RateTraces):
+    """CSV files of the G-NetTrack Pro app (Raca, Leahy, Sreenan and Quinlan, MMSys 2020).
+
+    `Timestamp` is local time in whole seconds, `DL_bitrate` and `UL_bitrate` are kbit/s. A row holds until the next
+    time; rows of the same second are averaged; the last one holds for 1 s.
+    """
+
+    kind = "irish-5g"
+    path: str = "net_5g_irish/5G-production-dataset.zip"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
+    select: str = "*/Download/*.csv"
+    """Which files: downloads fill the link and so measure its capacity; in the other folders a video player is the
+    limit. `*/Download/Driving/*` and `*/Download/Static/*` are the two halves."""
+    direction: Literal["down", "up"] = "down"
+    """The uplink of a download carries little but acknowledgements: its rates are no capacities."""
+
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """One trace per file."""
+        path = locate(self.path, data_dir)
+        column = _COLUMNS[self.direction]
+        return {name: _series(f"{path}:{name}", text, column) for name, text in read_texts(path, self.select)}
+
+
+def _series(where: str, text: str, column: str) -> RateSeries:
+    rows = csv.DictReader(text.splitlines())
+    times, rates_kbps = [], []
+    for row in rows:
+        try:
+            times.append(datetime.strptime(row["Timestamp"], _TIME))
+            rates_kbps.append(float(row[column]))
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"line {rows.line_num} lacks a time like 2019.12.16_13.40.04 or a number for {column} ({error})"
+            raise DataError(where, problem, "select files of the Irish 5G data set only") from error
+    if not times:
+        raise DataError(where, "has no rows", "select files of the Irish 5G data set only")
+    time_s = np.array([(time - times[0]).total_seconds() for time in times])
+    return holding_until_next(where, time_s, np.array(rates_kbps) * BIT_PER_KBIT, last_s=_SAMPLE_S)
+
+
+class Lumos5gTraces(RateTraces):
+    """Lines "t_s Mbps": downlink throughput in Mbit/s of the second that begins at t_s.
+
+    From Narayanan et al., "A variegated look at 5G in the wild", SIGCOMM 2021. A few lines miss or repeat a second: a
+    line holds until the next time, and lines of the same second are averaged.
+    """
+
+    kind = "lumos-5g"
+    path: str = "net_5g_umn/lumos5g_4g_5g_traces.tar.gz"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
+    select: str = "*/5G/*"
+    """Which files: `*/5G/*` or `*/4G/*`."""
+
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """One trace per file."""
+        path = locate(self.path, data_dir)
+        traces = {}
+        for name, text in read_texts(path, self.select):
+            where = f"{path}:{name}"
+            time_s, rate_mbps = read_columns(where, text, 2)
+            traces[name] = holding_until_next(where, time_s, rate_mbps * BIT_PER_MBIT, last_s=_SAMPLE_S)
+        return traces
+
+
+_MS = 1e-3
+_BIT_PER_BYTE = 8
+
+
+class MahimahiTraces(RateTraces):
+    """Packet opportunities, one whole number of milliseconds per line.
+
+    The data are of Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t lets one packet cross in the
+    millisecond that ends at t, and the trace repeats after its last line, as in mahimahi: a file of the one line "1"
+    is a link of one packet per millisecond. A line 0 counts in the first millisecond.
+    """
+
+    kind = "mahimahi"
+    path: str = "net_mahimahi_cellular"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
+    select: str = "*.down*"
+    """Which files of the folder: uplinks are `*.up*`."""
+    packet_byte: int = Field(1504, gt=0)
+    """Bytes of a packet: 1504 is what mahimahi drains per line, an IP packet of 1500 and 4 of its tunnel's header; 1500
+    counts IP bytes only, and every rate is 0.27 % lower."""
+    window_s: float = Field(0.1, ge=0.001)
+    """Opportunities are averaged over windows of this length; the bits stay the same. 0.001 is as recorded."""
+
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """One trace per file."""
+        path = locate(self.path, data_dir)
+        traces = {}
+        for name, text in read_texts(path, self.select):
+            exact = packet_series(f"{path}:{name}", text, self.packet_byte * _BIT_PER_BYTE)
+            traces[name] = exact.averaged(self.window_s) if self.window_s > _MS else exact
+        return traces
+
+
+def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
+    """The rate, constant over each run of milliseconds with equally many packets, of lines of milliseconds.
+
+    Raises:
+        DataError: The lines are no whole numbers in rising order that end above 0.
+    """
+    how = "one whole number of milliseconds per line, in rising order, is right"
+    try:
+        line_ms = np.array(text.split(), dtype=np.int64)
+    except ValueError as error:
+        raise DataError(where, f"is no mahimahi trace ({error})", how) from error
+    if len(line_ms) == 0 or line_ms[-1] <= 0 or line_ms[0] < 0 or (np.diff(line_ms) < 0).any():
+        raise DataError(where, "is empty, goes back in time or ends at 0", how)
+    packets = np.bincount(np.maximum(line_ms - 1, 0), minlength=line_ms[-1])
+    return RateSeries(*_merged(packets, packet_bit / _MS))
+
+
+def _merged(packets: IntArray, one_bps: float) -> tuple[Array, Array]:
+    starts = np.append(0, np.flatnonzero(np.diff(packets)) + 1)
+    return np.append(starts, len(packets)) * _MS, packets[starts] * one_bps
+
+
+class PensieveTraces(RateTraces):
+    """Lines "t_s<TAB>Mbps": throughput in Mbit/s since the line before, as Pensieve's simulator uses them.
+
+    Mao, Netravali and Alizadeh, SIGCOMM 2017; the first line's rate is not used. The data are HSDPA downloads in buses,
+    cars, ferries, metros, trains and trams around Oslo (Riiser et al., MMSys 2013) and fixed lines of the FCC.
+    """
+
+    kind = "pensieve"
+    path: str = "net_fcc_norway3g/comyco_traces.tar.gz"
+    """A folder or archive of them; a relative path is sought in the data folder first."""
+    select: str = "cooked_traces/*.log"
+    """Which files: by default the 68 of Norway; `cooked_traces/trace_*` are those of the FCC, and
+    `cooked_traces/tram*` those in trams, for example."""
+
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """One trace per file."""
+        path = locate(self.path, data_dir)
+        traces = {}
+        for name, text in read_texts(path, self.select):
+            where = f"{path}:{name}"
+            time_s, rate_mbps = read_columns(where, text, 2)
+            traces[name] = holding_since_last(where, time_s, rate_mbps * BIT_PER_MBIT)
+        return traces

@@ -1,0 +1,107 @@
+"""A link as propagation formulas need it: the geometry of its ends, and every random number, drawn by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from fednet_emu.arrays import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hop:
+    """The geometry of one or many links; the three arrays broadcast against each other.
+
+    Ignored here: terrain, buildings, antenna orientation and the curvature of the earth.
+
+    Attributes:
+        distance_2d_m: horizontal distance between transmitter and receiver.
+        tx_height_m: height of the transmitting antenna above ground.
+        rx_height_m: height of the receiving antenna above ground.
+    """
+
+    distance_2d_m: Array
+    tx_height_m: Array
+    rx_height_m: Array
+
+    @classmethod
+    def between(cls, tx_xyz_m: Array, rx_xyz_m: Array) -> Hop:
+        """The hop from each transmitter to each receiver, positions of shape [..., 3] that broadcast.
+
+        One receiver of shape [3] and n transmitters of shape [n, 3] give n links; shapes [n, 1, 3] and [m, 3] give all
+        n x m of them.
+        """
+        offset_m = rx_xyz_m - tx_xyz_m
+        return cls(
+            distance_2d_m=np.hypot(offset_m[..., 0], offset_m[..., 1]),
+            tx_height_m=tx_xyz_m[..., 2],
+            rx_height_m=rx_xyz_m[..., 2],
+        )
+
+    @property
+    def distance_3d_m(self) -> Array:
+        """Straight-line distance between the two antennas, in the broadcast shape."""
+        return np.hypot(self.distance_2d_m, self.tx_height_m - self.rx_height_m)
+
+    @property
+    def high_m(self) -> Array:
+        """Height of the higher antenna: formulas that tell a base station from a device take it for the former."""
+        return np.maximum(self.tx_height_m, self.rx_height_m)
+
+    @property
+    def low_m(self) -> Array:
+        """Height of the lower antenna, which such formulas take for the device."""
+        return np.minimum(self.tx_height_m, self.rx_height_m)
+
+    def at_least(self, distance_2d_m: float) -> Hop:
+        """The same hops with every horizontal distance below a minimum raised to it."""
+        return Hop(np.maximum(self.distance_2d_m, distance_2d_m), self.tx_height_m, self.rx_height_m)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkDraws:
+    """One value per link of each random quantity; arrays broadcast against the hop.
+
+    Key `shadowing`, `los` and `environment` by the unordered pair of ends, so that a link is the same both ways, and
+    `indoor`, `building` and `depth` by the device alone: whoever is indoors is so for every base station.
+
+    Attributes:
+        shadowing: standard normal, times the standard deviation of the shadowing.
+        los: uniform in (0, 1); line of sight where it is below the probability.
+        environment: uniform in (0, 1); the effective environment height of the urban macro model.
+        indoor: uniform in (0, 1); indoors where it is below the share of indoor devices.
+        building: uniform in (0, 1); a high-loss building where it is below their share.
+        depth: uniform in (0, 1); how far inside the building.
+        penetration: standard normal; the spread of the loss through walls, or through the vehicle in between.
+    """
+
+    shadowing: Array
+    los: Array
+    environment: Array
+    indoor: Array
+    building: Array
+    depth: Array
+    penetration: Array
+
+    @classmethod
+    def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
+        """Draws from a source of uniforms in the open interval (0, 1), asked once for each attribute by its name."""
+        return cls(
+            shadowing=np.asarray(scipy.special.ndtri(uniform("shadowing"))),
+            los=uniform("los"),
+            environment=uniform("environment"),
+            indoor=uniform("indoor"),
+            building=uniform("building"),
+            depth=uniform("depth"),
+            penetration=np.asarray(scipy.special.ndtri(uniform("penetration"))),
+        )
+
+    @classmethod
+    def typical(cls, shadowing: Array | None = None) -> LinkDraws:
+        """Every draw at its median: the likelier state of each link, and median shadowing unless it is given."""
+        half, zero = np.asarray(0.5), np.asarray(0.0)
+        shadowing = zero if shadowing is None else shadowing
+        return cls(shadowing, los=half, environment=half, indoor=half, building=half, depth=half, penetration=zero)

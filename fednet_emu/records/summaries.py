@@ -1,0 +1,148 @@
+"""What is computed from the ledger of a run: who was asked, how long devices were idle, what was lost, divergence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
+from fednet_emu.records.reasons import MEANINGS, REASONS
+
+
+def jain(counts: Iterable[float]) -> float:
+    """Jain's index (sum x)^2 / (n sum x^2) of n numbers: 1 when all are equal, 1 / n when all but one are zero.
+
+    Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
+    Systems", DEC Research Report TR-301, 1984. It is nan where all are zero.
+    """
+    x = np.asarray(list(counts), np.float64)
+    squares = float((x**2).sum())
+    return float(x.sum()) ** 2 / (len(x) * squares) if squares else float("nan")
+
+
+def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
+    """Jain's index over how often each device was asked, and the share of devices that ever were; None for unknown.
+
+    Args:
+        asked: in how many rounds each device was asked, those that were; empty where the algorithm does not tell.
+        n_devices: how many could have been asked.
+    """
+    if not asked:
+        return {"asked_jain": None, "asked_share": None}
+    counts = [*asked.values(), *[0] * (n_devices - len(asked))]
+    return {"asked_jain": jain(counts), "asked_share": len(asked) / n_devices}
+
+
+FAR_ABOVE = 10.0
+"""A loss of this many times the first model's counts as diverged; a model that guesses at random is not that bad."""
+
+
+def divergence(ledger: Ledger) -> str:
+    """Return why the last evaluation shows divergence, or an empty text if it does not.
+
+    A run has diverged if the loss is not finite, or is far above that of the first model (if that is above 0).
+    """
+    losses = ledger.evaluations.column("loss").astype(np.float64)
+    if not len(losses):
+        return ""
+    first, last = float(losses[0]), float(losses[-1])
+    if not math.isfinite(last):
+        return f"the loss is not finite any more, got {last:g}; lower the learning rate"
+    if first > 0 and last > FAR_ABOVE * first:
+        return (
+            f"the loss is far above that of the first model, got {last:.4g} after {first:.4g}; lower the learning rate"
+        )
+    return ""
+
+
+def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
+    """Seconds [n_devices] in which a device neither sends, receives nor computes; overlapping activities count once.
+
+    Devices that are away count as idle. A receiver is busy until a transfer to it ends, even if the transfer is lost.
+
+    Args:
+        ledger: the closed ledger of a run.
+        n_devices: how many devices there are.
+        simulated_ns: simulated duration of the run.
+    """
+    device, started_ns, ended_ns = _busy(ledger)
+    counted = (device > SERVER) & (started_ns >= 0)
+    clipped_ns = (np.minimum(times[counted], simulated_ns) for times in (started_ns, ended_ns))
+    busy_ns = np.bincount(*_union_ns(device[counted], *clipped_ns), minlength=n_devices)
+    return np.asarray(np.maximum(simulated_ns - busy_ns, 0.0) / 1e9, np.float64)
+
+
+def _busy(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
+    """Device, start and end in ns of each activity [intervals]: sending, receiving (alone or not), computing."""
+    sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
+    started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
+    device = (sends("sender"), sends("receiver"), hears("receiver"), works("device"))
+    starts_ns = (started_ns, started_ns, started_ns[row], works("started_ns"))
+    ends_ns = (ended_ns, ended_ns, ended_ns[row], works("ended_ns"))
+    return np.concatenate(device).astype(np.int64), np.concatenate(starts_ns), np.concatenate(ends_ns)
+
+
+def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Device of each interval, and the ns it adds to the time covered by earlier intervals of the same device."""
+    order = np.lexsort((started_ns, device))
+    device = device[order]
+    times_ns, place = np.unique(np.concatenate([started_ns[order], ended_ns[order]]), return_inverse=True)
+    # ranks of times instead of times, one range of numbers per device, so that a single running maximum serves all
+    shift = np.concatenate([device, device]) * len(times_ns)
+    first, last = np.split(place + shift, 2)
+    reached = np.maximum.accumulate(last)
+    first[1:] = np.maximum(first[1:], reached[:-1])
+    first = np.minimum(first, last) - shift[: len(device)]
+    return device, times_ns[last - shift[: len(device)]] - times_ns[first]
+
+
+def messages(ledger: Ledger) -> dict[str, Any]:
+    """How many messages there were in all (`messages`), and how many of them were lost by reason (`losses`).
+
+    A broadcast is a message for each of its receivers.
+    """
+    alone = ledger.transfers.column("receiver") != SEVERAL
+    codes = np.concatenate((ledger.transfers.column("lost")[alone], ledger.receptions.column("lost")))
+    counts = np.bincount(codes, minlength=len(REASONS)).tolist()
+    lost = {reason: count for reason, count in zip(REASONS, counts, strict=True) if reason and count}
+    return {"messages": len(codes), "losses": dict(sorted(lost.items(), key=lambda each: -each[1]))}
+
+
+def losses_in_words(summary: Mapping[str, Any]) -> str:
+    """The losses of a run, as in `of 1,010 messages 2 were lost: 2 timed out`; empty if there are none or unknown.
+
+    Args:
+        summary: the content of `summary.json`.
+    """
+    losses = summary.get("losses")
+    if not losses:
+        return ""
+    in_words = {why: MEANINGS[why].in_words if why in MEANINGS else f"lost by {why}" for why in losses}
+    total, each = sum(losses.values()), ", ".join(f"{count:,} {in_words[why]}" for why, count in losses.items())
+    return f"of {summary['messages']:,} messages {total:,} {'was' if total == 1 else 'were'} lost: {each}"
+
+
+SHOWN = 5
+
+
+def recent_losses(ledger: Ledger) -> str:
+    """The clause `; last lost: ...` with the latest loss of each sender and receiver, or nothing without losses."""
+    import pandas as pd
+
+    frames = ledger.frames()
+    transfers = frames["transfers"]
+    several = frames["receptions"].join(transfers[["kind", "sender", "ended_s"]], on="transfer")
+    columns = ["kind", "sender", "receiver", "ended_s", "lost"]
+    ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
+    lost = ends[ends["lost"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
+    rows = lost.tail(SHOWN)[columns].to_dict("records")
+    told = (
+        f"{row['kind']} {device_label(row['sender'])} to {device_label(row['receiver'])} "
+        f"at t={row['ended_s']:.6g} s ({row['lost']})"
+        for row in rows
+    )
+    return f"; last lost: {', '.join(told)}" if rows else ""

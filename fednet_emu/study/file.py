@@ -1,0 +1,254 @@
+"""The study file: the fields of the class `StudyFile` are its keys; and where such files are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from fednet_emu.component.component import Component, ExactlyOne
+from fednet_emu.errors import ScenarioError
+from fednet_emu.limits import MAX_RUNS
+from fednet_emu.scenario.document import Document, dump, filled, find, load, with_includes
+from fednet_emu.scenario.includes import read_text
+from fednet_emu.scenario.library import STUDIES, another_kind, is_study, locate, no_such, run_name
+from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
+from fednet_emu.scenario.yaml_text import parse
+from fednet_emu.study.grid import Axis, axes_of
+
+
+class Target(ExactlyOne):
+    """The target of a study; time, bits and energy are reported for the first evaluation at which a run reaches it."""
+
+    alternatives: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
+
+    accuracy: float | None = Field(None, gt=0, le=1)
+    """Lowest pooled test accuracy that reaches the target, from 0 to 1; null if the target is a loss."""
+    loss: float | None = Field(None, gt=0)
+    """Highest test loss that reaches the target; null if the target is an accuracy."""
+
+
+class Limits(Component):
+    """Resources of the host that one run may use; a run that exceeds its time or memory fails."""
+
+    time_s: float | None = Field(None, gt=0)
+    """Longest host time of one attempt, in seconds; null for no limit. The next attempt continues from the last
+    checkpoint."""
+    memory_mb: float | None = Field(None, gt=0)
+    """Most resident memory, in 10^6 bytes; null for no limit. A Ray cluster also reserves this amount for each run."""
+    gpus: float = Field(0, ge=0)
+    """Number of GPUs that a Ray cluster reserves for each run."""
+
+
+Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
+"""What can be minimised and limited: simulated seconds, bits of all links, joules of all devices together, joules per
+device on average, and rounds."""
+
+
+class Search(Component):
+    """How settings are searched where a grid of them would be too large."""
+
+    space: dict[str, Any] = Field(min_length=1)
+    """What is varied. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`, of
+    whole ones if both ends are and no step says otherwise. `when: {ENTRY: LEVEL}` beside low and high, or beside
+    `choices`, varies it only where an entry above it has that level, or one of a list of levels."""
+    minimise: Cost | tuple[Cost, ...] = "time"
+    """The cost of reaching the target that is minimised, or several, for which a Pareto front is searched. Without a
+    target, the cost of the whole run."""
+    maximise: Literal["accuracy"] | None = None
+    """`accuracy` searches for the highest test accuracy within the limits instead, of the last evaluation there."""
+    within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
+    """The largest amount of each limited cost that a run may spend, as `time: 60`."""
+    trials: int = Field(40, gt=0, le=MAX_RUNS)
+    """How many settings are tried."""
+    batch: int = Field(4, gt=0)
+    """How many settings are proposed together, before the outcome of any of them is known. The results depend on it,
+    but not on the number of workers."""
+    trial_seeds: int = Field(2, gt=0)
+    """With how many of the study's seeds each setting is tried, at most all; only the finalists get the others."""
+    finalists: int = Field(8, gt=0)
+    """How many of the cheapest settings take part in the race over the other seeds."""
+    cap: float | None = Field(2.0, ge=1)
+    """A trial ends when it has cost so many times what the best setting so far needed with the same seed; null for no
+    such end. Only for a single minimised cost."""
+    behind: float | None = Field(None, gt=0, le=0.5)
+    """A trial also ends if, once it has spent a quarter, a half or three quarters of its cap, its accuracy is below
+    this quantile of those that the settings before it had there; null for no such end. Only for a target accuracy."""
+    least_rounds: int = Field(1, gt=0)
+    """Fewest rounds in which any setting could reach the target. What so many rounds cost is computed without training,
+    and a setting that breaks a limit by then is dropped."""
+    seed: int = Field(0, ge=0)
+    """Seed of the proposals."""
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        if len(set(self.costs)) < max(len(self.costs), 1):
+            raise ValueError(f"minimise: expected different costs, got {list(self.costs)}; give each once")
+        if self.maximise and "minimise" in self.model_fields_set:
+            raise ValueError("maximise: stands alone, got minimise as well; leave out one of them")
+        if self.behind is not None and (self.cap is None or self.maximise or len(self.costs) > 1):
+            raise ValueError("behind: is taken at parts of the cap, got none; minimise one cost, with a cap")
+        if self.maximise and not self.within:
+            raise ValueError("maximise: needs a limit, got none; say within what, as `within: {time: 60}`")
+        return self
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """What is minimised."""
+        return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
+
+
+class StudyFile(Component):
+    """A study: a base scenario, the settings that are varied, and how often each combination is repeated."""
+
+    title: str = ""
+    """A readable title; it does not affect the runs."""
+    base: str
+    """The scenario that the study varies: a path relative to the study file, or a name in scenarios/."""
+    set: dict[str, Any] = Field({})
+    """Settings of every run, as `key.path: value`; the grid overrides them."""
+    grid: dict[str, Any] = Field({})
+    """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
+    variants, or a mapping of lists of equal length whose entries are used together."""
+    search: Search | None = None
+    """How settings are searched, by `fednet search`, in place of `grid`."""
+    seeds: int | tuple[int, ...] = 5
+    """The number of seeds, counted from 0, or a list of seeds; every combination is run once with each seed."""
+    target: Target | None = None
+    limits: Limits = Limits()
+    minutes: float | None = Field(None, gt=0)
+    """Host time in minutes that the whole study takes on two cores; null if unknown. `make reproduce` runs only studies
+    that give it."""
+
+    figures: tuple[str, ...] | None = None
+    """Names of the figures that `make reproduce` keeps, those that tell the story of the study, for example
+    `bits-to-target`; null for all but those against rounds."""
+
+    _name: str = PrivateAttr()
+    _text: str = PrivateAttr()
+    _scenario: Document = PrivateAttr()
+    _root: Node = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _seeds_are_few_and_distinct(self) -> Self:
+        if isinstance(self.seeds, int) and self.seeds > MAX_RUNS:
+            raise ValueError(f"seeds: a study has at most {MAX_RUNS} runs, got {self.seeds} seeds; give fewer")
+        seeds = self.all_seeds
+        if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds: expected a number above 0 or different numbers from 0 on, got {self.seeds}")
+        return self
+
+    @model_validator(mode="after")
+    def _searched_or_swept(self) -> Self:
+        if self.search is None:
+            return self
+        if self.grid:
+            raise ValueError(
+                f"search: takes the place of grid, got both; move {', '.join(self.grid)} into search.space"
+            )
+        if self.search.behind is not None and (self.target is None or self.target.accuracy is None):
+            raise ValueError(
+                f"search.behind: needs a target accuracy, got {self.search.behind:g} without; leave it out"
+            )
+        if self.search.maximise and self.target:
+            raise ValueError("target: is not for search.maximise, got both; leave out one of them")
+        return self
+
+    @classmethod
+    def read(cls, name: str | Path) -> Self:
+        """Read a study by path, or by the name of a file in scenarios/studies/.
+
+        Raises:
+            ScenarioError: every problem of the file itself, or its base is not there.
+        """
+        path = find(str(name), STUDIES)
+        text = read_text(path)
+        return cls._parsed(path, text, parse(text, file_text(path)))
+
+    @classmethod
+    def _parsed(cls, path: Path, text: str, root: Node) -> Self:
+        if not is_study(root) and set(root.value) & (set(Scenario.model_fields) - set(cls.model_fields)):
+            what = f"{another_kind(str(path), 'scenario')}; a study has it as base, and a grid"
+            raise ScenarioError(f"{file_text(path)}: {what}")
+        study = validate(cls, Document(root, path, {}))
+        base = locate(study.base, "scenarios", path)
+        if base is None:
+            what = no_such(study.base, "scenarios", path)
+            raise ScenarioError(problem_text(root.value["base"].place, ("base",), what))
+        return study._from(run_name(path), text, filled(load(base)), root)
+
+    @classmethod
+    def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
+        """Return the study that a file with these keys would be, whose `base` is only used as a name.
+
+        Raises:
+            ScenarioError: every problem of the keys.
+        """
+        root = node_of(keys, Place("study", 0))
+        study = validate(cls, Document(root, None, {}))
+        return study._from(name, dump(study), scenario, root)
+
+    def _from(self, name: str, text: str, scenario: Document, root: Node) -> Self:
+        """Note what the study was read from."""
+        self._name, self._text, self._scenario, self._root = name, text, scenario, root
+        return self
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self._name
+
+    @property
+    def text(self) -> str:
+        """The text of its file; for a study made in Python, the text that such a file would have."""
+        return self._text
+
+    @property
+    def scenario(self) -> Document:
+        """The scenario that the study varies, before any change."""
+        return self._scenario
+
+    @property
+    def root(self) -> Node:
+        """The content of the file, with the places of all values."""
+        return self._root
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds as a tuple."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def axes(self) -> list[Axis]:
+        """What is varied in a grid, in the order of the file.
+
+        Raises:
+            ScenarioError: every malformed axis, with its place.
+        """
+        return axes_of(self.root.value.get("grid"))
+
+    @property
+    def extent(self) -> str:
+        """How much is run of what: `6 runs, 2 access x 3 seeds: all possible`, or so many trials of a search."""
+        if self.search is not None:
+            return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"
+        axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.all_seeds), "seeds")]
+        factors = " x ".join(f"{size} {name}" for size, name in axes)
+        return f"{math.prod(size for size, _ in axes)} runs, {factors}: all possible"
+
+
+def opened(name: str | Path) -> Document | StudyFile:
+    """Read a scenario or a study by path or name, one without the key `base` as a scenario, which takes precedence.
+
+    Raises:
+        ScenarioError: there is no such file, or every problem of it; of a scenario also those of its includes.
+    """
+    path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
+    text = read_text(path)
+    root = parse(text, file_text(path))
+    return StudyFile._parsed(path, text, root) if is_study(root) else filled(with_includes(root, path))
