@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, final
 
@@ -19,7 +19,7 @@ from fednet_emu.learning.engines.stacks.form import Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape, shape_of
-from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -87,7 +87,7 @@ class BatchedEngine(Engine):
             return [[resolved] for resolved in jobs]
         ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
         count = -(-len(jobs) // jobs_per_stack(form, shape, self._memory_limit_byte))
-        if shape.data.x.device.type == "cpu" and is_worth_dividing(jobs):
+        if shape.data.x.device.type == "cpu" and is_worth_dividing(resolved.job for resolved in jobs):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
             count = max(count, -(-len(jobs) // _MANY), 1 + (len(jobs) >= 2 * least))
         return [ordered[a:b] for a, b in pairwise(len(jobs) * place // count for place in range(count + 1))]
@@ -120,9 +120,9 @@ class BatchedEngine(Engine):
             yield resolved, TrainResult(own.clone(), loss, square)
 
 
-def is_worth_dividing(jobs: Sequence[ResolvedJob]) -> bool:
+def is_worth_dividing(jobs: Iterable[TrainJob]) -> bool:
     """Whether several cores train jobs faster than one, by the work in them."""
-    return sum(resolved.job.flop for resolved in jobs) >= WORTH_FLOP
+    return sum(job.flop for job in jobs) >= WORTH_FLOP
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:

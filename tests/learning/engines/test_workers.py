@@ -77,6 +77,12 @@ def engine_of(count, make=RuleEngine, name="by-rule"):
     return WorkersEngine(name, SpreadEngine([make()]), count, at_once=True)
 
 
+def free_byte():
+    """How much of the shared memory is free."""
+    pool().memory.trim()
+    return sum(end - start for start, end in pool().memory._free)
+
+
 def equal(found, expected):
     """Whether all results are equal to the last bit."""
     return all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
@@ -99,7 +105,7 @@ def test_the_number_of_workers_changes_no_bit(kind, make, name):
 def test_results_are_their_own_and_give_their_memory_back():
     """A result that is kept keeps its numbers in later wavefronts; without results, all of the memory is free again."""
     engine, jobs = engine_of(2), wavefront()
-    free = sum(end - start for start, end in pool().memory._free)
+    free = free_byte()
     first = results_of(engine, jobs)
     kept = [result.params.clone() for result in first]
     results_of(engine, wavefront("W1", lr=0.5))
@@ -107,7 +113,7 @@ def test_results_are_their_own_and_give_their_memory_back():
 
     assert all(torch.equal(a.params, b) for a, b in zip(first, kept, strict=True))
     del first, engine, jobs
-    assert sum(end - start for start, end in pool().memory._free) == free
+    assert free_byte() == free
 
 
 def test_data_and_models_go_out_once_and_the_start_once_per_wavefront():
@@ -276,6 +282,7 @@ def test_arrays_that_lie_in_the_memory_are_not_copied():
     assert memory.copy_of(torch.from_numpy(first[1]))[1] == (place.offset + 20, (5,), "<f4")
     assert first.ctypes.data % 64 == second.ctypes.data % 64 == 0
     del first, second
+    memory.trim()
     assert memory._free == before
 
 

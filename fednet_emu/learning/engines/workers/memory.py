@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from bisect import insort
+from collections import deque
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple, final
 from weakref import finalize
@@ -49,6 +50,7 @@ class Memory:
         self._map = mmap.mmap(self.file, os.fstat(self.file).st_size)
         self._base = np.frombuffer(self._map, np.uint8, 1).ctypes.data
         self._free = [(0, len(self._map))]
+        self._returned: deque[tuple[int, int]] = deque()  # by any thread, at any time
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to a process that is being started, as an open file."""
@@ -88,12 +90,14 @@ class Memory:
 
     def trim(self) -> None:
         """Give the pages of what is free back to the system."""
+        self._join()
         if hasattr(mmap, "MADV_REMOVE"):
             for start, end in self._free:
                 self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
     def _take(self, byte: int) -> int:
         """The start of the first free area that is large enough, of whole pages."""
+        self._join()
         size = _whole_pages(byte)
         for number, (start, end) in enumerate(self._free):
             if end - start >= size:
@@ -102,9 +106,16 @@ class Memory:
         raise FednetError(f"training.workers: the shared memory of {len(self._map) / 2**30:.0f} GiB is full")
 
     def _give_back(self, offset: int, byte: int) -> None:
-        insort(self._free, (offset, offset + _whole_pages(byte)))
-        joined: list[tuple[int, int]] = []
-        for start, end in self._free:
+        self._returned.append((offset, offset + _whole_pages(byte)))
+
+    def _join(self) -> None:
+        """Add what was given back to the free areas."""
+        if not self._returned:
+            return
+        while self._returned:
+            insort(self._free, self._returned.popleft())
+        joined = self._free[:1]
+        for start, end in self._free[1:]:
             if joined and joined[-1][1] == start:
                 joined[-1] = (joined[-1][0], end)
             else:

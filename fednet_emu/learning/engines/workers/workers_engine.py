@@ -7,6 +7,7 @@ written to shared memory once, what jobs start from once per wavefront; results 
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import time
@@ -21,7 +22,7 @@ from typing_extensions import override
 from fednet_emu.learning.engines.batched import is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed
 from fednet_emu.learning.engines.workers.memory import Place
-from fednet_emu.learning.engines.workers.pool import Call, pool
+from fednet_emu.learning.engines.workers.pool import Call, Pool, pool
 from fednet_emu.learning.engines.workers.worker import Order
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
@@ -48,7 +49,7 @@ class WorkersEngine(Engine):
         self._name, self._here, self._count = name, here, workers
         self._left_flop = 0.0 if at_once else START_FLOP
         self._host = HostTime() if host is None else host
-        self._pool = pool()
+        self._process = os.getpid()
         self._kept: WeakKeyDictionary[Kept, tuple[int, tuple[Place, ...], Any]] = WeakKeyDictionary()
         self._stay: WeakSet[FlatModel] = WeakSet()
         self._sent: dict[int, tuple[Tensor, Any, Place]] = {}
@@ -66,6 +67,11 @@ class WorkersEngine(Engine):
             self._pool.warm_up()
 
     @property
+    def _pool(self) -> Pool:
+        """The workers of this process, which are made when they are needed."""
+        return pool()
+
+    @property
     @override
     def choices(self) -> Sequence[str]:
         return self._here.choices
@@ -78,10 +84,11 @@ class WorkersEngine(Engine):
     @override
     def begin(self, job: TrainJob) -> None:
         """Begin a large job that is trained alone in any company; the first of a wavefront waits for a second one."""
-        if self._left_flop > 0 or job in self._begun or job.model in self._stay or not self._may_send():
+        known = self._left_flop > 0 or job in self._begun or job.model in self._stay
+        if known or not is_worth_dividing([job]) or not self._may_send():
             return
         resolved = job.resolve()
-        if not (is_worth_dividing([resolved]) and self._here.is_alone(resolved)):
+        if not self._here.is_alone(resolved):
             return
         with self._host.part("sending jobs"):
             if not self._begun and self._first is None:
@@ -112,13 +119,14 @@ class WorkersEngine(Engine):
 
     @override
     def close(self) -> None:
-        self._pool.drop(self)
-        self._pool.memory.trim()
+        if self._statistics["sent_byte"] and self._may_send():
+            self._pool.drop(self)
+            self._pool.memory.trim()
         self._here.close()
 
     def _is_worth_it(self, jobs: Sequence[ResolvedJob]) -> bool:
         """Whether processes are there for jobs that are enough to be sent."""
-        if len(jobs) < 2 or not self._may_send() or not is_worth_dividing(jobs):
+        if len(jobs) < 2 or not is_worth_dividing(one.job for one in jobs) or not self._may_send():
             return False
         if self._left_flop > 0:
             self._left_flop -= sum(resolved.job.flop for resolved in jobs)
@@ -128,8 +136,8 @@ class WorkersEngine(Engine):
         return True
 
     def _may_send(self) -> bool:
-        """Whether this is the one thread that workers answer to."""
-        return threading.current_thread() is threading.main_thread()
+        """Whether this is the one thread that workers answer to, and no copy of its process."""
+        return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
         """Calls of stacks, without those that cannot be sent; they begin at once."""
