@@ -75,7 +75,6 @@ def test_two_workers_against_one(workload: str) -> None:
         for _ in range(rounds):
             for name, play in plays.items():
                 taken[name].append(play() * 1e3)
-    print({n: [round(v) for v in its] for n, its in taken.items()})
     fastest = {name: min(its[rounds // 5 :]) for name, its in taken.items()}
     for engine in engines.values():
         engine.close()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from itertools import islice
 from operator import itemgetter
 from queue import SimpleQueue
 from typing import final
@@ -99,13 +100,12 @@ def _in_one_thread(results: Results) -> Results:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            found = next(results, None)
+            found = list(islice(results, 1))
         finally:
             torch.set_num_threads(before)
-        if found is None:
+        if not found:
             return
-        yield found
-        del found
+        yield found.pop()  # no reference to it is kept
 
 
 class _Wavefront:
