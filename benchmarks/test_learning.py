@@ -25,8 +25,7 @@ from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import Model, seeded_module
-from fednet_emu.learning.models.cnn import McMahanCnn
-from fednet_emu.learning.models.dense import Mlp, Softmax
+from fednet_emu.learning.models.feedforward import McMahanCnn, Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
 
 SHAPE, SAMPLES, LR = (1, 28, 28), 600, 0.1

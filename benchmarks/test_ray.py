@@ -17,7 +17,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
-from fednet_emu.learning.models.cnn import McMahanCnn
+from fednet_emu.learning.models.feedforward import McMahanCnn
 from fednet_emu.learning.models.flat import FlatModel
 
 CLIENTS, SAMPLES, ROUNDS = 10, 100, 9

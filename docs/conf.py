@@ -27,6 +27,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "settings_reference",
     "record_tables",
+    "command_reference",
+    "profile_tables",
     "house_drawing",
     "api_examples",
     "code_links",
@@ -66,7 +68,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],

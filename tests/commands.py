@@ -82,7 +82,10 @@ class Forked:
                 read[pipe] += text
                 if not text:
                     pipe.close()
-        self._process.join()
+        self._process.join(LIMIT_S)
+        if self.returncode is None:
+            self.kill()
+            raise TimeoutError(f"the process has closed its outputs, but has not ended after {LIMIT_S:g} s")
         self.stdout, self.stderr = (text.decode() for text in read.values())
         return self
 

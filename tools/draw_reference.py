@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from fednet_emu.analysis.scales import TO_TARGET, TRADED
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
+from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.run_figures import save
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout

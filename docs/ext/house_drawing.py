@@ -6,11 +6,11 @@ A room of a folder is a file or a sub-folder; it imports only from floors below 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import grimp
 import networkx as nx
+from generated import writes
 
 PACKAGE = "fednet_emu"
 LEAD = f"""# The house
@@ -64,14 +64,6 @@ def _short(module: str) -> str:
     return module.rpartition(".")[2]
 
 
-def write(app: Any) -> None:
-    """Write the page into the sources of the site if it has changed."""
-    path, text = Path(app.srcdir) / "project/house.md", page()
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-
-
 def setup(app: Any) -> dict[str, bool]:
     """Register this extension with Sphinx."""
-    app.connect("builder-inited", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return writes(app, "project/house.md", page)

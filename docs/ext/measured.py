@@ -8,9 +8,9 @@
 
 `by` names the columns whose values make a row (all those before `seed` unless given), `columns` what is shown,
 `statistic` is `mean`, `interval` (95 %, as `fednet compare` makes it) or `range`. `minus` names a row, from which every
-other row's difference is shown too, paired by seed. `where` keeps rows: `key=value; key=value`. With `file` the table
-is that of another file beside `cells.csv`, whose rows are intervals (`mean`, `low`, `high`): one row for each value of
-`by`, one column for each value of `across`.
+other row's difference is shown too, paired by seed. `where` keeps rows: `key=value; key=value`. `file` names another
+file beside `cells.csv`; if its rows are intervals (`mean`, `low`, `high`), `across` says what makes the columns.
+`published` names a file beside it with what the source prints for the same rows, which is shown beside ours.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Measured(SphinxDirective):
         "file": directives.unchanged,
         "across": directives.unchanged,
         "where": directives.unchanged,
+        "published": directives.unchanged,
     }
 
     def run(self) -> list[nodes.Node]:
@@ -50,12 +51,14 @@ class Measured(SphinxDirective):
             frame = cells(study, self.options.get("where", ""), file)
             if "across" in self.options:
                 return self._table(*intervals(frame, _listed(self.options["by"]), _listed(self.options["across"])))
-            settings = list(frame)[: list(frame).index("seed")]
-            by = _listed(self.options.get("by", "")) or settings
-            head, shown = rows(frame, by, _listed(self.options["columns"]), statistic, self.options.get("minus", ""))
+            by = _listed(self.options.get("by", "")) or list(frame)[: list(frame).index("seed")]
+            printed = cells(study, file=self.options["published"], dtype=str) if "published" in self.options else None
+            columns, minus = _listed(self.options["columns"]), self.options.get("minus", "")
+            head, shown = rows(frame, by, columns, statistic, minus, printed)
         except ValueError as error:
             raise self.error(str(error)) from error
-        return self._table(head, shown, source(study, statistic, int(frame["seed"].nunique())))
+        seeds = frame["seed"].nunique() if "seed" in frame else 1
+        return self._table(head, shown, source(study, statistic, seeds, file))
 
     def _table(self, head: list[str], shown: list[list[str]], below: str = "") -> list[nodes.Node]:
         text = [*table(head, shown), below]

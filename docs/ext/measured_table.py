@@ -41,7 +41,13 @@ TITLES = {
     "energy_to_target_j": "energy to target",
     "rounds_to_target": "rounds to target",
     "cycle_s": "cycle",
+    "gap": "distance from the optimum",
     "groups_formed": "groups",
+    "min_weight_inside": "least weight inside a true group",
+    "max_weight_across": "largest weight across",
+    "largest_gradient_norm": "largest gradient norm",
+    "ratio": "largest gradient norm, over that before training",
+    "rand_index": "adjusted Rand index",
 }
 UNITS = {
     "s": (("s", 1.0), ("ms", 1e-3)),
@@ -55,16 +61,16 @@ NOTES = {
 """What `results/reference/README.md` says of a study's age, and what a table then says."""
 
 
-def cells(study: str, where: str = "", file: str = "cells.csv") -> pd.DataFrame:
-    """Return the rows of a study, one for each run, that have the given values.
+def cells(study: str, where: str = "", file: str = "cells.csv", dtype: type | None = None) -> pd.DataFrame:
+    """Return the rows of a study's file, in `cells.csv` one for each run, that have the given values.
 
     Raises:
         ValueError: there is no such study or column, or no row has these values.
     """
     path = REFERENCE / study / file
     if not path.exists():
-        raise ValueError(f"measured: no study '{study}' in results/reference")
-    frame = pd.read_csv(path)
+        raise ValueError(f"measured: no study '{study}' with {file} in results/reference")
+    frame = pd.read_csv(path, dtype=dtype, keep_default_na=dtype is None)
     for part in filter(None, map(str.strip, where.split(";"))):
         key, _, value = part.partition("=")
         if key not in frame:
@@ -76,14 +82,33 @@ def cells(study: str, where: str = "", file: str = "cells.csv") -> pd.DataFrame:
 
 
 def rows(
-    frame: pd.DataFrame, by: list[str], columns: list[str], statistic: str = "mean", minus: str = ""
+    frame: pd.DataFrame,
+    by: list[str],
+    columns: list[str],
+    statistic: str = "mean",
+    minus: str = "",
+    published: pd.DataFrame | None = None,
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of a table, in the order in which the study has its settings."""
+    """Return the head and the rows of a table, in the order in which the study has its settings.
+
+    Args:
+        frame: the runs, one row each.
+        by: the columns whose values make a row.
+        columns: what is shown of each.
+        statistic: how seeds are summed up, one of `STATISTICS`.
+        minus: a value in the row from which the others' differences are shown too.
+        published: what the source prints for the same rows, as text: the columns `by`, and some of `columns`.
+
+    Raises:
+        ValueError: a column or the row `minus` is not there.
+    """
     missing = [name for name in (*by, *columns) if name not in frame]
     if missing:
         raise ValueError(f"measured: no column {', '.join(missing)}; there are {', '.join(frame)}")
     units = {name: _unit(name, frame[name]) for name in columns}
+    frame = frame if "seed" in frame else frame.assign(seed=0)
     groups = {_key(level): its.set_index("seed") for level, its in frame.groupby(by, sort=False)}
+    printed = {} if published is None else published.astype(str).set_index(by).to_dict("index")
     base = next((its for level, its in groups.items() if minus and minus in level), None)
     if minus and base is None:
         raise ValueError(f"measured: no row '{minus}'; there are {', '.join(map(' '.join, groups))}")
@@ -92,6 +117,7 @@ def rows(
         unit = units[name][0]
         head.append(f"{TITLES.get(name, name)}{f' ({unit})' if unit else ''}")
         head += [f"minus that of {minus}"] if minus else []
+        head += ["published"] if published is not None and name in published else []
     shown = []
     for level, its in groups.items():
         row = list(level)
@@ -99,6 +125,8 @@ def rows(
             row.append(_text(its[name], units[name], statistic))
             if base is not None:
                 row.append("" if its is base else _text(its[name] - base[name], units[name], "interval"))
+            if published is not None and name in published:
+                row.append(printed.get(level if len(by) > 1 else level[0], {}).get(name, ""))
         shown.append(row)
     return head, shown
 
@@ -131,6 +159,8 @@ def _text(values: pd.Series, unit: tuple[str, float], statistic: str) -> str:
     known = values.dropna().to_numpy(np.float64) / unit[1]
     if known.size == 0:
         return "never"
+    if len(values) == 1 and known[0] % 1 == 0:
+        return f"{known[0]:,.0f}"
     few = f", {known.size} of {len(values)} runs" if known.size < len(values) else ""
     mean, low, high = mean_interval(known)
     if statistic == "range":
@@ -146,15 +176,11 @@ def _number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def source(study: str, statistic: str, seeds: int) -> str:
+def source(study: str, statistic: str, seeds: int, file: str = "cells.csv") -> str:
     """Return the sentence below a table: what is shown, from which file, of which state of the repository."""
     lead = STATISTICS[statistic].format(seeds=seeds) if seeds > 1 else "One run each"
     age = "".join(f"; {note}" for note in _notes(study))
-    return f"{lead}; {_link(study)}{_state(study)}{age}."
-
-
-def _link(study: str) -> str:
-    return f"[all runs](/../results/reference/{study}/cells.csv)"
+    return f"{lead}; [all runs](/../results/reference/{study}/{file}){_state(study, file)}{age}."
 
 
 def _notes(study: str) -> Iterator[str]:
@@ -164,9 +190,9 @@ def _notes(study: str) -> Iterator[str]:
             yield from (note for words, note in NOTES.items() if words in part)
 
 
-def _state(study: str) -> str:
+def _state(study: str, file: str) -> str:
     """The commit and day on which the results came into the repository; empty where there is no history to ask."""
-    command = ["git", "log", "-1", "--format=%h of %cs", "--", f"results/reference/{study}/cells.csv"]
+    command = ["git", "log", "-1", "--format=%h of %cs", "--", f"results/reference/{study}/{file}"]
     try:
         found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
+
+from generated import writes
 
 from fednet_emu.emulation.plausibility import as_table
 
@@ -19,14 +20,6 @@ read for says so: "from memory", or "assumed".
 """
 
 
-def write(app: Any) -> None:
-    """Write the page into the sources of the site if it has changed."""
-    path, text = Path(app.srcdir) / "reference/plausible.md", LEAD + as_table() + "\n"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-
-
 def setup(app: Any) -> dict[str, bool]:
     """Register this extension with Sphinx."""
-    app.connect("builder-inited", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return writes(app, "reference/plausible.md", lambda: LEAD + as_table() + "\n")

@@ -5,9 +5,9 @@ A column without a meaning is an error.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from generated import writes
 from markdown_text import code, table
 
 from fednet_emu.records.ledger import TABLES, WHERE_USED, Ledger
@@ -84,14 +84,6 @@ def _type(dtype: Any) -> str:
     return {"i": "whole number", "f": "number"}[dtype.kind]
 
 
-def write(app: Any) -> None:
-    """Write the page into the sources of the site if it has changed."""
-    path, text = Path(app.srcdir) / "reference/tables.md", page()
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-
-
 def setup(app: Any) -> dict[str, bool]:
     """Register this extension with Sphinx."""
-    app.connect("builder-inited", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return writes(app, "reference/tables.md", page)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from generated import SETUP, write_page
 from markdown_text import code, code_in, link, paragraphs, sentence_of, sources_of, span, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -201,15 +202,12 @@ def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
 
 def write(app: Any) -> None:
     """Write the pages that have changed into the folder `reference/settings` of the site's sources."""
-    folder = Path(app.srcdir) / "reference/settings"
-    folder.mkdir(exist_ok=True)
+    (Path(app.srcdir) / "reference/settings").mkdir(exist_ok=True)
     for name, text in pages().items():
-        path = folder / f"{name}.md"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        write_page(app, f"reference/settings/{name}.md", text)
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Register this extension with Sphinx."""
     app.connect("builder-inited", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return SETUP

@@ -13,6 +13,7 @@ OUTSIDE = {
     "nn.Module": "torch.nn.Module",
     "Figure": "matplotlib.figure.Figure",
     "Path": "pathlib.Path",
+    **{name: f"collections.abc.{name}" for name in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence")},
 }
 INSIDE = {name: f"fednet_emu.emulation.given.{name}" for name in ("ScenarioLike", "Settings", "Network")}
 

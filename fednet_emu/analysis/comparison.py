@@ -6,18 +6,162 @@ The sentence is the same for the command line, Python and the page of a study.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from typing_extensions import override
 
-from fednet_emu.analysis.compare import EVERYWHERE, TO_TARGET, Difference, compare
+from fednet_emu.analysis.confidence_set import chance_of_range
 from fednet_emu.analysis.quantities import TextResult, counted
+from fednet_emu.analysis.scales import RECORDED, TRADED
+from fednet_emu.analysis.statistics import Interval, paired_difference, unpaired_difference
 from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, level_text, limits_of, target_text
+from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
+
+EVERYWHERE = "all together"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is compared: its column, its name, how it is written, and the words for less and for more of it.
+
+    `phrase` says what happens with B, by how much, and whether that is less or more than with A.
+    """
+
+    column: str
+    title: str
+    show: Callable[[float], str]
+    less: str
+    more: str
+    phrase: str
+
+
+def _score(value: float) -> str:
+    return f"{value:.4g}"
+
+
+QUANTITIES = (
+    Quantity("accuracy", "final accuracy", _score, "lower", "higher", "the run ends with an accuracy {} {}"),
+    Quantity("loss", "final loss", _score, "lower", "higher", "the run ends with a loss {} {}"),
+    *(Quantity(its.column, f"{its.name} of the run", its.show, "less", "more", its.run) for its in TRADED.values()),
+)
+TO_TARGET = tuple(
+    Quantity(its.to_target, f"{its.name} to target", its.show, its.less, its.more, its.reached)
+    for its in RECORDED.values()
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """B minus A of one quantity in one place of the remaining grid."""
+
+    where: str
+    """The levels of the remaining axes, or `all together`: each seed's mean over all places."""
+    quantity: Quantity
+    """What is compared."""
+    values: Array
+    """Those of A and B on the seeds that have it on both sides, [pairs, 2]."""
+    known: tuple[int, int]
+    """How many have it in A and in B."""
+    of: int
+    """How many there are."""
+    paired: Interval
+    """Mean difference and 95 % interval, seed by seed."""
+    unpaired: Interval
+    """The same as if the seeds had nothing in common."""
+
+    @property
+    def pairs(self) -> int:
+        """How many seeds have it on both sides."""
+        return len(self.values)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The means of A and B over the pairs; NaN without any."""
+        mean_a, mean_b = self.values.mean(axis=0) if self.pairs else (np.nan, np.nan)
+        return float(mean_a), float(mean_b)
+
+    @property
+    def signs(self) -> tuple[int, int]:
+        """In how many pairs B has less of it than A, and in how many it has more."""
+        a, b = self.values.T
+        return int((b < a).sum()), int((b > a).sum())
+
+    @property
+    def is_none(self) -> bool:
+        """Whether A and B are equal in every pair."""
+        return self.paired.mean == 0 and not self.paired.low < 0
+
+    @property
+    def p(self) -> float:
+        """The chance of means so far apart if A and B could be exchanged within each seed, as in a ranking of both."""
+        return chance_of_range(self.values) if self.pairs else np.nan
+
+
+def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
+    """The differences second - first for each place of the grid that both have, and then all together.
+
+    What was measured on neither side is left out, and so is the way to different targets.
+
+    Raises:
+        FednetError: there is no seed and place in common, or one side has several cells for them.
+    """
+    axes = [axis for axis in first.axes if axis in second.axes]
+    for view in (first, second):
+        if view.cells.duplicated([*axes, "seed"]).any():
+            own = ", ".join(axis for axis in view.axes if axis not in axes)
+            raise FednetError(
+                f"{view.name}: several cells for each seed, got the axis {own} on one side; name its level"
+            )
+    pairs = _cells(first, second, axes).merge(
+        _cells(second, first, axes), on=[*axes, "seed"], suffixes=("_a", "_b"), sort=False
+    )
+    if not len(pairs):
+        raise FednetError(f"{first.name}, {second.name}: nothing to pair, got no common seed; sweep the same seeds")
+    quantities = QUANTITIES + (TO_TARGET if first.target == second.target else ())
+    measured = [its for its in quantities if pairs[[f"{its.column}_a", f"{its.column}_b"]].notna().any(axis=None)]
+    found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
+    places = pairs[axes].drop_duplicates() if axes else pairs[:1]
+    if len(places) > 1:
+        for its in measured:  # means of each seed that has it everywhere: seeds, not places, are repetitions
+            seeds = pairs.groupby("seed")[[f"{its.column}_a", f"{its.column}_b"]]
+            means = seeds.mean()[seeds.count().min(axis=1) == len(places)].reindex(pairs["seed"].unique())
+            found.append(_difference(EVERYWHERE, means, its))
+    return found
+
+
+def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
+    """The cells of a view; an axis that has numbers in one view and text in the other is text in both."""
+    mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
+    return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
+
+
+def _places(pairs: pd.DataFrame, axes: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    if not axes:
+        yield "", pairs
+        return
+    for levels, part in pairs.groupby(list(axes), sort=False):
+        yield ", ".join(f"{axis}={level_text(level)}" for axis, level in zip(axes, levels, strict=True)), part
+
+
+def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Difference:
+    a, b = (values[f"{quantity.column}_{side}"].to_numpy(np.float64) for side in "ab")
+    both = np.isfinite(a) & np.isfinite(b)
+    return Difference(
+        where,
+        quantity,
+        values=np.stack([a[both], b[both]], axis=1),
+        known=(int(np.isfinite(a).sum()), int(np.isfinite(b).sum())),
+        of=len(values),
+        paired=paired_difference(a[both], b[both]),
+        unpaired=unpaired_difference(a[np.isfinite(a)], b[np.isfinite(b)]),
+    )
+
 
 ROUNDING = 1e-12
 """Part of the larger mean that a mean difference of nothing may have by rounding."""
@@ -69,13 +213,13 @@ class Comparison(TextResult):
 
     @override
     def lines(self) -> list[str]:
-        told = [f"A: {self.names[0]}", f"B: {self.names[1]}"]
-        told += [f"target: {target_text(self.target)}"] if self.target else []
-        told.append(HEADING)
+        lines = [f"A: {self.names[0]}", f"B: {self.names[1]}"]
+        lines += [f"target: {target_text(self.target)}"] if self.target else []
+        lines.append(HEADING)
         for where in dict.fromkeys(its.where for its in self.differences):
-            told.append(f"\n{where}" if where else "")
-            told += [line for its in self.differences if its.where == where for line in self._block(its)]
-        return [*told, *(["", QUESTION] if self.of_one_study else [])]
+            lines.append(f"\n{where}" if where else "")
+            lines += [line for its in self.differences if its.where == where for line in self._block(its)]
+        return [*lines, *(["", QUESTION] if self.of_one_study else [])]
 
     def _block(self, its: Difference) -> Iterator[str]:
         yield f"  {its.quantity.title}: {sentence(its, ('A', 'B'), self.target)}"

@@ -41,25 +41,22 @@ _FIRST_EDGE = -4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the path of a round.
-
-    Attributes:
-        round: the number of the round.
-        what: a kind of transfer, `backhaul up` or `backhaul down`, `compute`, `waiting` for a turn in the band,
-            `deadline` or `idle`.
-        device: who sent or computed; of a transfer from the server to one device, that device; `SERVER`, which stands
-            for edge servers, too; or `NOBODY`.
-        started_ns: its start in simulated nanoseconds.
-        ended_ns: its end, at which the next part starts.
-        energy_j: the energy that the activity spent, in proportion to its time on the path.
-    """
+    """A part of the path of a round."""
 
     round: int
+    """The number of the round."""
     what: str
+    """A kind of transfer, `backhaul up` or `backhaul down`, `compute`, `waiting` for a turn in the band, `deadline` or
+    `idle`."""
     device: int
+    """Who sent or computed; of a transfer from the server to one device, that device; `SERVER`, which stands for edge
+    servers, too; or `NOBODY`."""
     started_ns: int
+    """Its start in simulated nanoseconds."""
     ended_ns: int
+    """Its end, at which the next part starts."""
     energy_j: float = 0.0
+    """The energy that the activity spent, in proportion to its time on the path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,15 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What devices have of the training or of the test samples.
-
-    Attributes:
-        sizes: int64 [devices], number of samples.
-        counts: int64 [labels, devices], number of samples of each label; None without labels.
-        targets: float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless
-            each sample has a number for its target.
-    """
+    """What devices have of the training or of the test samples."""
 
     sizes: IntArray
+    """int64 [devices], number of samples."""
     counts: IntArray | None = None
+    """int64 [labels, devices], number of samples of each label; None without labels."""
     targets: Array | None = None
+    """float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless each sample
+    has a number for its target."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
@@ -87,10 +84,10 @@ class Part:
             device, label = np.nonzero(self.counts.T)
             samples = self.counts[label, device]
             return pd.DataFrame({"part": part, "device": device, "label": label, "samples": samples})
-        told: dict[str, Any] = {"part": part, "device": np.arange(len(self.sizes)), "samples": self.sizes}
+        columns: dict[str, Any] = {"part": part, "device": np.arange(len(self.sizes)), "samples": self.sizes}
         if self.targets is not None:
-            told |= {_column(share): row for share, row in zip(QUANTILES, self.targets, strict=True)}
-        return pd.DataFrame(told)
+            columns |= {_column(share): row for share, row in zip(QUANTILES, self.targets, strict=True)}
+        return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +112,12 @@ class DataSplit:
 
     def frame(self) -> pd.DataFrame:
         """The table `data_split`: the rows of both parts; a label that nobody has is a row without samples."""
-        told = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]
+        tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]
         for name, part in zip(PARTS, (self.train, self.test), strict=True):
             if part.counts is not None:
                 unused = np.flatnonzero(~part.counts.any(axis=1))
-                told.append(pd.DataFrame({"part": name, "device": 0, "label": unused, "samples": 0}))
-        return pd.concat(told, ignore_index=True)
+                tables.append(pd.DataFrame({"part": name, "device": 0, "label": unused, "samples": 0}))
+        return pd.concat(tables, ignore_index=True)
 
 
 def _column(share: float) -> str:

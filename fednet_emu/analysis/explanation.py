@@ -35,19 +35,16 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change and what it gives.
-
-    Attributes:
-        title: what is changed.
-        settings: the settings that are changed.
-        simulated_s: how long the same number of rounds then takes, in simulated seconds; None if that is not known.
-        problem: why it is not known.
-    """
+    """A change and what it gives."""
 
     title: str
+    """What is changed."""
     settings: dict[str, Any]
+    """The settings that are changed."""
     simulated_s: float | None = None
+    """How long the same number of rounds then takes, in simulated seconds; None if that is not known."""
     problem: str = ""
+    """Why it is not known."""
 
     def gain(self, took_s: float) -> str:
         """Return in words what it gives a run that took so many seconds."""
@@ -122,11 +119,6 @@ class Explanation(TextResult):
         sums = own.groupby("device").agg(rounds=("round", "nunique"), took_s=("took_s", "sum"))
         return sums.assign(share=sums["took_s"] / self.took_s).sort_values("took_s", ascending=False).reset_index()
 
-    def of_device(self, device: int) -> pd.Series:
-        """Seconds of a device by what they went to, the most first."""
-        own = self.parts[self.parts["device"] == device]
-        return own.groupby("what")["took_s"].sum().sort_values(ascending=False)
-
     def slowest(self, number: int) -> list[int]:
         """Return the devices that held up the rounds longest."""
         return [int(device) for device in self.devices["device"][:number] if device != SERVER]
@@ -149,7 +141,9 @@ class Explanation(TextResult):
         """In words how long the devices that are most on the paths held them up, and by what."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
-            what = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in self.of_device(device).items())
+            own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()
+            spent = own.sort_values(ascending=False).items()  # most first
+            what = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent)
             rounds = counted(number, "round")
             found.append(f"{device_label(device)}: {format_seconds(took_s)}, {share:.0%}, in {rounds}: {what}")
         return found

@@ -36,10 +36,10 @@ def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
         for place, setting in enumerate(settings)
         if setting.sound
     ]
-    told = [part for part in parts if len(part)]
-    if not told:
+    measured = [part for part in parts if len(part)]
+    if not measured:
         return pd.DataFrame(columns=[*COLUMNS, "learnt"])
-    points = pd.concat(told).reset_index()
+    points = pd.concat(measured).reset_index()
     untrained = points["simulated_s"] <= 0
     learnt = np.zeros(len(points), bool)
     for where in points.groupby("data_set", sort=False).indices.values():

@@ -31,30 +31,27 @@ ENDED, DIVERGED = "ended", "diverged"
 
 @dataclass(frozen=True)
 class Ranked:
-    """A setting in its place.
-
-    Attributes:
-        setting: its levels and its label.
-        costs: the restricted cost of each seed, [seeds].
-        got_there: which seeds reached the target within the limits, [seeds].
-        cost: mean of the costs, and its 95 % interval.
-        difference: what it costs more than the cheapest setting, paired by seed, with its 95 % interval.
-        p: the chance that all settings up to this one differ so much if they are equally good; the smallest level at
-            which it is not the best.
-        may_be_best: whether it may be the best of all settings.
-        seeds_needed: how many seeds would drop it, or the cheapest, if these two differ as it seems.
-        limited_by: how many runs did not get there for which reason.
-    """
+    """A setting in its place."""
 
     setting: Setting
+    """Its levels and its label."""
     costs: Array
+    """The restricted cost of each seed, [seeds]."""
     got_there: Mask
+    """Which seeds reached the target within the limits, [seeds]."""
     cost: Interval
+    """Mean of the costs, and its 95 % interval."""
     difference: Interval
+    """What it costs more than the cheapest setting, paired by seed, with its 95 % interval."""
     p: float
+    """The chance that all settings up to this one differ so much if they are equally good; the smallest level at which
+    it is not the best."""
     may_be_best: bool
+    """Whether it may be the best of all settings."""
     seeds_needed: float
+    """How many seeds would drop it, or the cheapest, if these two differ as it seems."""
     limited_by: Mapping[str, int]
+    """How many runs did not get there for which reason."""
 
     @property
     def reached(self) -> str:
@@ -78,33 +75,30 @@ class Ranked:
 
 @dataclass(frozen=True, repr=False)
 class RankedSettings(TextResult):
-    """The settings of a study by what reaching the target costs them, the cheapest first.
-
-    Attributes:
-        name: the study.
-        target: measure and level that runs have to reach.
-        minimised: the cost that is compared, a key of `COSTS`.
-        limits: the largest amount of each limited cost.
-        seeds: the seeds that all settings have.
-        settings: the settings in their places.
-        horizon: the largest cost that counts.
-        first_ended: the setting and the seed of the run that set the horizon because it ended with budget left.
-        late: how many runs reached the target beyond the horizon.
-        left_out: labels of settings that have no finished run.
-        more_seeds: how many seeds are left out, because some settings do not have them.
-    """
+    """The settings of a study by what reaching the target costs them, the cheapest first."""
 
     name: str
+    """The study."""
     target: Mapping[str, float]
+    """Measure and level that runs have to reach."""
     minimised: str
+    """The cost that is compared, a key of `COSTS`."""
     limits: Mapping[str, float]
+    """The largest amount of each limited cost."""
     seeds: Sequence[int]
+    """The seeds that all settings have."""
     settings: Sequence[Ranked]
+    """The settings in their places."""
     horizon: float
+    """The largest cost that counts."""
     first_ended: tuple[str, int] | None
+    """The setting and the seed of the run that set the horizon because it ended with budget left."""
     late: int
+    """How many runs reached the target beyond the horizon."""
     left_out: Sequence[str]
+    """Labels of settings that have no finished run."""
     more_seeds: int
+    """How many seeds are left out, because some settings do not have them."""
 
     @property
     def cost(self) -> Cost:
@@ -150,20 +144,22 @@ class RankedSettings(TextResult):
     @property
     def words(self) -> list[str]:
         """The answer in sentences: what is best, what is as good, how sure that is, and how runs were counted."""
-        told = [self._first(), *self._rest(), *self._more_seeds(), *self._counted()]
+        sentences = [self._first(), *self._rest(), *self._more_seeds(), *self._counted()]
         if self.left_out:
-            told.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
+            sentences.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
         if self.more_seeds:
             count = "does" if self.more_seeds == 1 else "do"
-            told.append(f"{counted(self.more_seeds, 'seed')} that not every setting has finished {count} not count.")
-        return told
+            sentences.append(
+                f"{counted(self.more_seeds, 'seed')} that not every setting has finished {count} not count."
+            )
+        return sentences
 
     @override
     def lines(self) -> list[str]:
         title = f"{self.cost.title.lower()} to target"
-        told = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
-        told += [QUESTION] if len(self.settings) > 1 else []
-        return [*told, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
+        lines = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
+        lines += [QUESTION] if len(self.settings) > 1 else []
+        return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
         """Return in words what a setting costs more than the cheapest, and whether it may be the best of all."""

@@ -32,20 +32,16 @@ from fednet_emu.errors import FednetError
 
 @dataclass(frozen=True)
 class Course:
-    """How far one run came.
-
-    Attributes:
-        cost: what reaching the target within the limits had cost; infinite if it did not.
-        watched: up to which cost it was watched: the cost of reaching the target, or of its last evaluation within the
-            limits.
-        stopped_by: the costs whose limits were exceeded first, `ended`, or `diverged`; none if it reached the target.
-        score: the best score within the limits.
-    """
+    """How far one run came."""
 
     cost: float
+    """What reaching the target within the limits had cost; infinite if it did not."""
     watched: float
+    """Up to which cost it was watched: the cost of reaching the target, or of its last evaluation within the limits."""
     stopped_by: tuple[str, ...]
+    """The costs whose limits were exceeded first, `ended`, or `diverged`; none if it reached the target."""
     score: float
+    """The best score within the limits."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
@@ -155,11 +151,7 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """The seeds that every setting has, in order.
-
-    Raises:
-        FednetError: there is none, no finished run, or the settings learn different data.
-    """
+    """The seeds that all settings have, in order, or a FednetError: there is none, or they learn different data."""
     if not settings:
         raise FednetError(f"{view.name}: best: needs finished runs, got none; sweep it first")
     kinds = dict.fromkeys(setting.data_set for setting in settings)

@@ -22,21 +22,18 @@ UNFINISHED = "finish the run that writes it, or run it again with --force"
 
 @dataclass(frozen=True)
 class RunRecords:
-    """What a run has recorded, in its folder or in memory; each table is read on request.
-
-    Attributes:
-        name: the name of the scenario, or another one for figures.
-        summary: totals and final scores, as in summary.json.
-        settings: the content of scenario.yaml.
-        folder: the run folder; None for a run in memory.
-        in_memory: returns the tables of a run in memory, by name.
-    """
+    """What a run has recorded, in its folder or in memory; each table is read on request."""
 
     name: str
+    """The name of the scenario, or another one for figures."""
     summary: dict[str, Any]
+    """Totals and final scores, as in summary.json."""
     settings: dict[str, Any]
+    """The content of scenario.yaml."""
     folder: Path | None
+    """The run folder; None for a run in memory."""
     in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
+    """Returns the tables of a run in memory, by name."""
 
     @classmethod
     def opened(cls, folder: Path, name: str | None = None) -> Self:
@@ -50,7 +47,7 @@ class RunRecords:
         if (folder / MANIFEST).exists():
             _mapping(folder / MANIFEST, _read(folder / MANIFEST, json.loads))
         summary = _mapping(folder / "summary.json", _read(folder / "summary.json", json.loads))
-        settings = _mapping(folder / "scenario.yaml", _read(folder / "scenario.yaml", _load_yaml))
+        settings = _mapping(folder / "scenario.yaml", _read(folder / "scenario.yaml", YAML(typ="safe", pure=True).load))
         return cls(name or str(summary.get("name") or folder.resolve().name), summary, settings, folder)
 
     @property
@@ -152,10 +149,6 @@ def _read(path: Path, parse: Any) -> Any:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
         raise DataError(str(path), f"unreadable, got {_one_line(error)!r}", AGAIN) from error
-
-
-def _load_yaml(text: str) -> Any:
-    return YAML(typ="safe", pure=True).load(text)
 
 
 def _mapping(path: Path, content: Any) -> dict[str, Any]:

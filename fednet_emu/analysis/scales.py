@@ -59,37 +59,34 @@ def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of learning: what it is called, where the tables have it, and how it is written.
-
-    Attributes:
-        name: the short name, by which users ask for it.
-        title: its name on axes and in tables.
-        column: its column in evaluations and cells, in simulated seconds, bits, joules or rounds.
-        to_target: the column of cells with what reaching the target cost.
-        units: the units among which an axis chooses.
-        kind: the name of these units in `browser/units.js`.
-        show: writes an amount with its unit.
-        less: the word for less of it when a target is reached, as `sooner`.
-        more: the word for more of it.
-        run: what a run does with how much, and whether that is less or more than another.
-        reached: how a target is reached with how much, and whether that is less or more.
-        best: how the cheapest setting reaches a target; the second gap is for the amount.
-        limit: an upper limit of it, with its amount.
-    """
+    """A cost of learning: what it is called, where the tables have it, and how it is written."""
 
     name: str
+    """The short name, by which users ask for it."""
     title: str
+    """Its name on axes and in tables."""
     column: str
+    """Its column in evaluations and cells, in simulated seconds, bits, joules or rounds."""
     to_target: str
+    """The column of cells with what reaching the target cost."""
     units: tuple[Unit, ...]
+    """The units among which an axis chooses."""
     kind: str
+    """The name of these units in `browser/units.js`."""
     show: Callable[[float], str]
+    """Writes an amount with its unit."""
     less: str
+    """The word for less of it when a target is reached, as `sooner`."""
     more: str
+    """The word for more of it."""
     run: str
+    """What a run does with how much, and whether that is less or more than another."""
     reached: str
+    """How a target is reached with how much, and whether that is less or more."""
     best: str
+    """How the cheapest setting reaches a target; the second gap is for the amount."""
     limit: str = "{}"
+    """An upper limit of it, with its amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
         """The cost in SI units or bits of each row of a table of evaluations, which need not have `total_bit`."""
@@ -110,11 +107,6 @@ class Cost:
 TOTAL_BIT = "total_bit"
 """The bits of all links together."""
 DEVICE_ENERGY = "device-energy"
-
-
-def format_rounds(rounds: float) -> str:
-    """Return a number of rounds as text."""
-    return f"{rounds:.4g} rounds"
 
 
 _TIME = Cost(
@@ -138,7 +130,7 @@ _DEVICE_ENERGY = replace(
     limit="{} per device",
 )
 _ROUNDS = Cost(
-    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", format_rounds, "fewer", "more",
+    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", "{:.4g} rounds".format, "fewer", "more",
     "the run has {} {}", "{target} is reached in {} {}", "in the fewest rounds{within}, {}",
 )  # fmt: skip
 
@@ -153,8 +145,8 @@ TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 
 def limits_text(limits: Mapping[str, float]) -> str:
     """Return limits in words: ` within 4 J of energy and 20 Mbit`; empty without limits."""
-    told = [COSTS[name].limit.format(COSTS[name].show(most)) for name, most in limits.items()]
-    return f" within {' and '.join(told)}" if told else ""
+    texts = [COSTS[name].limit.format(COSTS[name].show(most)) for name, most in limits.items()]
+    return f" within {' and '.join(texts)}" if texts else ""
 
 
 Measure = Literal["accuracy", "loss"]

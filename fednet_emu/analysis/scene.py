@@ -17,31 +17,28 @@ OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps")
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Devices and stations over time; T instants, N devices, S stations.
-
-    Attributes:
-        times_s: the instants in simulated seconds, [T]; a single one if nothing changes.
-        x_m: coordinates of the devices, [T, N].
-        y_m: the same, [T, N].
-        cell: the number of the station that serves each device, [T, N].
-        snr_db: mean SNR of each device's uplink alone in the whole band, in dB, [T, N].
-        uplink_bps: rate of each uplink alone in the band, as recorded or at its mean SNR, [T, N].
-        downlink_bps: the same for downlinks, [T, N].
-        stations_m: coordinates of the stations, [S, 2].
-        speed_flop_per_s: computing speed of each device, [N].
-        idle_w: idle power of each device, [N].
-    """
+    """Devices and stations over time; T instants, N devices, S stations."""
 
     times_s: Array
+    """The instants in simulated seconds, [T]; a single one if nothing changes."""
     x_m: Array
+    """Coordinates of the devices, [T, N]."""
     y_m: Array
+    """The same, [T, N]."""
     cell: IntArray
+    """The number of the station that serves each device, [T, N]."""
     snr_db: Array
+    """Mean SNR of each device's uplink alone in the whole band, in dB, [T, N]."""
     uplink_bps: Array
+    """Rate of each uplink alone in the band, as recorded or at its mean SNR, [T, N]."""
     downlink_bps: Array
+    """The same for downlinks, [T, N]."""
     stations_m: Array
+    """Coordinates of the stations, [S, 2]."""
     speed_flop_per_s: Array
+    """Computing speed of each device, [N]."""
     idle_w: Array
+    """Idle power of each device, [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:

@@ -27,32 +27,29 @@ TRIALS, SEARCH = "trials.csv", "search.json"
 
 @dataclass(frozen=True, repr=False)
 class SearchRecords(TextResult):
-    """What a search has recorded.
-
-    Attributes:
-        name: the study.
-        costs: what was minimised; nothing if it was the accuracy that was maximised.
-        limits: the largest amount of each limited cost.
-        target: measure and level that runs have to reach; empty if the costs are those of whole runs.
-        trials: one row for each setting that was tried.
-        finalists: numbers of the trials that remained in the race, the best first.
-        dropped: numbers of those that were dropped, with the number of seeds and the p-value, NaN where several costs
-            are minimised.
-        runs: the costs of each finalist, [seeds, costs], with NaN for a run that did not reach the target.
-        importance: the share of each parameter in the variation of the first cost, the largest first.
-        parameters: names of what was varied.
-    """
+    """What a search has recorded."""
 
     name: str
+    """The study."""
     costs: Sequence[str]
+    """What was minimised; nothing if it was the accuracy that was maximised."""
     limits: Mapping[str, float]
+    """The largest amount of each limited cost."""
     target: Mapping[str, float]
+    """Measure and level that runs have to reach; empty if the costs are those of whole runs."""
     trials: pd.DataFrame
+    """One row for each setting that was tried."""
     finalists: Sequence[int]
+    """Numbers of the trials that remained in the race, the best first."""
     dropped: Mapping[int, tuple[int, float]]
+    """Numbers of those that were dropped, with the number of seeds and the p-value, NaN where several costs are
+    minimised."""
     runs: Mapping[int, Array]
+    """The costs of each finalist, [seeds, costs], with NaN for a run that did not reach the target."""
     importance: Mapping[str, float]
+    """The share of each parameter in the variation of the first cost, the largest first."""
     parameters: Sequence[str]
+    """Names of what was varied."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -73,19 +70,19 @@ class SearchRecords(TextResult):
         if not is_search(folder):
             raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
         try:
-            told = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
+            found = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
             trials = read_csv(folder / TRIALS, dtype={"why_not": str}).fillna({"why_not": ""})
             return cls(
-                told["name"],
-                told["costs"],
-                told["limits"],
-                told["target"],
+                found["name"],
+                found["costs"],
+                found["limits"],
+                found["target"],
                 trials,
-                told["finalists"],
-                {its["trial"]: (its["seeds"], math.nan if its["p"] is None else its["p"]) for its in told["dropped"]},
-                {int(number): np.array(runs, np.float64) for number, runs in told["runs"].items()},
-                told["importance"],
-                told["parameters"],
+                found["finalists"],
+                {its["trial"]: (its["seeds"], math.nan if its["p"] is None else its["p"]) for its in found["dropped"]},
+                {int(number): np.array(runs, np.float64) for number, runs in found["runs"].items()},
+                found["importance"],
+                found["parameters"],
             )
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(str(folder / SEARCH), f"unreadable, got '{error}'", "run the search again") from error
@@ -135,17 +132,17 @@ class SearchRecords(TextResult):
         left = f"{counted(len(self.finalists), 'setting')} left"
         yield f"{left} after a race over {counted(seeds, 'seed')}, the best first"
         for place, number in enumerate(self.finalists, 1):
-            runs, told = sign * self.runs[number], []
+            runs, amounts = sign * self.runs[number], []
             for column, costs in zip(self.columns, runs.T, strict=True):
                 known = costs[np.isfinite(costs)]
                 its = mean_interval(known)
                 wide = (
                     "" if math.isnan(its.low) else f" ({self.shown(column, its.low)} to {self.shown(column, its.high)})"
                 )
-                told.append(f"{column} {self.shown(column, its.mean)}{wide}" if len(known) else f"{column} unknown")
+                amounts.append(f"{column} {self.shown(column, its.mean)}{wide}" if len(known) else f"{column} unknown")
             missed = int((~np.isfinite(runs).all(axis=1)).sum())
             late = f", {missed} of {len(runs)} did not get there" if missed else ""
-            yield f" {place}. {labels[number]}: {', '.join(told)}{late}; best/{place}.yaml"
+            yield f" {place}. {labels[number]}: {', '.join(amounts)}{late}; best/{place}.yaml"
         yield from self._undecided()
         for number, (after, p) in self.dropped.items():
             why = "another is better in all costs" if math.isnan(p) else f"not the best, p = {p:.2g}"

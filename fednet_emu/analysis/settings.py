@@ -28,21 +28,18 @@ PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of levels of a study, whose cells differ only in the seed.
-
-    Attributes:
-        levels: the level of each axis.
-        label: its name in figures.
-        data_set: the data set that its cells learn; scores on different data sets are never put on one front.
-        cells: its finished cells.
-        missing: its cells that failed or wait.
-    """
+    """One combination of levels of a study, whose cells differ only in the seed."""
 
     levels: dict[str, Any]
+    """The level of each axis."""
     label: str
+    """Its name in figures."""
     data_set: str
+    """The data set that its cells learn; scores on different data sets are never put on one front."""
     cells: pd.DataFrame
+    """Its finished cells."""
     missing: pd.DataFrame
+    """Its cells that failed or wait."""
 
     @property
     def sound(self) -> bool:
@@ -64,13 +61,15 @@ def settings_of(study: StudyRecords) -> list[Setting]:
         if len(cells) or len(missing):
             found.append((levels, cells, missing))
     return [
-        Setting(dict(levels), names.whole(levels) or study.name, _data_set(cells), cells, missing)
+        Setting(
+            dict(levels),
+            names.whole(levels) or study.name,
+            str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else "",
+            cells,
+            missing,
+        )
         for levels, cells, missing in found
     ]
-
-
-def _data_set(cells: pd.DataFrame) -> str:
-    return str(cells[DATA_SET].iloc[0]) if len(cells) and DATA_SET in cells else ""
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,12 @@ class Names:
     """What texts and figures call the axes of a study, their levels and its metrics.
 
     Texts have whole names, to be copied into conditions; figures have short names with units, or other ones.
-
-    Attributes:
-        axes: the axes, each with its levels.
-        given: other names, by axis, by level, by `axis=level`, or by metric.
     """
 
     axes: Mapping[str, Sequence[Any]]
+    """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
+    """Other names, by axis, by level, by `axis=level`, or by metric."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
@@ -142,7 +139,8 @@ class Names:
 
     @cached_property
     def _short(self) -> dict[str, str]:
-        keys = {name: _without_unit(name).split(".") for name in self.axes}
+        endings = {name: next((ending for ending in UNITS if name.endswith(ending)), "") for name in self.axes}
+        keys = {name: name.removesuffix(ending).split(".") for name, ending in endings.items()}
         parts = {name: key[:1] if key[1:] == ["count"] else key[1:][-2:] or key for name, key in keys.items()}
         short = {name: ".".join(its) for name, its in parts.items()}
         counts = Counter(short.values())
@@ -196,11 +194,6 @@ def _is_number(level: Any) -> bool:
     return isinstance(level, int | float) and not isinstance(level, bool)
 
 
-def _without_unit(name: str) -> str:
-    ending = next((ending for ending in UNITS if name.endswith(ending)), "")
-    return name.removesuffix(ending)
-
-
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others."""
     named = [
@@ -250,5 +243,5 @@ def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any,
         "failed": unfinished.count("failed"),
         "not run yet": len(unfinished) - unfinished.count("failed"),
     }
-    told = [f"{counted(number, 'run')} {what}" for what, number in kinds.items() if number]
-    return ", ".join(told)
+    counts = [f"{counted(number, 'run')} {what}" for what, number in kinds.items() if number]
+    return ", ".join(counts)

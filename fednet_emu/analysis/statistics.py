@@ -85,19 +85,9 @@ def unpaired_difference(first: Array, second: Array) -> Interval:
         reach = _student(freedom) * float(np.sqrt(one + two))
         return Interval(difference, difference - reach, difference + reach)
     ways = _generator()
-    means = [_resampled_means(values[:, None], ways) for values in (first, second)]
+    means = [_times_drawn(len(values), ways) @ values[:, None] / len(values) for values in (first, second)]
     low, high = _quantiles(means[1] - means[0], fewest, freedom)
     return Interval(difference, float(low[0]), float(high[0]))
-
-
-def _resampled_means(values: Array, ways: np.random.Generator) -> Array:
-    """Return the means [resamples, columns] of resampled values [n, columns].
-
-    They are computed from how often each value is drawn, so that no resample is stored.
-    """
-    n = len(values)
-    means: Array = _times_drawn(n, ways) @ values / n
-    return means
 
 
 def _times_drawn(n: int, ways: np.random.Generator) -> Array:
@@ -136,21 +126,18 @@ Steps = tuple[Array, Array]
 
 
 class Band(NamedTuple):
-    """Mean and 95 % band of several runs over a grid of costs, all arrays [points].
-
-    Attributes:
-        spent: the costs.
-        mean: the mean of all runs; those that have ended keep their last value.
-        low: lower limit of the band; NaN for a single run.
-        high: its upper limit.
-        runs: how many runs have not ended.
-    """
+    """Mean and 95 % band of several runs over a grid of costs, all arrays [points]."""
 
     spent: Array
+    """The costs."""
     mean: Array
+    """The mean of all runs; those that have ended keep their last value."""
     low: Array
+    """Lower limit of the band; NaN for a single run."""
     high: Array
+    """Its upper limit."""
     runs: Array
+    """How many runs have not ended."""
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:

@@ -68,26 +68,23 @@ Within = Mapping[str, float] | Iterable[str]
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """What a study has recorded.
-
-    Attributes:
-        name: name of the study.
-        axes: the axes by name, each with its levels in order.
-        target: the measure that runs have to reach, with its level; empty for no target.
-        evaluations: one row for each evaluation of each finished cell, with a column for each axis, and `seed`.
-        cells: one row for each finished cell, in the order of the study: levels, totals, the costs of reaching the
-            target, and the columns of `SERIES_COLUMNS`.
-        unfinished: labels of the cells that are not finished.
-        missing: one row for each cell that is not finished, with its levels, `seed`, `status` and `reason`.
-    """
+    """What a study has recorded."""
 
     name: str
+    """Name of the study."""
     axes: Mapping[str, Sequence[Any]]
+    """The axes by name, each with its levels in order."""
     target: Mapping[str, float]
+    """The measure that runs have to reach, with its level; empty for no target."""
     evaluations: pd.DataFrame
+    """One row for each evaluation of each finished cell, with a column for each axis, and `seed`."""
     cells: pd.DataFrame
+    """One row for each finished cell, in the order of the study: levels, totals, the costs of reaching the target, and
+    the columns of `SERIES_COLUMNS`."""
     unfinished: Sequence[str]
+    """Labels of the cells that are not finished."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """One row for each cell that is not finished, with its levels, `seed`, `status` and `reason`."""
 
     @classmethod
     def opened(cls, folder: Path) -> Self:
@@ -99,11 +96,11 @@ class StudyRecords:
         if not is_study(folder):
             raise DataError(str(folder), "no such folder of a study", "give the folder that `fednet sweep` wrote")
         try:
-            told = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-            axes, target, name = dict(told["axes"]), dict(told["target"]), str(told["name"])
+            described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+            axes, target, name = dict(described["axes"]), dict(described["target"]), str(described["name"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(str(folder / DESCRIPTION), f"unreadable, got '{error}'", "run the sweep again") from error
-        sums = told.get("files", {})
+        sums = described.get("files", {})
         cells, evaluations = (
             _table(folder / f"{name}.parquet", sums.get(f"{name}.parquet")) for name in ("cells", "study")
         )
@@ -276,8 +273,8 @@ def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
             if path.is_file()
         }
         if known:
-            told = pd.DataFrame.from_dict(known, orient="index")
-            cells = cells.join(told[told.columns.difference(cells.columns, sort=False)], on="cell")
+            columns = pd.DataFrame.from_dict(known, orient="index")
+            cells = cells.join(columns[columns.columns.difference(cells.columns, sort=False)], on="cell")
     return cells
 
 

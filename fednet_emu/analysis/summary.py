@@ -30,7 +30,11 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the rows (title, value with unit) that show how the host's time was spent, the largest part first."""
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
-    rows = [(f"  {part}", _format_spent(spent, total_s)) for part, spent in parts]
+    rows = []
+    for part, spent in parts:
+        share = f"{spent['host_s'] / total_s:4.0%}  {format_seconds(spent['host_s'])}"
+        waiting = f", {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else ""
+        rows.append((f"  {part}", share + waiting))
     return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"), *_worker_rows(summary)]
 
 
@@ -45,11 +49,6 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("  clock ahead of it", f"{format_seconds(own['ahead_s'])} while jobs were away"),
         ("  sent, received", f"{sent:.3g} MB, {received:.3g} MB"),
     ]
-
-
-def _format_spent(spent: Mapping[str, float], total_s: float) -> str:
-    share = f"{spent['host_s'] / total_s:4.0%}  {format_seconds(spent['host_s'])}"
-    return f"{share}, {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else share
 
 
 _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")

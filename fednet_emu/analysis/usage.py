@@ -148,8 +148,8 @@ DOING = {
 def words(usage: Usage) -> list[str]:
     """Return the sentences."""
     losses = losses_in_words(usage.run.summary)
-    told = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
-    return [_length(usage), *told, _costs(usage), _slowest(usage)]
+    lost = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
+    return [_length(usage), *lost, _costs(usage), _slowest(usage)]
 
 
 def _length(usage: Usage) -> str:
@@ -171,20 +171,20 @@ def _costs(usage: Usage) -> str:
     longest = max((name for name in parts if name != "idle"), key=lambda name: parts[name])
     bits = {kind: float(summary[f"{kind}_bit"]) for kind in ("uplink", "downlink", "sidelink")}
     most = max(bits, key=lambda kind: bits[kind])
-    told = "Nothing happened"
+    text = "Nothing happened"
     if total_s and parts[longest] > 0:
         idle = parts["idle"] / total_s
         share = parts[longest] / total_s
-        told = f"Devices were idle for {idle:.0%} of their time and else mostly {DOING[longest]}, {share:.0%} of it"
+        text = f"Devices were idle for {idle:.0%} of their time and else mostly {DOING[longest]}, {share:.0%} of it"
     if bits[most] > 0:
         share = bits[most] / sum(bits.values())
-        told += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"
+        text += f"; {format_bits(sum(bits.values()))} were on the air, {share:.0%} of them on the {most}"
     energies = {name: float(joules.sum()) for name, joules in usage.energy_j.items()}
     cause = max(energies, key=lambda name: energies[name])
     if energies[cause] > 0:
         own_j = sum(energies.values())
-        told += f"; devices spent {format_energy(own_j)}, {energies[cause] / own_j:.0%} of it on {_cause(cause)}"
-    return f"{told}."
+        text += f"; devices spent {format_energy(own_j)}, {energies[cause] / own_j:.0%} of it on {_cause(cause)}"
+    return f"{text}."
 
 
 def _cause(cause: str) -> str:
@@ -233,12 +233,12 @@ def spreads(usage: Usage) -> dict[str, Any]:
     took_s = sent["ended_s"] - sent["started_s"]
     on_air = sent[(took_s > 0) & (sent["air_bit"] > 0)]
     rate_bps = on_air["air_bit"] / took_s[on_air.index]
-    told = {
+    found = {
         "latency_s": histogram((rounds["ended_s"] - rounds["started_s"]).to_numpy(np.float64)),
         "rate_bps": {kind: histogram(rate_bps[on_air["kind"] == kind].to_numpy(np.float64)) for kind in KINDS},
     }
     stale = _staleness(usage)
-    return told if stale is None else {**told, "staleness": stale}
+    return found if stale is None else {**found, "staleness": stale}
 
 
 def histogram(values: Array) -> dict[str, Any] | None:

@@ -137,13 +137,13 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
     with outcome(interrupted):
         from fednet_emu.analysis.summary import profile_rows, summary_rows
         from fednet_emu.emulation.given import scenario_of
+        from fednet_emu.emulation.load import warn
         from fednet_emu.emulation.record import APPROXIMATE
-        from fednet_emu.emulation.warnings import warn
         from fednet_emu.errors import Diverged
         from fednet_emu.files.data_folder import folder_to_write
         from fednet_emu.results.run import figures
         from fednet_emu.results.running import ran
-        from fednet_emu.tracking.table import trackers_of
+        from fednet_emu.tracking.tracker import trackers_of
 
         known, outlook = scenario_of(scenario, changes, data_dir=data_dir)
         warn(outlook)
@@ -184,8 +184,8 @@ def check(
     """Validate a scenario, every run of a study, or the ends of a search, and print it with every default."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
-        from fednet_emu.emulation.warnings import warn
-        from fednet_emu.scenario.document import dump
+        from fednet_emu.emulation.load import warn
+        from fednet_emu.scenario.yaml_text import dump
         from fednet_emu.study.file import StudyFile, opened
         from fednet_emu.study.runs import runs_of
 

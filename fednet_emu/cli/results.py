@@ -123,7 +123,7 @@ def _plot_data(sources: list[Path], out: Path | None, changes: list[str], data_d
     """Draw how the samples of a scenario or run are distributed over devices."""
     if len(sources) != 1:
         raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
-    from fednet_emu.results.data_split import data_figures
+    from fednet_emu.results.scenarios import data_figures
 
     (source,) = sources
     folder = out or (source / "figures" if source.is_dir() else Path("figures"))
@@ -282,8 +282,7 @@ def cite(
     """Print BibTeX entries of the methods, models, data and standards that runs use, and of the emulator."""
     with outcome():
         from fednet_emu.analysis.study import is_study
-        from fednet_emu.results.citing import bibtex
-        from fednet_emu.results.data_split import scenario_in
+        from fednet_emu.results.scenarios import bibtex, scenario_in
 
         sources = [path for run in runs for path in (sorted((run / "cells").iterdir()) if is_study(run) else [run])]
         OUTPUT.out(bibtex(scenario_in(str(path)) for path in sources))
@@ -296,11 +295,7 @@ def _is_one_study(folders: list[Path]) -> bool:
 
 
 def _one_run(folder: Path) -> Run:
-    """Open a run.
-
-    Raises:
-        FednetError: the folder is that of a study.
-    """
+    """Open a run; the folder of a study is a mistake."""
     if _is_one_study([folder]):
         raise FednetError(f"{folder}: is the folder of a study, got no single run; give the folder of one of its runs")
     from fednet_emu.results.run import Run

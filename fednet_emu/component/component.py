@@ -19,7 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from fednet_emu.errors import ScenarioError, did_you_mean, nearest
 from fednet_emu.limits import MAX_DECIBEL
@@ -110,7 +110,9 @@ class ExactlyOne(Component):
         try:
             made = validated(given)
         except ValidationError as error:
-            problems = [_repeated(detail) for detail in error.errors(include_url=False)]
+            for detail in error.errors(include_url=False):
+                same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
+                problems.append(InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"]))
         values = given if isinstance(given, Mapping) else dict.fromkeys(cls.alternatives[:1], "made before")
         present = [name for name in cls.alternatives if values.get(name) is not None]
         if len(present) != 1:
@@ -122,12 +124,6 @@ class ExactlyOne(Component):
         if problems or made is None:
             raise ValidationError.from_exception_data(cls.__name__, problems)
         return made
-
-
-def _repeated(detail: ErrorDetails) -> InitErrorDetails:
-    """Return an error of pydantic in the form in which it can be raised again."""
-    same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
-    return InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"])
 
 
 def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
@@ -147,6 +143,21 @@ def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
         elif detail["loc"][-1] not in meant:
             sentences.append(f"{where}: is required; write {component.__name__}({detail['loc'][-1]}=...)")
     return sentences
+
+
+class GivenObject(Component):
+    """A component whose setting `given` is an object of Python, which no file holds."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @field_validator("given", mode="before", check_fields=False)
+    @classmethod
+    def _no_text(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError(  # noqa: TRY004  (pydantic takes it for a problem of the value)
+                f"was an object of Python, which no file holds, got '{given}'; hand it over again"
+            )
+        return given
 
 
 _DECIBEL = re.compile(r"_db(m|i|m_hz)?$")

@@ -108,11 +108,7 @@ def kind_of(slot: str, component: type) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """Check that a module does not come from the current folder, which Python adds to `sys.path` by itself.
-
-    Raises:
-        ScenarioError: the module would be imported from the current folder.
-    """
+    """Refuse a module that would come from the current folder, which Python adds to `sys.path` by itself."""
     top = path.partition(":")[0].partition(".")[0]
     here = [*sys.path, str(Path.cwd())]
     if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):

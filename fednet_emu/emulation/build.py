@@ -131,13 +131,14 @@ def build(
         hard.overhead_s if hard.overhead_s else None,
         hard.which,
     )
+    device = _torch_device(scenario.training) if task is None else task.model.device
     return Federation(
         clock,
         streams,
         ledger,
         Graph(
             None if timing_only else build_engine(training, threads, host),
-            _pending_limit_byte(_torch_device(scenario.training) if task is None else task.model.device),
+            torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30,  # for results not computed yet
             host,
         ),
         task,
@@ -250,11 +251,7 @@ _SMALL_MODEL_FLOP = 1e7
 
 
 def _torch_device(training: Training) -> torch.device:
-    """Return the device on which models are trained; for a GPU, also set whether it may use TF32.
-
-    Raises:
-        ScenarioError: the scenario asks for CUDA, which this host lacks.
-    """
+    """Return the device on which models are trained; for a GPU that this host has, also set whether it may use TF32."""
     if training.engine == "ray":  # its actors have the GPUs
         return torch.device("cpu")
     if training.device == "cuda" and not torch.cuda.is_available():
@@ -268,8 +265,3 @@ def _refuse(problems: Iterator[Problem]) -> None:
     found = [f"{path_text(path)}: {what}" for path, what in problems]
     if found:
         raise ScenarioError(*found)
-
-
-def _pending_limit_byte(device: torch.device) -> int:
-    """Return the memory in bytes that results not computed yet may take; this limits the size of wavefronts."""
-    return torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30

@@ -210,11 +210,7 @@ class Replies(Kept):
         self._places[key] = self._append(_entry(packed(content, writer.tensors)))
 
     def _scan(self, belongs: Mapping[str, Any]) -> None:
-        """Find the entries.
-
-        Raises:
-            Refused: they are of no use here.
-        """
+        """Find the entries; raises `Refused` if they are of no use here."""
         self._file.seek(0)
         start = self._file.read(len(FIRST))
         if not start:

@@ -105,11 +105,7 @@ def scenario_of(
 
 
 def _component(key: Any, value: Any) -> Any:
-    """Wrap samples or a PyTorch module as a component of a scenario; other values are returned unchanged.
-
-    Raises:
-        FednetError: the data are bare arrays.
-    """
+    """Wrap samples or a PyTorch module as a component; refuse bare arrays as data, return other values as they are."""
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
     if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):

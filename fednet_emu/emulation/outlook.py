@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
@@ -129,6 +129,14 @@ def host_memory_byte() -> float:
     return min(limits)
 
 
+def links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
+    """Uplinks and downlinks of the cells with all devices at their initial positions."""
+    streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
+    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
+    environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
+    return network_links(environment, xy_m, network.cells.positions_m())
+
+
 def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
     """Count the parameters of a model of this package, without memory for them; None for the user's own code."""
     model = scenario.model
@@ -189,8 +197,9 @@ class Outlook:
 
     @cached_property
     def extent(self) -> Extent | None:
-        """The size of the data; None if it is unknown."""
-        return self.scenario.extent(data_folder(self.data_dir))
+        """The size of the data; None if it is unknown, as it is for an algorithm that brings its own."""
+        data = self.scenario.data
+        return None if data is None else data.extent(data_folder(self.data_dir))
 
     @cached_property
     def cost(self) -> Cost:
@@ -204,7 +213,7 @@ class Outlook:
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
         """Uplinks and downlinks at the start; they take seconds for a million devices."""
-        up, down = (AtStart(links.mean_snr, links.in_sight) for links in _links_at_start(self.scenario))
+        up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario))
         return up, down
 
 
@@ -292,16 +301,3 @@ def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -
     patience = Patience(way.access.on(band))
     alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
     return np.where(links.in_sight, *alike)
-
-
-def serving_cells(scenario: Scenario) -> IntArray:
-    """Number of the cell that serves each device at its initial position, [devices]."""
-    links, _ = _links_at_start(scenario)
-    return np.array([-1 - links.station_of(device) for device in range(scenario.devices.count)], np.int64)
-
-
-def _links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
-    streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
-    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
-    return network_links(environment, xy_m, network.cells.positions_m())

@@ -169,7 +169,9 @@ _FLOAT_BYTE = 4
 def computing(outlook: Outlook) -> Iterator[Problem]:
     """Judge clocks, speeds and powers, and, where clock and speed are plausible, what they say together."""
     scenario, devices = outlook.scenario, outlook.scenario.devices
-    stated = _stated_speeds(scenario)
+    # one speed of each device, or that around which they spread
+    given = getattr(devices.speed, "flop_per_s", None) or getattr(devices.speed, "median_flop_per_s", None) or ()
+    stated = np.atleast_1d(np.asarray(given, np.float64))
     clock = list(_clock(scenario))
     yield from clock
     for profile in devices.profiles or (None,):
@@ -216,13 +218,6 @@ def _busy(law: ComputeEnergy, speeds: Array, path: tuple[str, ...], family: Devi
 def _of_class(quantity: str, family: DeviceClass | None) -> Bound:
     """The bound of a class of devices, or that of all."""
     return BOUNDS.get(f"{quantity} {family}", BOUNDS[quantity])
-
-
-def _stated_speeds(scenario: Scenario) -> Array:
-    """The speeds in FLOP/s that `devices.speed` states: one of each device, or that around which they spread."""
-    law = scenario.devices.speed
-    stated = getattr(law, "flop_per_s", None) or getattr(law, "median_flop_per_s", None) or ()
-    return np.atleast_1d(np.asarray(stated, np.float64))
 
 
 def _extremes(values: Array) -> list[float]:

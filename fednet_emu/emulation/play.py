@@ -21,8 +21,8 @@ from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.records.ledger import SCENE, Ledger
-from fednet_emu.scenario.document import dump
 from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.tracking.tracker import Tracker
 from fednet_emu.tracking.tracking import Tracking
 
@@ -63,10 +63,8 @@ def play(
     and the same call later continues from the last checkpoint, or starts anew where there is none that can be used.
 
     Args:
-        scenario: what to run.
         name: the scenario's name, for the records.
         out: the run folder; None writes nothing.
-        data_dir: the folder with data sets.
         timing_only: whether to leave out training.
         force: whether to replace a run that the folder already holds, once the new one is done or has diverged; until
             then the new one is in the sub-folder `unfinished`.
@@ -102,28 +100,18 @@ def play(
             fed.kept = open_now.enter_context(kept_replies(folder.path, belongs))
         if out is not None or keep_model:
             open_now.callback(_describe, fed, scenario, data_dir)  # before the records are written
-        _resume(fed, None if saver is None or timing_only else folder, belongs)
+        if folder is not None and saver is not None and not timing_only:
+            checkpoint = load_checkpoint(folder.path, belongs)
+            if checkpoint is not None:
+                LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
+                fed.learner.resume(checkpoint)
         fed.run(scenario.algorithm)
-        model = _final_model(fed, folder) if keep_model else None
+        model = final_model(fed) if keep_model else None
+        if model is not None and folder is not None:
+            save_model(model, folder)
     return Ended(summary, fed.ledger, model)
 
 
 def _describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
     """Record where devices were until now, for pages and traces."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame()
-
-
-def _final_model(fed: Federation, folder: RunFolder | None) -> FinalModel | None:
-    """The final model if there is one, saved in the folder."""
-    model = final_model(fed)
-    if model is not None and folder is not None:
-        save_model(model, folder)
-    return model
-
-
-def _resume(fed: Federation, folder: RunFolder | None, belongs: dict[str, Any]) -> None:
-    """Let a run go on from the checkpoint in its folder, if there is one that belongs to it."""
-    checkpoint = None if folder is None else load_checkpoint(folder.path, belongs)
-    if checkpoint is not None:
-        LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
-        fed.learner.resume(checkpoint)

@@ -157,11 +157,12 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
     laws = _laws(ledger, scenario)
     for law, broken in laws.items():
         LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
+    backhaul = {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j}  # part of the run's energy
     return {
         "simulated_s": fed.clock.now_s,
         "rounds": fed.round,
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
-        **_backhaul(ledger),
+        **(backhaul if len(ledger.backhaul) else {}),
         **_energies(fed, scenario),
         **_emptiness(fed),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
@@ -176,11 +177,6 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
     }
-
-
-def _backhaul(ledger: Ledger) -> dict[str, float]:
-    """Bits and energy of the backhaul, of a run that uses it; its energy is part of that of the run."""
-    return {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j} if len(ledger.backhaul) else {}
 
 
 def _energies(fed: Federation, scenario: Scenario) -> dict[str, float | None]:

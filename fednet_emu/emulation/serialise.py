@@ -128,16 +128,14 @@ class Reader:
     def _tensor_like(self, kind: str, name: str, *form: Any) -> Any:
         if name not in self._made:
             tensor = self._tensors.pop(name)
-            as_array = kind != "tensor"
-            made = np.array(tensor.numpy(), order="F" if form[0] else "C") if as_array else _on_device(tensor, *form)
-            self._made[name] = made
+            if kind != "tensor":
+                self._made[name] = np.array(tensor.numpy(), order="F" if form[0] else "C")
+            elif form[1] is None:
+                self._made[name] = tensor.to(form[0], copy=True)
+            else:
+                empty = torch.empty_strided(tensor.shape, form[1], dtype=tensor.dtype, device=form[0])
+                self._made[name] = empty.copy_(tensor)
         return self._made[name][()] if kind == "scalar" else self._made[name]
-
-
-def _on_device(tensor: Tensor, device: str, strides: list[int] | None) -> Tensor:
-    if strides is None:
-        return tensor.to(device, copy=True)
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=device).copy_(tensor)
 
 
 def _name(kind: type) -> str:

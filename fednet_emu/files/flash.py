@@ -103,10 +103,7 @@ def user_scores(folder: Path) -> dict[str, float]:
 def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "output"]) -> LayerTimes:
     """Measured training times of a layer on a phone, by `regression/<phone>_<layer>.json.gz`.
 
-    Args:
-        folder: Where FLASH's files are.
-        phone: "nexus6", "redmi_note8" or "sumsung_note10" (sic).
-        layer: Kind of layer.
+    Phones are "nexus6", "redmi_note8" and "sumsung_note10" (sic).
 
     Raises:
         DataError: The file is missing or not in FLASH's form.

@@ -111,11 +111,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], member: zipfile.ZipInfo) -> _Header:
-    """The header of a member; the stream is then at its data.
-
-    Raises:
-        ValueError: it is none, or is that of an array that needs pickle or does not fit the size of the member.
-    """
+    """The header of a member, behind which the stream then is; a ValueError for one that needs pickle or is damaged."""
     magic = stream.read(_MAGIC_BYTE)
     version = magic[6] if len(magic) == _MAGIC_BYTE and magic.startswith(np.lib.format.MAGIC_PREFIX) else 0
     length_byte = _LENGTH_BYTE.get(version, 0)

@@ -64,7 +64,8 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
     """Read what `csv_text` has made; the options are those of `pandas.read_csv`."""
     import pandas as pd
 
-    return _mapped(pd.read_csv(path, **options), _meant)
+    found = pd.read_csv(path, **options)
+    return _mapped(found, lambda text: text[1:] if isinstance(text, str) and text.startswith("'") else text)
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
@@ -79,10 +80,6 @@ def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
 
 def _shown(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value) else value
-
-
-def _meant(value: Any) -> Any:
-    return value[1:] if isinstance(value, str) and value.startswith("'") else value
 
 
 def _is_number(text: str) -> bool:

@@ -229,7 +229,4 @@ def _errors(outputs: Kept, targets: Kept) -> Kept:
 METRICS: dict[str, type[Metric]] = kinds(
     AveragePrecision, BalancedAccuracy, ExactMatch, MacroF1, Mae, MicroF1, Perplexity, R2, Rmse, TopK
 )
-"""Every kind of metric that is built in."""
-
 AnyMetric = Annotated[Metric, Slot("metric", METRICS)]
-"""Type of a field that holds one metric."""

@@ -44,8 +44,10 @@ class Uplink(Component):
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         way, algorithm = self.DIRECTION, scenario.algorithm
+        if way == "uplink" and (conflict := self.access.uplink_conflict(scenario)):
+            yield "access", conflict
         if not isinstance(self.compression, NoCompression) and f"{way}-compression" not in algorithm.uses:
-            what = f"the algorithm {algorithm.kind} has nothing to compress on the {way}, no movement since a model"
+            what = f"the algorithm {algorithm.kind} has nothing to compress on the {way}, no update since a model"
             yield "compression", f"{what} that both ends know, got {self.compression.kind}; leave it out"
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from fednet_emu.analysis.quantities import format_bits
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
-from fednet_emu.emulation.warnings import warn
+from fednet_emu.emulation.load import warn
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
 from fednet_emu.radio.survey import uplink_rates
@@ -18,6 +18,7 @@ from fednet_emu.scenario import library
 from fednet_emu.scenario.document import load
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
+from fednet_emu.units import unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,20 +31,8 @@ DRAWN_M = np.geomspace(10.0, 2000.0, 40)
 AnyProfile = Profile | RadioProfile | StationProfile
 CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
 
-UNITS = {
-    "flop_per_s": "FLOP/s",
-    "overhead_s": "s",
-    "active_w": "W",
-    "idle_w": "W",
-    "transmit_w": "W",
-    "receive_w": "W",
-    "memory_bytes": "B",
-    "most_dbm": "dBm",
-    "amplifier_efficiency": "",
-    "circuit_w": "W",
-    "transmit_j_per_bit": "J",
-    "receive_j_per_bit": "J",
-}
+UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
+"""Units of the numbers of profiles, where these are not those that their names end with."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
     Profile: ("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "memory", "title"),
     RadioProfile: (
@@ -233,7 +222,7 @@ def _text(profile: AnyProfile, name: str) -> str:
     value, mark = profile.numbers[name], profile.marks[name]
     if value is None or mark is None:
         return "-"
-    return " ".join(part for part in (f"{value:.3g}", UNITS[name], SIGNS[mark]) if part)
+    return " ".join(part for part in (f"{value:.3g}", UNITS.get(name) or unit_of(name), SIGNS[mark]) if part)
 
 
 def known(wanted: Sequence[str] | None) -> dict[str, AnyProfile]:

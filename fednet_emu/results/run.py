@@ -9,11 +9,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from fednet_emu.analysis.activity import Window
 from fednet_emu.analysis.data_split import DataSplit
 from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.summary import summary_rows
-from fednet_emu.analysis.window import Window
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.records.folder.store import SCENARIO
 from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, TABLES
@@ -251,7 +251,7 @@ class Run(RunRecords):
 
     def cite(self) -> str:
         """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""
-        from fednet_emu.results.citing import bibtex
+        from fednet_emu.results.scenarios import bibtex
 
         return bibtex([self.scenario])
 
@@ -269,7 +269,7 @@ class Run(RunRecords):
             DataError: a table of the run is missing or unreadable, or the file cannot be written.
         """
         from fednet_emu.draw.page.run import write_run_page
-        from fednet_emu.scenario.document import dump
+        from fednet_emu.scenario.yaml_text import dump
 
         if path is None and self.folder is None:
             raise FednetError("path: is required for a run in memory, got none; say where the page should go")
@@ -343,15 +343,11 @@ def plot(
 
 
 def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Settings | None) -> Figure:
-    """The figure of the data split of one run or scenario, of which some settings may be changed.
-
-    Raises:
-        FednetError: there are several, or nobody has test samples.
-    """
+    """The figure of the data split of one run or scenario, of which some settings may be changed."""
     if len(sources) != 1:
         raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.draw.figures.data_split import split_figures
-    from fednet_emu.results.data_split import data_figures
+    from fednet_emu.results.scenarios import data_figures
 
     (source,) = sources
     if isinstance(source, Run) and settings is None and source.has(DATA_SPLIT):
@@ -364,11 +360,7 @@ def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Set
 
 
 def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
-    """Check that every argument of `plot` that is given has an effect on the figure.
-
-    Raises:
-        FednetError: one has none.
-    """
+    """Raise a FednetError for an argument of `plot` that has no effect on the figure."""
     used = {"settings"} if what in DATA_FIGURES else {"against", "labels"}
     used |= Timeline.__optional_keys__ if what == "timeline" else set()
     for name, value in given.items():

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fednet_emu.emulation.given import Network, ScenarioLike, Settings, changes, named, scenario_of
 from fednet_emu.emulation.guard import none_left_behind
+from fednet_emu.emulation.load import warn
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import play
-from fednet_emu.emulation.warnings import warn
 from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.results.run import Run
@@ -25,8 +25,7 @@ from fednet_emu.study.search.search import load_search
 from fednet_emu.study.search.search import search as run_search
 from fednet_emu.study.sweep import Sweep
 from fednet_emu.study.sweep import sweep as run_sweep
-from fednet_emu.tracking.table import trackers_of
-from fednet_emu.tracking.tracker import Tracker
+from fednet_emu.tracking.tracker import Tracker, trackers_of
 
 if TYPE_CHECKING:
     from fednet_emu.algorithms.base import Algorithm
@@ -205,7 +204,7 @@ def swept(
     progress: bool | None = None,
 ) -> Study:
     """Run what a study has not finished, and open it."""
-    names, folder = tracker_names(track), folder_of(out)
+    names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
     failures = [
@@ -215,22 +214,13 @@ def swept(
     return Study.opened(folder, temporary=out is None, failures=failures)
 
 
-def tracker_names(track: str | Iterable[str]) -> tuple[str, ...]:
-    """The names of trackers that many runs get; what cannot be made is told before anything runs."""
+def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
+    """The names of trackers that many runs get, each of which can be made, and the folder, for None a temporary one."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
     trackers_of(names)
-    return names
-
-
-def folder_of(out: str | Path | None) -> Path:
-    """The folder of a study that was asked for, or a new temporary one."""
-    return folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
-
-
-if TYPE_CHECKING:
-    pass
+    return names, folder_to_write(out, "out") if out is not None else Path(mkdtemp(prefix="fednet-"))
 
 
 def search(
@@ -300,7 +290,7 @@ def searched(
     progress: bool | None = None,
 ) -> tuple[Search, Sweep]:
     """Search, and open what came out."""
-    names, folder = tracker_names(track), folder_of(out)
+    names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_search(maker, folder, runner, data_dir=data_dir, track=names, on_event=show)
     return Search.opened(folder, temporary=out is None, failures=len(ended.failures)), ended

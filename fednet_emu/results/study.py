@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
+import pandas as pd
 from typing_extensions import override
 
 from fednet_emu.analysis.comparison import Comparison, between, side_by_side
@@ -23,7 +24,6 @@ from fednet_emu.errors import FednetError
 from fednet_emu.results.run import PAGE, Run
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")

@@ -3,7 +3,7 @@
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-Other packages use this module; it combines `yaml_text`, `search`, `includes`, `overrides` and `dump`.
+It combines `yaml_text`, `library`, `includes` and `overrides`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,10 @@ from typing import Any
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.includes import Reader, ShortForms, read_text
-from fednet_emu.scenario.library import Folder, another_kind, find, is_study, names
+from fednet_emu.scenario.library import Folder, another_kind, find, is_study
 from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, node_of
-from fednet_emu.scenario.yaml_text import dump, parse
-
-__all__ = [
-    "SHORT_FORMS",
-    "Document",
-    "apply_overrides",
-    "dump",
-    "filled",
-    "find",
-    "from_mapping",
-    "from_text",
-    "load",
-    "names",
-    "with_includes",
-]
+from fednet_emu.scenario.yaml_text import parse
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
 """Settings whose value may be the name of a file, each with the folder in which the name is searched."""

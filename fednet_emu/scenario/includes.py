@@ -121,14 +121,10 @@ class Reader:
         return merge(base, Node(own, node.place)) if base else Node(own, node.place)
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
-        """Return the tree of an included file, or None if there is a problem, which is collected.
-
-        Args:
-            name: the name of the file.
-            at: key path of the mapping that includes the file.
-            key: key path that problems name.
-        """
-        folder = self._folder(at)
+        """Return the tree of a file included at `at`; None if there is a problem, which names `key`."""
+        folder: Folder = next(
+            (self.short_forms[str(its)] for its in reversed(at) if its in self.short_forms), "scenarios"
+        )
         if not isinstance(name.value, str):
             what = f"expected the name of a {folder.removesuffix('s')} file, got {show(name.plain())}"
             self._complain(name, key, f"{what}; include one file")
@@ -150,9 +146,6 @@ class Reader:
             self._complain(name, key, f"must not include itself, got {chain}; remove one of these includes")
             return None
         return self.read(path, at)
-
-    def _folder(self, at: KeyPath) -> Folder:
-        return next((self.short_forms[str(key)] for key in reversed(at) if key in self.short_forms), "scenarios")
 
     def _complain(self, node: Node, key: KeyPath, what: str) -> None:
         self.problems.append(problem_text(node.place, key, what))

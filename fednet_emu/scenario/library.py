@@ -47,7 +47,8 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
     inside = name.removeprefix(f"{folder}/")
     tries = [*_as_path(name, beside), *(place / inside for place in _places(folder))]
     named = [path.with_name(path.name + suffix) if path.name else path for path in tries for suffix in ("", *SUFFIXES)]
-    found = list(filter(_is_settings, named))
+    files = (path for path in named if path.suffix in SUFFIXES and is_file(path))
+    found = [path for path in files if path.resolve().suffix in SUFFIXES]  # the file it may link to is one of settings
     others = [path for path in found if beside is None or not path.samefile(beside)]
     return next(iter(others or found), None)
 
@@ -108,11 +109,6 @@ def _as_path(name: str, beside: Path | None) -> Iterator[Path]:
     path = expanded(Path(name))
     if path is not None:
         yield (beside.parent if beside else Path()) / path
-
-
-def _is_settings(path: Path) -> bool:
-    """Whether there is a file of settings at a path: its name, and that of the file it may link to, ends so."""
-    return path.suffix in SUFFIXES and is_file(path) and path.resolve().suffix in SUFFIXES
 
 
 def _places(folder: Folder) -> Iterator[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -24,7 +23,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Evaluation, Stop
 from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
-from fednet_emu.learning.data.datasets.base import Dataset, Extent
+from fednet_emu.learning.data.datasets.base import Dataset
 from fednet_emu.learning.data.datasets.mnist import Digits
 from fednet_emu.learning.data.partitions import AnyPartition
 from fednet_emu.learning.data.partitions.base import Partition
@@ -215,10 +214,6 @@ class Scenario(Component):
         if data is None or partition is None or model is None:
             raise ScenarioError(*(f"{key}: {what}" for key, what in self.conflicts(self)))
         return data, partition, model
-
-    def extent(self, data_dir: Path | None) -> Extent | None:
-        """The size of the data; None if it is unknown, as it is for an algorithm that brings its own."""
-        return None if self.data is None else self.data.extent(data_dir)
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -89,7 +89,10 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
     reader = Reader(short_forms, [])
     if path[-1] == INCLUDE:
         base = reader.include(value, path[:-1], path)
-        path, value = path[:-1], _included(_get(root, path[:-1]), base or value)
+        path, value = path[:-1], base or value
+        old = _get(root, path)
+        own = _own(old, old.place.source) if old else None  # without what it had included
+        value = merge(value, own) if own else value
     else:
         value = reader.expand(value, path)
     if reader.problems:
@@ -99,11 +102,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
 
 
 def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
-    """Raise an error for a mapping without a kind where a component has one: it would replace all of its settings.
-
-    Raises:
-        ScenarioError: says how to change single settings.
-    """
+    """Refuse a mapping without a kind where a component has one: it would replace all of its settings."""
     own, new = _opened(old).value if old else None, value.value
     if isinstance(own, dict) and "kind" in own and isinstance(new, dict) and new and "kind" not in new:
         one, was = next(iter(new)), kind_text(own["kind"].value)
@@ -113,11 +112,7 @@ def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
 
 
 def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
-    """Return the key path of an override, with list positions as numbers.
-
-    Raises:
-        ScenarioError: the path leads into a scalar, or to a list position that does not exist.
-    """
+    """Return the key path of an override, with list positions as numbers; refuse one that leads nowhere."""
     path: KeyPath = ()
     node: Node | None = root
     for key in keys:
@@ -188,12 +183,6 @@ def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
         if child.place.in_file or not before.place.in_file
     }
     return {**settings, **old, "kind": kind}
-
-
-def _included(old: Node | None, base: Node) -> Node:
-    """Merge the settings that `old` has of its own over a newly included tree; what `old` had included is dropped."""
-    own = _own(old, old.place.source) if old else None
-    return merge(base, own) if own else base
 
 
 def _own(node: Node, source: str) -> Node | None:

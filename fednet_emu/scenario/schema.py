@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, get_origin
@@ -157,7 +157,9 @@ class _Builder:
         origin, entries = get_origin(shape.annotation), shape.entries
         if not entries:
             plain = dict(_plain_schema(shape.annotation, shape.metadata))
-            return frozenset(_types_of(plain)), plain
+            given = plain.get("type", _EVERY_TYPE)
+            names = [given] if isinstance(given, str) else given
+            return frozenset("number" if name == "integer" else name for name in names), plain
         parts = [self._value(Shape.of(each), partial=partial)[1] for each in entries if each is not Ellipsis]
         if issubclass(origin, Mapping):
             return frozenset({"object"}), {
@@ -252,12 +254,6 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 def _name_of_kind(kinds: list[str]) -> Schema:
     """Allow one of these names, or the import path `package.module:Class` of a class with unknown settings."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
-
-
-def _types_of(schema: Schema) -> Iterator[str]:
-    given = schema.get("type", _EVERY_TYPE)
-    for name in [given] if isinstance(given, str) else given:
-        yield "number" if name == "integer" else name
 
 
 def _when(condition: Schema, then: Schema) -> Schema:

@@ -105,8 +105,11 @@ def _slots_below(
 
 
 def _slots_of(shape: Shape) -> list[Slot]:
-    own = [shape.choice] if shape.choice is not None else []
-    return [*own, *(slot for part in (*shape.members, *_parts(shape)) for slot in _slots_of(part))]
+    if shape.choice is not None:
+        return [shape.choice]
+    entry = None if shape.members else shape.step(0)
+    parts = shape.members if entry is None else [entry[1]]
+    return [slot for part in parts for slot in _slots_of(part)]
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
@@ -127,9 +130,3 @@ def _classes(shape: Shape) -> Iterator[Shape]:
             yield from _classes(member)
     else:
         yield shape
-
-
-def _parts(shape: Shape) -> list[Shape]:
-    """The shape of the entries of a list or mapping; empty for other values."""
-    step = None if shape.choice is not None or shape.members else shape.step(0)
-    return [] if step is None else [step[1]]

@@ -145,8 +145,10 @@ def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
             nonlocal ended
             now = len(sweep.done) + len(sweep.failures)
             if display is not None and (display.every_s < 1.0 or now != ended):
-                left_s = sweep.left_s
-                display.show(_sweep_line(sweep, left_s), now / max(len(sweep.runs), 1), _table(sweep, left_s))
+                left = "" if math.isnan(left_s := sweep.left_s) else format_seconds(left_s)
+                text = f"{len(sweep.done)} of {len(sweep.runs)} done, {len(sweep.running)} running"
+                text += f", {len(sweep.failures)} failed" + (f", about {left} left" if left else "")
+                display.show(text, now / max(len(sweep.runs), 1), _table(sweep, left))
             ended = now
 
         yield show
@@ -166,17 +168,11 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _sweep_line(sweep: Sweep, left_s: float) -> str:
-    done, running, failed = len(sweep.done), len(sweep.running), len(sweep.failures)
-    left = "" if math.isnan(left_s) else f", about {format_seconds(left_s)} left"
-    return f"{done} of {len(sweep.runs)} done, {running} running, {failed} failed{left}"
-
-
-def _table(sweep: Sweep, left_s: float) -> Table:
+def _table(sweep: Sweep, left: str) -> Table:
     table = Table("done", "running", "failed", "waiting", "time left", box=None, pad_edge=False)
     waiting = len(sweep.left) - len(sweep.running)
     counts = (len(sweep.done), len(sweep.running), len(sweep.failures), waiting)
-    table.add_row(*map(str, counts), "" if math.isnan(left_s) else format_seconds(left_s))
+    table.add_row(*map(str, counts), left)
     whole = Table.grid()
     whole.add_row(table)
     for place in sorted(sweep.running)[:MOST_NAMED]:

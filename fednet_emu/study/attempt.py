@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import time
 import traceback
@@ -24,7 +23,7 @@ from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import Limits
-from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracker import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -37,44 +36,38 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Job:
-    """The data that a process needs to run a run.
-
-    Attributes:
-        scenario: the scenario to run.
-        name: its name in the records.
-        folder: the run folder.
-        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        timing_only: whether to leave out training.
-        limits: limits of time and memory.
-        track: names of the trackers that hear of the run.
-        study: for trackers, the name and the folder of the study.
-    """
+    """The data that a process needs to run a run."""
 
     scenario: Scenario
+    """The scenario to run."""
     name: str
+    """Its name in the records."""
     folder: Path
+    """The run folder."""
     data_dir: Path | None
+    """The folder with data sets; None takes it from the environment variable FEDNET_DATA."""
     timing_only: bool
+    """Whether to leave out training."""
     limits: Limits
+    """Limits of time and memory."""
     track: tuple[str, ...] = ()
+    """Names of the trackers that hear of the run."""
     study: tuple[str, Path] | None = None
+    """For trackers, the name and the folder of the study."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The state of an attempt to run a run.
-
-    Attributes:
-        status: `begun`, `done`, `failed`, or `stopped` because the sweep was stopped.
-        reason: why the attempt failed, in one line.
-        details: the traceback of a failure, if there is one.
-        host_s: host time of the attempt, in seconds.
-    """
+    """The state of an attempt to run a run."""
 
     status: Literal["begun", "done", "failed", "stopped"]
+    """`begun`, `done`, `failed`, or `stopped` because the sweep was stopped."""
     reason: str = ""
+    """Why the attempt failed, in one line."""
     details: str = ""
+    """The traceback of a failure, if there is one."""
     host_s: float = 0.0
+    """Host time of the attempt, in seconds."""
 
 
 class Attempt:
@@ -98,7 +91,10 @@ class Attempt:
         if outcome is None and self._process.is_alive():
             self._watch()
             return None
-        outcome = outcome or self._received(0.0) or _death(self._process)
+        outcome = outcome or self._received(0.0)
+        if outcome is None:  # it ended without reporting one
+            code = self._process.exitcode or 0
+            outcome = Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
         self._process.join(GRACE_S)
         if self._process.is_alive():  # it has reported its outcome, but hangs in an exit handler
             self._process.kill()
@@ -175,12 +171,6 @@ def _one_thread_each() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _death(process: multiprocessing.process.BaseProcess) -> Outcome:
-    """Return the outcome of a process that ended without reporting one."""
-    code = process.exitcode or 0
-    return Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
 
 
 def _run(job: Job, results: Connection) -> None:

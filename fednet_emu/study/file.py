@@ -12,13 +12,13 @@ from pydantic import Field, PrivateAttr, model_validator
 from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_RUNS
-from fednet_emu.scenario.document import Document, dump, filled, find, load, with_includes
+from fednet_emu.scenario.document import Document, filled, load, with_includes
 from fednet_emu.scenario.includes import read_text
-from fednet_emu.scenario.library import STUDIES, another_kind, is_study, locate, no_such, run_name
+from fednet_emu.scenario.library import STUDIES, another_kind, find, is_study, locate, no_such, run_name
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
-from fednet_emu.scenario.yaml_text import parse
+from fednet_emu.scenario.yaml_text import dump, parse
 from fednet_emu.study.grid import Axis, axes_of
 
 

@@ -110,7 +110,11 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) ->
     """
     ray = connected("--ray", address, workers)
     try:
-        refs = {ray.remote(complete).options(**_demands(job)).remote(job): place for place, job in enumerate(jobs)}
+        refs = {}
+        for place, job in enumerate(jobs):
+            memory = {} if job.limits.memory_mb is None else {"memory": job.limits.memory_mb * 1e6}
+            task = ray.remote(complete).options(num_cpus=1, num_gpus=job.limits.gpus, max_retries=0, **memory)
+            refs[task.remote(job)] = place
         for place in refs.values():
             yield Event(place, None)
         while refs:
@@ -119,12 +123,6 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) ->
                 yield Event(refs.pop(ref), _outcome(ray, ref))
     finally:
         ray.shutdown()
-
-
-def _demands(job: Job) -> dict[str, Any]:
-    limits = job.limits
-    memory = {} if limits.memory_mb is None else {"memory": limits.memory_mb * 1e6}
-    return {"num_cpus": 1, "num_gpus": limits.gpus, "max_retries": 0, **memory}
 
 
 def _outcome(ray: Any, ref: Any) -> Outcome:

@@ -31,25 +31,22 @@ _REACH = ("seed", "devices", "channel", "network")
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a study.
-
-    Attributes:
-        study: the study.
-        label: the levels and the seed as readable text.
-        columns: the varied keys and their values.
-        scenario: the scenario to run, including its seed.
-        digest: fingerprint of the resolved scenario and of whether it is timing-only.
-        settings: what the study changes in its base scenario, apart from the seed.
-        timing_only: whether it leaves out training.
-    """
+    """One run of a study."""
 
     study: StudyFile
+    """The study."""
     label: str
+    """The levels and the seed as readable text."""
     columns: Mapping[str, Any]
+    """The varied keys and their values."""
     scenario: Scenario
+    """The scenario to run, including its seed."""
     digest: str
+    """Fingerprint of the resolved scenario and of whether it is timing-only."""
     settings: tuple[Setting, ...]
+    """What the study changes in its base scenario, apart from the seed."""
     timing_only: bool
+    """Whether it leaves out training."""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -139,7 +136,10 @@ class RunMaker:
         own = settings_of(study.root.value["set"]) if "set" in study.root.value else ()
         asked = tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
         _check(own, asked, axes)
-        self._common = (*_repeatable(study.scenario), *own, *asked)
+        training = study.scenario.data.get("training")
+        threads_given = isinstance(training, dict) and training.get("threads") is not None
+        repeatable = () if threads_given else (Setting("training.threads", Node(1, Place("study"))),)  # bit by bit
+        self._common = (*repeatable, *own, *asked)
         self._reached: set[str] = set()
         self._warned: set[str] = set()
 
@@ -165,11 +165,7 @@ class RunMaker:
             yield StudyRun(self.study, where, columns, scenario, digest, changed, self.timing_only)
 
     def _seeded(self, document: Document, seeds: Sequence[int]) -> Iterator[Scenario]:
-        """Yield the scenario of a document with each seed; all of it that no seed changes is validated once.
-
-        Raises:
-            ScenarioError: every problem of the document.
-        """
+        """Yield the scenario of a document with each seed; all of it that no seed changes is validated once."""
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
         refuse_contradictions(Outlook(first), seeded)
@@ -184,19 +180,8 @@ class RunMaker:
             LOG.warning(line)
 
 
-def _repeatable(base: Document) -> Iterator[Setting]:
-    """Yield the settings that make runs repeat bit by bit: one thread, unless the scenario has a number."""
-    training = base.data.get("training")
-    if not isinstance(training, dict) or training.get("threads") is None:
-        yield Setting("training.threads", Node(1, Place("study")))
-
-
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """Check that no setting is `seed`, and that the grid does not vary what the command line sets.
-
-    Raises:
-        ScenarioError: every setting that breaks these rules.
-    """
+    """Raise a ScenarioError with every setting that is `seed`, or is asked for and varied."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")

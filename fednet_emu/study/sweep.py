@@ -1,4 +1,4 @@
-"""A sweep: carry out the runs of a study that are not there yet, and write the study's tables."""
+"""A sweep: carry out the runs of a study that are not there yet, and write the tables of all, one row for each."""
 
 from __future__ import annotations
 
@@ -6,64 +6,160 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
+from fednet_emu.analysis.settings import data_set_names
+from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.files.writing import told, write_json, write_text
+from fednet_emu.files.writing import told, write_json, write_table, write_text
 from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
+from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.study.attempt import Job, Outcome, finished
-from fednet_emu.study.file import StudyFile
+from fednet_emu.study.file import StudyFile, Target
 from fednet_emu.study.runners import Runner
 from fednet_emu.study.runs import StudyRun
-from fednet_emu.study.tables import TABLES, aim, write_tables
+
+TABLES = ("study.parquet", "cells.parquet")
+"""The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
+KEYS = ("seed", "cell")
+"""Columns that name a run, beside those of the axes."""
+TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
+BACKHAUL = ("backhaul_bit", "backhaul_j")
+"""Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are none of `total_bit`."""
+
+
+def write_tables(
+    folder: Path,
+    runs: Sequence[StudyRun],
+    finished: Mapping[int, Path],
+    failures: Mapping[int, str],
+    target: Target | None,
+) -> None:
+    """Write the tables of a study into its folder.
+
+    These are `study.parquet` with all evaluations, `cells.parquet` with one row for each run, and, separate from them,
+    `hosts.parquet` with host times. The rows are in the order of the study, whatever the order in which runs finished:
+    `finished` has the run folders, and `failures` the reasons, by the run's position in `runs`.
+    """
+    summaries: dict[int, dict[str, Any]] = {
+        place: json.loads((finished[place] / "summary.json").read_text(encoding="utf-8")) for place in sorted(finished)
+    }
+    evaluations = _evaluations(runs, [(place, finished[place]) for place in summaries])
+    diverged = [runs[place].name for place, summary in summaries.items() if summary["status"] == "diverged"]
+    sound = evaluations[~evaluations["cell"].isin(diverged)]
+    reached = first_reached(sound, [run.name for run in runs], *aim(target)).reset_index(drop=True)
+    data = [run.scenario.data for run in runs]
+    names = data_set_names([None if its is None else its.model_dump(mode="json") for its in data])
+    rows = [
+        {
+            **_keys(run),
+            **_status(summaries.get(place), failures.get(place)),
+            DATA_SET: names[place],
+            DEVICE_COUNT: run.scenario.devices.count,
+            **_totals(summaries.get(place, {}), run.scenario.evaluation.columns),
+        }
+        for place, run in enumerate(runs)
+    ]
+    hosts = [{"cell": runs[place].name, "host_s": summary["host_s"]} for place, summary in summaries.items()]
+    write_table(folder / "study.parquet", [evaluations])
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[*KEYS, "status", "reason", DATA_SET, DEVICE_COUNT])
+    write_table(folder / "cells.parquet", [pd.concat([table, reached], axis="columns")])
+    write_table(folder / "hosts.parquet", [pd.DataFrame(hosts, columns=["cell", "host_s"])])
+
+
+def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
+    """Return the columns `status` and `reason` of a run."""
+    if summary is not None:
+        return {"status": summary["status"], "reason": summary.get("diverged") or ""}
+    return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
+
+
+def aim(target: Target | None) -> tuple[Measure | None, float]:
+    """Return the measure of a target and its level; None and NaN without a target."""
+    if target is None:
+        return None, math.nan
+    if target.accuracy is not None:
+        return "accuracy", target.accuracy
+    return "loss", target.loss or math.nan
+
+
+def _keys(run: StudyRun) -> dict[str, Any]:
+    return {**run.columns, "seed": run.scenario.seed, "cell": run.name}
+
+
+def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:
+    used = [name for name in BACKHAUL if name in summary]
+    found = {
+        name: float(math.nan if summary.get(name) is None else summary[name])
+        for name in (*TOTALS, *used, *SCORES, *metrics)
+    }
+    return {**found, "total_bit": found["uplink_bit"] + found["downlink_bit"] + found["sidelink_bit"]}
+
+
+def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
+    """Return the evaluations of the finished runs as one table, whose first columns are the keys of each run."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    none = pa.Table.from_pandas(Ledger().evaluations.frame(), preserve_index=False)
+    tables = [pq.ParquetFile(folder / "evaluations.parquet").read(use_threads=False) for _, folder in finished]
+    together = pa.concat_tables(tables or [none], promote_options="permissive").replace_schema_metadata()
+    rows = np.repeat([place for place, _ in finished], [len(table) for table in tables]).astype(int)
+    keys = pd.DataFrame([_keys(run) for run in runs], columns=None if runs else KEYS)
+    keys = keys.iloc[rows].reset_index(drop=True)
+    return pd.concat([keys, with_total_bits(together.to_pandas())], axis="columns")
+
 
 STUDY = "study.json"
 
 
 @dataclass
 class Sweep:
-    """The runs of a study: how they are run, and how far they are.
-
-    Attributes:
-        study: the study.
-        out: its folder.
-        runner: runs them.
-        data_dir: where data sets are.
-        track: names of the trackers that hear of every run.
-        on_event: called when a run starts or ends.
-        runs: all runs of the study.
-        folder_of: the run folder of each.
-        done: places of the finished runs.
-        running: places of the runs under way.
-        failures: why runs have failed.
-        host_s: host times of the finished runs, those of earlier sweeps included.
-        at_once: the most runs that were under way together, at most one for each core here.
-    """
+    """The runs of a study: how they are run, and how far they are."""
 
     study: StudyFile
+    """The study."""
     out: Path
+    """Its folder."""
     runner: Runner
+    """Runs them."""
     data_dir: Path | str | None = None
+    """Where data sets are."""
     track: tuple[str, ...] = ()
+    """Names of the trackers that hear of every run."""
     on_event: Callable[[Sweep], None] = lambda _sweep: None
+    """Called when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
+    """All runs of the study."""
     folder_of: list[Path] = field(default_factory=list)
+    """The run folder of each."""
     done: set[int] = field(default_factory=set)
+    """Places of the finished runs."""
     running: set[int] = field(default_factory=set)
+    """Places of the runs under way."""
     failures: dict[int, str] = field(default_factory=dict)
+    """Why runs have failed."""
     host_s: list[float] = field(default_factory=list)
+    """Host times of the finished runs, those of earlier sweeps included."""
     at_once: int = 0
+    """The most runs that were under way together, at most one for each core here."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
         """Add runs, some of which may be finished already, and return their places."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
-        self.folder_of.extend(_folders(runs, self.out / "cells"))
+        folder = self.out / "cells"  # a run is known by its digest, whatever it was called then
+        there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
+        self.folder_of.extend(there.get(run.digest, folder / run.name) for run in runs)
         for place in places:
             summary = finished(self.folder_of[place])
             if summary is None:
@@ -178,12 +274,6 @@ def sweep(
             write_tables(out, runs, folders, swept.failures, study.target)
             describe(study, axes, timing_only, out, {name: checksum(out / name) for name in TABLES})
     return swept
-
-
-def _folders(runs: Iterable[StudyRun], folder: Path) -> list[Path]:
-    """The run folder of each run: the one that has its digest, whatever the run was called then."""
-    there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
-    return [there.get(run.digest, folder / run.name) for run in runs]
 
 
 def known_tables(out: Path) -> dict[str, str]:

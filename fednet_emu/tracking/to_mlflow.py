@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from filelock import FileLock
+from typing_extensions import override
 
 from fednet_emu.errors import FednetError
-from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo
+from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
@@ -27,7 +28,7 @@ EVERY_S = 1.0
 
 
 @final
-class MLflow:
+class MLflow(Tracker):
     """Tells a run to MLflow: settings as parameters, metrics with the round as step, the files as artifacts.
 
     The experiment is called like the study, or the scenario. The timestamp of a metric is its simulated time. A resumed
@@ -47,12 +48,8 @@ class MLflow:
         self._waiting: list[Any] = []
         self._sent = time.monotonic()
 
+    @override
     def start(self, run: RunInfo) -> None:
-        """Create the MLflow run, or reopen that of a resumed run.
-
-        Raises:
-            FednetError: no store is configured, and the run has no folder.
-        """
         if self._tracking.is_tracking_uri_set():
             self._open(run, self._tracking.get_tracking_uri(), None)
         elif run.store is None:
@@ -82,8 +79,8 @@ class MLflow:
         for first in range(0, len(parameters), PARAMETERS_AT_ONCE):
             client.log_batch(self._run_id, params=parameters[first : first + PARAMETERS_AT_ONCE])
 
+    @override
     def log(self, metrics: Mapping[str, float], costs: Costs) -> None:
-        """Send the metrics and the costs of a moment, together with others if they come fast."""
         at_ms = round(costs.simulated_s * 1e3)
         for name, value in {**costs.metrics(), **metrics}.items():
             if not (self._resumed and (costs.round, at_ms) in self._history(name)):
@@ -104,11 +101,11 @@ class MLflow:
             self._client.log_batch(self._run_id, metrics=some)
         self._sent = time.monotonic()
 
+    @override
     def end(self, outcome: Outcome) -> None:
-        """Send the rest, the files and the status."""
         self._send()
-        told = {"status": outcome.status, "reason": outcome.reason, "digest": outcome.summary.get("event_digest", "")}
-        for key, value in told.items():
+        ended = {"status": outcome.status, "reason": outcome.reason, "digest": outcome.summary.get("event_digest", "")}
+        for key, value in ended.items():
             self._client.set_tag(self._run_id, f"fednet_emu.{key}", value)
         try:
             for path in outcome.files:

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
+from typing_extensions import override
+
 from fednet_emu.errors import FednetError
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.ledger import SCORES
-from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo
+from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER = "tensorboard"
 SHOWN = ("scenario.yaml", "summary.json")
@@ -20,7 +22,7 @@ SHOWN = ("scenario.yaml", "summary.json")
 
 
 @final
-class TensorBoard:
+class TensorBoard(Tracker):
     """Writes scalars over rounds, whose wall time is simulated time, settings as hyperparameters, and texts.
 
     The files are in `tensorboard/ID` of the run folder. TensorBoard cannot take anything back, so those of a resumed
@@ -35,12 +37,8 @@ class TensorBoard:
         self._end: Any = None
         self._folder = Path()
 
+    @override
     def start(self, run: RunInfo) -> None:
-        """Open the event file.
-
-        Raises:
-            FednetError: the run has no folder.
-        """
         if run.folder is None:
             raise FednetError("track: tensorboard writes into the run folder, got a run without one; give it with out")
         self._folder = run.folder / FOLDER / run.id
@@ -51,19 +49,19 @@ class TensorBoard:
         for summary in (first, begin):
             self._writer.file_writer.add_summary(summary)
 
+    @override
     def log(self, metrics: Mapping[str, float], costs: Costs) -> None:
-        """Write the metrics and the costs of a moment."""
         for name, value in {**costs.metrics(), **metrics}.items():
             self._writer.add_scalar(name, value, costs.round, walltime=costs.simulated_s)
 
+    @override
     def end(self, outcome: Outcome) -> None:
-        """Write the texts and the status, and remove the event files of a run that this one replaces."""
         for path in outcome.files:
             if path.name in SHOWN:
                 text = path.read_text(encoding="utf-8")
                 self._writer.add_text(path.name, "\n".join(f"    {line}" for line in text.splitlines()))
-        told = {"status": outcome.status, "reason": outcome.reason, "digest": outcome.summary.get("event_digest")}
-        self._writer.add_text("outcome", json.dumps(told))
+        ended = {"status": outcome.status, "reason": outcome.reason, "digest": outcome.summary.get("event_digest")}
+        self._writer.add_text("outcome", json.dumps(ended))
         status = "STATUS_SUCCESS" if outcome.status == "done" else "STATUS_FAILURE"
         content = self._plugin.HParamsPluginData(
             session_end_info=self._plugin.SessionEndInfo(status=self._status.Value(status))

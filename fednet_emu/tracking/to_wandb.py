@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
+from typing_extensions import override
+
 from fednet_emu.errors import FednetError
-from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo
+from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 PROJECT = "fednet_emu"
 
 
 @final
-class WeightsAndBiases:
+class WeightsAndBiases(Tracker):
     """Tells a run to W&B: settings as its configuration, metrics over rounds, the files of the run folder.
 
     It is in `wandb/` of the run folder or the study's folder, in the project `fednet_emu` or that of WANDB_PROJECT, in
@@ -31,12 +33,8 @@ class WeightsAndBiases:
         self._run: Any = None
         self._moments = 0
 
+    @override
     def start(self, run: RunInfo) -> None:
-        """Open the W&B run.
-
-        Raises:
-            FednetError: the run has no folder.
-        """
         if run.store is None:
             raise FednetError("track: wandb writes into the run folder, got a run without one; give it with out")
         for earlier in (run.store / "wandb").glob(f"*run-*-{run.id}"):
@@ -57,15 +55,15 @@ class WeightsAndBiases:
         self._run.define_metric("round")
         self._run.define_metric("*", step_metric="round")
 
+    @override
     def log(self, metrics: Mapping[str, float], costs: Costs) -> None:
-        """Write the metrics and the costs of a moment as one row."""
         self._run.log({"round": costs.round, **costs.metrics(), **metrics}, step=self._moments)
         self._moments += 1
 
+    @override
     def end(self, outcome: Outcome) -> None:
-        """Write the summary and the files, and end the W&B run: with exit code 0 if the run is done."""
-        told = {f"run/{key}": value for key, value in outcome.summary.items() if isinstance(value, str | int | float)}
-        self._run.summary.update({**told, "run/status": outcome.status, "run/reason": outcome.reason})
+        totals = {f"run/{key}": value for key, value in outcome.summary.items() if isinstance(value, str | int | float)}
+        self._run.summary.update({**totals, "run/status": outcome.status, "run/reason": outcome.reason})
         into = Path(self._run.dir)
         try:
             for path in outcome.files:

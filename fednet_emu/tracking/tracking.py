@@ -18,7 +18,6 @@ from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.records.folder.manifest import MANIFEST, read_manifest
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
 from fednet_emu.records.ledger import Ledger, scores_in
-from fednet_emu.tracking.table import label
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 
 AXES = ("round", "step", "simulated_s")
@@ -127,10 +126,12 @@ class Tracking:
             except FednetError:
                 raise
             except Exception as error:
-                text = f"track: {label(tracker)} cannot start, got {_told(error)}; mend it, or leave it out"
+                text = f"track: {type(tracker).__name__} cannot start, got {_one_line(error)}; mend it, or leave it out"
                 raise FednetError(text) from error
             self._started.append(tracker)
-        self._listener = Listener(ledger, clock, self._log)
+        self._listener = Listener(
+            ledger, clock, lambda metrics, costs: self._each(lambda tracker: tracker.log(metrics, costs))
+        )
 
     def flush(self, _fed: Any = None) -> None:
         """Tell what was measured in a round that has ended."""
@@ -144,12 +145,9 @@ class Tracking:
         if not self._started:
             return
         summary = self._summary
-        reason = str(summary.get("diverged") or ("" if error is None else _told(error)))
+        reason = str(summary.get("diverged") or ("" if error is None else _one_line(error)))
         outcome = Outcome(summary.get("status", "failed"), reason, dict(summary), files_of(self._folder))
         self._each(lambda tracker: tracker.end(outcome))
-
-    def _log(self, metrics: Mapping[str, float], costs: Costs) -> None:
-        self._each(lambda tracker: tracker.log(metrics, costs))
 
     def _each(self, tell: Callable[[Tracker], None]) -> None:
         for tracker in list(self._started):
@@ -157,7 +155,7 @@ class Tracking:
                 tell(tracker)
             except Exception as error:
                 self._started.remove(tracker)
-                text = f"track: {label(tracker)} failed, got {_told(error)}; the run goes on without it"
+                text = f"track: {type(tracker).__name__} failed, got {_one_line(error)}; the run goes on without it"
                 LOG.warning("%s", text, exc_info=True)
                 warnings.warn(text, stacklevel=2)
 
@@ -196,5 +194,5 @@ def _identity(folder: RunFolder | None) -> tuple[str, bool]:
     return name, name == known
 
 
-def _told(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]

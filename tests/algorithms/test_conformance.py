@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -143,10 +144,26 @@ def digest_of(fed: Federation) -> str:
     return fed.ledger.event_digest()
 
 
+class Played(NamedTuple):
+    """A run: its fingerprint, the rounds it has ended, why it is a deadlock if it is one, and the laws it breaks."""
+
+    digest: str
+    rounds: int
+    deadlock: str
+    broken: list[str]
+
+
 @cache
-def first_digest(*settings: str) -> str:
-    """The fingerprint of the first run with these settings, with which others are compared."""
-    return digest_of(run_small(*settings))
+def first(*settings: str) -> Played:
+    """The first run with these settings, with which others are compared."""
+    fed, deadlock = small_federation(*settings), ""
+    try:
+        fed.run(small_scenario(*settings).algorithm)
+    except Deadlock as error:
+        deadlock = str(error)
+        fed.close()
+    broken = [text for text in verify(fed.ledger, in_turns(fed)).values() if text]
+    return Played(digest_of(fed), fed.round, deadlock, broken)
 
 
 def test_no_algorithm_is_untested() -> None:
@@ -158,15 +175,11 @@ def test_no_algorithm_is_untested() -> None:
 @pytest.mark.parametrize(("algorithm", "condition"), CASES)
 def test_it_ends_or_says_who_waits(algorithm: str, condition: str) -> None:
     """The run ends by its stop rule and keeps every conservation law, or is a deadlock that names what is missing."""
-    fed, ended = small_federation(*settings_of(algorithm, condition)), ""
-    try:
-        fed.run(small_scenario(*settings_of(algorithm, condition)).algorithm)
-    except Deadlock as deadlock:
-        ended = str(deadlock)
-        fed.close()
+    run = first(*settings_of(algorithm, condition))
+    waits = condition == "30 % loss" and "waits for" in run.deadlock and "last lost: " in run.deadlock
 
-    assert fed.round == ROUNDS or (condition == "30 % loss" and "waits for" in ended and "last lost: " in ended)
-    assert not any(verify(fed.ledger, in_turns(fed)).values())
+    assert run.rounds == ROUNDS or waits
+    assert run.broken == []
 
 
 @pytest.mark.parametrize(("algorithm", "condition"), CASES)
@@ -174,14 +187,14 @@ def test_events_are_a_function_of_the_seed(algorithm: str, condition: str) -> No
     """The same seed has the same event digest, another seed another one."""
     settings = settings_of(algorithm, condition)
 
-    assert first_digest(*settings) == digest_of(run_small(*settings)) != digest_of(run_small(*settings, "seed=1"))
+    assert first(*settings).digest == digest_of(run_small(*settings)) != digest_of(run_small(*settings, "seed=1"))
 
 
 @pytest.mark.parametrize(("algorithm", "condition"), CASES)
 def test_events_do_not_depend_on_how_training_is_run(algorithm: str, condition: str) -> None:
     """Serial, batched and no training at all have one event digest, unless the scenario says that it cannot be."""
     settings = settings_of(algorithm, condition)
-    serial, batched = first_digest(*settings), digest_of(run_small(*settings, "training.engine=batched"))
+    serial, batched = first(*settings).digest, digest_of(run_small(*settings, "training.engine=batched"))
     timed = digest_of(run_small(*settings, timing_only=True))
 
     assert serial == batched

@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.comparison import Comparison
+from fednet_emu.analysis.comparison import Comparison, compare
 from fednet_emu.analysis.confidence_set import smallest_p
 from fednet_emu.analysis.ranking import best, rank
 from fednet_emu.analysis.statistics import mean_interval
 from fednet_emu.draw.figures.study_rows import best_figure
-from fednet_emu.draw.page.study_page import study_document
-from fednet_emu.draw.page.study_sections import rankings
+from fednet_emu.draw.page.study_page import rankings, study_document
 from fednet_emu.errors import FednetError
 
 GOOD = [{"at": 5 + seed % 3} for seed in range(8)]

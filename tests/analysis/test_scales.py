@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from fednet_emu.analysis.scales import COSTS, RECORDED, TO_TARGET, limits_text
-from fednet_emu.draw.page.columns import TITLES
+from fednet_emu.draw.page.document import TITLES
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.study import file
 

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.comparison import Comparison, sentence
+from fednet_emu.analysis.comparison import Comparison, compare, sentence
 from fednet_emu.analysis.fronts import mean_progress, on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.statistics import step_values
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
+from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.errors import DataError, FednetError

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 import fednet_emu as fe
 from fednet_emu.cli import complete
 from fednet_emu.cli.app import MORE, app
-from fednet_emu.results.citing import bibtex, references
+from fednet_emu.results.scenarios import bibtex, references
 from fednet_emu.scenario.slots import slots
 from tests.commands import fednet
 

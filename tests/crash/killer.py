@@ -11,6 +11,7 @@ imported everything and runs nothing itself.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -41,6 +42,8 @@ CHANGES = ("stop.rounds=6", "evaluation.every_rounds=2", "training.checkpoint_s=
 CHANGING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree"}
 HOST = ("host_s", "host_parts")
 NOTES = "notes of the user.txt"
+LONGEST_S = 300.0
+"""Time in s on the host after which a child, which takes about a second, is taken to hang: it reports its stack."""
 
 
 # ---- stories ---------------------------------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ def child(act: Act, folder: Path, operation: int | None = None) -> str:
     pid = os.fork()
     if pid == 0:
         code = 1
+        faulthandler.dump_traceback_later(LONGEST_S, exit=True, file=report.open("w"))
         try:
             checkpoints.COST = float("inf")  # a checkpoint in every round
             if operation is not None:

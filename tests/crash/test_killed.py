@@ -43,3 +43,24 @@ def test_killed_before_each_operation(story: str, tmp_path: Path) -> None:
 
     assert len(found) >= 30
     assert [kill for kill in found if kill["wrong"]] == []
+
+
+HANGS = """
+import runpy, sys
+from pathlib import Path
+from threading import Lock
+
+def waits_for_ever(folder):
+    lock = Lock()
+    lock.acquire()
+    lock.acquire()
+
+killer = runpy.run_path(sys.argv[1])
+killer["child"].__globals__["LONGEST_S"] = 0.2
+print(killer["child"](waits_for_ever, Path(sys.argv[2])))
+"""
+
+
+def test_a_child_that_hangs_says_where(tmp_path: Path) -> None:
+    """It ends by itself, and what it was at is what went wrong."""
+    assert "waits_for_ever" in Forked("-c", HANGS, KILLER, tmp_path / "run").ended().stdout

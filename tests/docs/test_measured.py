@@ -46,6 +46,26 @@ def test_rows_can_be_chosen() -> None:
     assert len(measured.cells("toy", "access=ofdma|tdma; seed=1")) == 2
 
 
+def test_published_numbers_stand_beside_ours(tmp_path: Path) -> None:
+    """They are shown as the source prints them, in the row that they are of; a row without one stays empty."""
+    (tmp_path / "toy/published.csv").write_text("access,rounds\nofdma,9.0 ± 1\n", encoding="utf-8")
+    printed = measured.cells("toy", file="published.csv", dtype=str)
+
+    head, rows = measured.rows(measured.cells("toy"), ["access"], ["rounds", "total_bit"], published=printed)
+
+    assert head == ["access", "rounds", "published", "on the air (Mbit)"]
+    assert rows == [["tdma", "11.0", "", "2.00"], ["ofdma", "12.0", "9.0 ± 1", "3.00"]]
+
+
+def test_a_file_without_seeds_is_shown_as_it_is(tmp_path: Path) -> None:
+    """One row is one number, whole where it is whole."""
+    (tmp_path / "toy/alone.csv").write_text("alpha,clusters,gap\n0.01,2,0.044\n", encoding="utf-8")
+
+    _, rows = measured.rows(measured.cells("toy", file="alone.csv"), ["alpha"], ["clusters", "gap"])
+
+    assert rows == [["0.01", "2", "0.0440"]]
+
+
 def test_intervals_of_a_file_become_columns(tmp_path: Path) -> None:
     """A row for each value of `by`, a column for each value of `across`."""
     (tmp_path / "toy/multiples.csv").write_text(
@@ -60,7 +80,7 @@ def test_intervals_of_a_file_become_columns(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_named() -> None:
     """A study, a column or a value that does not exist is an error, not an empty table."""
-    with pytest.raises(ValueError, match="no study 'gone'"):
+    with pytest.raises(ValueError, match=r"no study 'gone' with cells\.csv"):
         measured.cells("gone")
     with pytest.raises(ValueError, match=r"no column 'speed'; it has access, seed"):
         measured.cells("toy", "speed=1")

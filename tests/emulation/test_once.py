@@ -38,7 +38,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
 
     counting(Path, "open", lambda path, *_, **__: path.name)
     counting(Cost, "of", lambda *_: "cost")
-    counting(outlook, "_links_at_start", lambda *_: "links")
+    counting(outlook, "links_at_start", lambda *_: "links")
     for model in (Scenario, StudyFile):
         counting(model, "model_validate", lambda *_, name=model.__name__: f"validated {name}")
     monkeypatch.chdir(tmp_path)

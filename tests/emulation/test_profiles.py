@@ -18,10 +18,12 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.scenario.document import apply_overrides, dump, from_text, load, names
+from fednet_emu.scenario.document import apply_overrides, from_text, load
+from fednet_emu.scenario.library import names
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.schema import json_schema
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
 
 ROOT = Path(__file__).parents[2]

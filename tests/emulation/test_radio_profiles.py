@@ -23,9 +23,11 @@ from fednet_emu.records.laws.charge import charge_problem
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.results.library import known
-from fednet_emu.scenario.document import dump, from_text, names
+from fednet_emu.scenario.document import from_text
+from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.schema import json_schema
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
 
 ROOT = Path(__file__).parents[2]

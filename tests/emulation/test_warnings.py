@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.cli.app import app
 from fednet_emu.emulation.given import scenario_of
-from fednet_emu.emulation.warnings import warnings_of
+from fednet_emu.emulation.load import warnings_of
 from fednet_emu.errors import ScenarioWarning
 
 OWN = {

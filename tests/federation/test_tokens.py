@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.text import LETTERS, characters, windows
+from fednet_emu.learning.data.datasets.text import LETTERS, characters, windows
 
 TEXT = "she sells sea shells on the sea shore. the shells she sells are sea shells for sure.\n" * 6
 SCENARIO = {

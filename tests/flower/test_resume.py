@@ -63,7 +63,7 @@ def test_all_kinds_of_records_are_kept():
     import numpy as np
     from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-    from fednet_emu.algorithms.flower.kept import content_of, records
+    from fednet_emu.algorithms.flower.client import content_of, records
     from fednet_emu.emulation.serialise import Reader, Writer
 
     arrays = ArrayRecord({"a": Array(np.arange(6, dtype=np.int16).reshape(2, 3)), "empty": Array(np.zeros((0, 2)))})

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from fednet_emu.emulation.load import checked
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.document import apply_overrides, dump, from_mapping, from_text, load
+from fednet_emu.scenario.document import apply_overrides, from_mapping, from_text, load
+from fednet_emu.scenario.yaml_text import dump
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 LIBRARY = {path.stem: load(path).data for path in sorted(FOLDER.glob("*.yaml"))}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.learning.data import hub
+from fednet_emu.learning.data.datasets import hugging_face as hub
 from fednet_emu.learning.models import TorchvisionModel
 
 

@@ -11,7 +11,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 WALL_S = 120
-"""A test that lasts longer by the clock is stuck, and its fork is ended."""
+"""What lasts longer by the clock, a test or the time before the first, is stuck, and its fork is ended."""
 BROKEN = 70
 """Exit status of a fork that raises an exception."""
 
@@ -32,6 +32,7 @@ def in_fork(do: Callable[[], int]) -> End:
     """Call a function that returns an exit status in a fork, silently; wait for its end."""
     pid = os.fork()
     if pid == 0:
+        signal.alarm(WALL_S)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)

@@ -1,19 +1,18 @@
-"""A new access scheme, a new fault and a new column are one file and one line each: they are made here, and used."""
+"""A new access scheme, a new fault and a new column: one file and one line each. test_plugins.py has an algorithm."""
 
-import importlib.util
-import sys
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import record_tables
 
 import fednet_emu as fe
-from fednet_emu.devices import processors
 from fednet_emu.draw.page.run import run_document
 from fednet_emu.draw.trace.names import fixed_names
-from fednet_emu.records import ledger, rows
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL, run_small
+from tests.commands import Forked
 
 MAPPING = from_text(SMALL, "small").data
 UPLOAD_S = 320e-6
@@ -47,28 +46,44 @@ def test_a_fault_is_a_file_and_an_entry_point():
     assert "uplink, lost: storm" in dict(fixed_names()).values()
 
 
-def test_a_column_is_a_line_of_its_row_and_one_of_its_writer(tmp_path, monkeypatch):
-    """With its meaning below it: the table, the event digest and the reference have it, and nothing else changes."""
-    source = Path(rows.__file__).read_text(encoding="utf-8")
-    line = '    clock_part: Measure\n    """share of the full clock"""\n'
-    wider = tmp_path / "wider_rows.py"
-    wider.write_text(source.replace("    input: Value\n", f"{line}    input: Value\n"), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("wider_rows", wider)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "wider_rows", module)
-    spec.loader.exec_module(module)
-    digest = run_small().ledger.event_digest()
+COLUMN = {
+    "records/rows.py": ("    input: Value\n", '    clock_part: Measure\n    """share of the full clock"""\n'),
+    "devices/processors.py": ("input=given, result=made, ", "clock_part=1.0, "),
+}
+"""What a contributor writes, by file: before which text, that is there once, and what."""
+LOOK = """
+import json, sys
 
-    def written(device, started_ns, ended_ns, flop, energy_j, **more):
-        return module.ComputeRow(device, started_ns, ended_ns, flop, energy_j, clock_part=1.0, **more)
+for name in [name for name in sys.modules if name.partition(".")[0] == "fednet_emu"]:
+    del sys.modules[name]
+sys.path[:0] = sys.argv[1:]
+import record_tables
+from fednet_emu.testing import run_small
 
-    monkeypatch.setattr(ledger, "ComputeRow", module.ComputeRow)
-    monkeypatch.setattr(processors, "ComputeRow", written)
-    monkeypatch.setitem(record_tables.ROWS, "computes", module.ComputeRow)
-    played = run_small().ledger
+ledger = run_small().ledger
+computes = ledger.frames()["computes"]
+found = [list(computes), computes["clock_part"].tolist(), ledger.event_digest(), record_tables.page()]
+print(json.dumps(found))
+"""
 
-    computes = played.frames()["computes"]
-    assert list(computes)[4:6] == ["energy_j", "clock_part"]
-    assert set(computes["clock_part"]) == {1.0}
-    assert played.event_digest() == digest
-    assert "| `clock_part` | number |  |  | share of the full clock |" in record_tables.page()
+
+def test_a_column_is_a_line_of_its_row_and_one_of_its_writer(tmp_path):
+    """In a copy of the package, with its meaning below it: the table and the reference have it, events are the same."""
+    package = Path(fe.__file__).parent
+    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("channels", "profiles", "scenarios"):
+        (tmp_path / folder).symlink_to(package.parent / folder)
+    for file, (place, new) in COLUMN.items():
+        path = tmp_path / package.name / file
+        pieces = path.read_text(encoding="utf-8").split(place)
+        assert len(pieces) == 2
+        path.write_text((new + place).join(pieces), encoding="utf-8")
+
+    looked = Forked("-c", LOOK, tmp_path, Path(record_tables.__file__).parent, cwd=tmp_path).ended()
+
+    assert looked.returncode == 0, looked.stderr
+    columns, parts, digest, page = json.loads(looked.stdout)
+    assert columns[4:6] == ["energy_j", "clock_part"]
+    assert parts == [1.0] * 12
+    assert digest == run_small().ledger.event_digest()
+    assert "| `clock_part` | number |  |  | share of the full clock |" in page

@@ -9,7 +9,7 @@ import fednet_emu as fe
 from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
-from fednet_emu.results.data_split import data_split
+from fednet_emu.results.scenarios import data_split
 
 SMALL = {
     "devices.count": 6,

@@ -2,7 +2,9 @@
 
 import pytest
 
+import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
+from fednet_emu.network.access.contention import Shared
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 
@@ -79,3 +81,15 @@ def test_learning_runs_over_every_scheme_in_one_cell_and_in_several(access, cell
     assert fed.round == 3
     assert not any(verify(fed.ledger, frozenset()).values())
     assert set(fed.ledger.frames()["transfers"]["lost"]) == {""}
+
+
+def test_an_access_scheme_that_serves_both_directions_is_judged_on_the_uplink() -> None:
+    """One object may be both: what only a base station cannot decode is a problem of the uplink alone."""
+    shared = Shared(threshold_db=3)
+    scenario = fe.check("quickstart", settings={"network.downlink.access": shared})
+
+    assert scenario.network.downlink.access.kind == "shared"
+    with pytest.raises(ScenarioError) as refused:
+        fe.check("quickstart", settings={"network.uplink.access": shared, "network.downlink.access": shared})
+    (problem,) = refused.value.problems
+    assert "network.uplink.access: one receiver without cancellation can never decode two at once" in problem

@@ -7,7 +7,8 @@ import pytest
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario import library as search
-from fednet_emu.scenario.document import find, from_text, load, names
+from fednet_emu.scenario.document import from_text, load
+from fednet_emu.scenario.library import find, names
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from pydantic import Field
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
 from fednet_emu.limits import LARGEST, MAX_INTEGER, problem_of
-from fednet_emu.scenario.document import dump, from_text
+from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.problems import validate
-from fednet_emu.scenario.yaml_text import float_text
+from fednet_emu.scenario.yaml_text import dump, float_text
 
 
 class Still(Component):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 
 import fednet_emu as fe
 from fednet_emu.algorithms import ALGORITHMS
+from fednet_emu.devices.stragglers import SlowWindow
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS
@@ -81,6 +83,34 @@ def test_an_algorithm_of_ones_own_says_what_it_uses() -> None:
         fe.run("quickstart", algorithm=Silent(), settings=own, progress=False)
 
     assert fe.run("quickstart", algorithm=Gossip(), settings=own, progress=False).summary["status"] == "done"
+
+
+class FromNoon(SlowWindow):
+    """A straggler of one's own, which says itself with what it does not go together."""
+
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """It needs an end by time, and has not this factor."""
+        yield from super().conflicts(scenario)
+        if scenario.stop.simulated_s is None:
+            yield "", "needs stop.simulated_s, got none; give it"
+        if self.factor > 8:
+            yield "factor", f"is above 8, got {self.factor:g}; lower it"
+
+
+def test_a_part_of_ones_own_states_its_own_conflicts() -> None:
+    """The scenario finds them by walking its parts: of the whole part, of a setting of it, and what it inherits."""
+    own = FromNoon(devices=(0, 99), factor=9, from_s=1, to_s=2)
+    with pytest.raises(ScenarioError) as refused:
+        fe.check("quickstart", settings={"devices.straggler": own})
+
+    where = "settings['devices.straggler']  devices.straggler"
+    assert refused.value.problems == (
+        f"{where}.devices: no such devices, got [99]; must be from 0 to 19",
+        f"{where}: needs stop.simulated_s, got none; give it",
+        f"{where}.factor: is above 8, got 9; lower it",
+    )
+    fine = FromNoon(devices=(0,), factor=8, from_s=1, to_s=2)
+    assert fe.check("quickstart", settings={"devices.straggler": fine, "stop.simulated_s": 9}).stop.simulated_s == 9
 
 
 @pytest.mark.parametrize("key", ["receive_w", "receive_j_per_bit", "transmit_j_per_bit"])

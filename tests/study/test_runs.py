@@ -9,7 +9,7 @@ import pytest
 
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.document import dump
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.study.runs import runs_of
 
 

@@ -1,4 +1,7 @@
-"""The swarm from the command line: `python -m tests.swarm --seeds 1000 --first 0`; exit code 1 if a law is broken."""
+"""The swarm from the command line: `python -m tests.swarm --seeds 1000 --first 0`.
+
+The exit code is 1 if a law is broken or a seed hangs: its process then ends, and prints the stack of each thread.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import multiprocessing
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from fednet_emu.host import end_with_parent
 from tests.swarm.judge import OF_THEIR_OWN
 from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
-from tests.swarm.trial import Trial, trials
+from tests.swarm.trial import Trial, watched, watched_trials
 
 KEEP_EVERY = 50
 
@@ -33,22 +38,27 @@ def main() -> int:
             report.add(seed, trial)
             for failure in trial.failures:
                 drawn = options.no_shrink or failure.law in OF_THEIR_OWN
-                small = trial.settings if drawn else shrunk(trial.settings, failure.law)
+                print(f"seed {seed} breaks the law: {failure.law}", file=sys.stderr, flush=True)
+                with watched():
+                    small = trial.settings if drawn else shrunk(trial.settings, failure.law)
                 print(told(seed, failure, small), flush=True)
-        if options.keep and (report.seeds % KEEP_EVERY == 0 or seed == seeds[-1]):
-            report.write(options.keep)
+        if report.seeds % KEEP_EVERY == 0 or seed == seeds[-1]:
             print(f"{report.seeds} of {options.seeds} seeds, {report.failures.total()} failures", file=sys.stderr)
+            if options.keep:
+                report.write(options.keep)
     print(report)
     return 1 if report.failures else 0
 
 
 def _trials(seeds: range, workers: int) -> Iterator[list[Trial]]:
-    """The trials of each seed, in their order."""
-    if workers == 1:
-        yield from map(trials, seeds)
-        return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(trials, seeds, chunksize=4)
+    """The trials of each seed, in their order; the first seed that is missing is the one that has ended its process."""
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+        found = pool.map(watched_trials, seeds)
+        for seed in seeds:
+            try:
+                yield next(found)
+            except BrokenProcessPool:
+                raise SystemExit(f"seed {seed} has hung, or has ended its process; what it was at is above") from None
 
 
 if __name__ == "__main__":

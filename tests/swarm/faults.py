@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fednet_emu.algorithms import ALGORITHMS
-from fednet_emu.emulation.outlook import serving_cells
+from fednet_emu.emulation.outlook import links_at_start
 from fednet_emu.records.ledger import Ledger
 from tests.swarm.draw import Settings, refusal
 from tests.swarm.plays import scenario_of
@@ -43,7 +43,8 @@ def cell_silent(settings: Settings, ledger: Ledger, rng: Random) -> Settings | N
     ended_ns = ledger.transfers.column("ended_ns")
     if scenario.network.cells.count == 1 or not len(ended_ns):
         return None
-    serving = serving_cells(scenario)
+    links, _ = links_at_start(scenario)
+    serving = np.array([-1 - links.station_of(device) for device in range(scenario.devices.count)])  # cell of each
     silent = np.flatnonzero(serving == rng.choice(serving.tolist())).tolist()
     at_s = float(rng.uniform(0, 1) * ended_ns.max()) / 1e9
     windows = [[0.0, at_s], [at_s + rng.choice([0.01, 10.0]), NEVER_S]]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock
-from fednet_emu.host import clean_context, main_left_out
+from fednet_emu.host import clean_context, end_with_parent, main_left_out
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.table import Table
 from fednet_emu.scenario.model import Scenario
@@ -62,6 +62,7 @@ def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
         count(len(next(iter(columns.values()))))
         extend(table, **columns)
 
+    end_with_parent()
     torch.set_num_threads(1)
     with (
         suppress(Deadlock),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -13,6 +15,8 @@ from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL, small_scenario
+from tests.commands import Forked
+from tests.swarm import __main__ as swarm
 from tests.swarm import metamorphic
 from tests.swarm.draw import drawn
 from tests.swarm.faults import FAULTS
@@ -148,6 +152,47 @@ def test_a_run_that_is_killed_elsewhere_is_noticed() -> None:
     assert "books" in str(LAWS["killed"](Case(small(), scenario, other, Random(0))))
     with pytest.raises(RuntimeError, match="ended by itself"):
         killed_and_resumed(scenario, 10**6)
+
+
+HANGS = """
+from threading import Lock
+from tests.swarm import trial
+
+def waits_for_ever(seed):
+    lock = Lock()
+    lock.acquire()
+    lock.acquire()
+
+trial.LONGEST_S, trial.trials = 0.2, waits_for_ever
+trial.watched_trials(3)
+"""
+
+
+def test_a_process_whose_seed_hangs_ends_and_shows_its_stack() -> None:
+    """Even one that waits for a lock that nobody gives back."""
+    ended = Forked("-c", HANGS).ended()
+
+    assert ended.returncode == 1
+    assert "waits_for_ever" in ended.stderr
+
+
+def test_a_seed_that_ends_its_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The swarm fails with one sentence."""
+
+    class Pool:
+        def __init__(self, *_: Any) -> None: ...
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def map(self, function: Any, seeds: range) -> Any:
+            yield from ([] for _ in seeds[:-2])
+            raise BrokenProcessPool
+
+    monkeypatch.setattr(swarm, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(sys, "argv", ["swarm", "--first", "10", "--seeds", "5"])
+    with pytest.raises(SystemExit, match="seed 13 has hung"):
+        swarm.main()
 
 
 BREAKERS = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -17,6 +20,8 @@ FAULTY = 0.7
 """Share of the scenarios that get a fault."""
 MIXED_EVERY = 4
 """Every so many seeds there is a mixture of the newer kinds as well, judged by all laws."""
+LONGEST_S = 1800.0
+"""Time in s on the host after which a seed, which takes about a second, is taken to hang."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,22 @@ class Trial:
     events: int
     cpu_s: float
     mixed: bool = False
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """End this process, which then prints the stack of each thread, if the block takes more than `LONGEST_S`."""
+    faulthandler.dump_traceback_later(LONGEST_S, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def watched_trials(seed: int) -> list[Trial]:
+    """The trials of a seed, in a process that ends if they hang."""
+    with watched():
+        return trials(seed)
 
 
 def trials(seed: int) -> list[Trial]:

@@ -14,7 +14,7 @@ from fednet_emu.cli.app import app
 from fednet_emu.component import plugins
 from fednet_emu.errors import FednetError
 from fednet_emu.testing import SMALL, small_scenario
-from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracker import trackers_of
 
 NOTING = """
 import json
@@ -75,7 +75,7 @@ def test_an_installed_package_may_offer_a_tracker(noting: str, monkeypatch: pyte
     """An entry point `tracker.<name>` gives it a short name."""
     point = EntryPoint("tracker.notes", noting, plugins.GROUP)
     monkeypatch.setattr(plugins, "offers", lambda: {"tracker": {"notes": (point,)}})
-    monkeypatch.setattr("fednet_emu.tracking.table.offers", plugins.offers)
+    monkeypatch.setattr("fednet_emu.tracking.tracker.offers", plugins.offers)
 
     assert type(trackers_of("notes")[0]).__name__ == "Noting"
 

@@ -15,7 +15,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import small_scenario
-from fednet_emu.tracking.table import trackers_of
+from fednet_emu.tracking.tracker import trackers_of
 from fednet_emu.tracking.tracking import flat
 from tests.commands import Forked
 from tests.tracking.read_back import (
@@ -129,7 +129,7 @@ def test_what_is_there_after_a_kill_is_told_once(name: str, tmp_path: Path):
         "from pathlib import Path\n"
         "from fednet_emu.emulation.play import play\n"
         "from fednet_emu.testing import small_scenario\n"
-        "from fednet_emu.tracking.table import trackers_of\n"
+        "from fednet_emu.tracking.tracker import trackers_of\n"
         "kill = lambda fed: os.kill(os.getpid(), signal.SIGKILL) if fed.round == 4 else None\n"
         "name, out, *settings = sys.argv[1:]\n"
         "play(small_scenario(*settings), 'small', Path(out), on_round=kill, track=trackers_of(name))\n"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_serializer
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.flower.folder import AppFolder, Config, NoApp, flat
@@ -62,9 +63,9 @@ class FlowerApp(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The `ServerApp`, with the devices as its nodes."""
-        from fednet_emu.algorithms.flower.running import App, played
+        from fednet_emu.algorithms.flower.running import played
 
-        return played(App(self.config(), self, self.work, self.lost, self.deadline_s), fed)
+        return played(self, fed)
 
     @property
     def events_depend_on_learning(self) -> bool:
@@ -99,18 +100,18 @@ class Flower(FlowerApp):
 
     def load_server(self) -> Any:
         """The `ServerApp` that `pyproject.toml` names."""
-        from fednet_emu.algorithms.flower.loading import server_of
+        from fednet_emu.algorithms.flower.loading import part_of
 
-        return server_of(AppFolder.read(self.app))
+        return part_of(AppFolder.read(self.app), "server")
 
     def load_client(self) -> Any:
         """The `ClientApp` that `pyproject.toml` names."""
-        from fednet_emu.algorithms.flower.loading import client_of
+        from fednet_emu.algorithms.flower.loading import part_of
 
-        return client_of(AppFolder.read(self.app))
+        return part_of(AppFolder.read(self.app), "client")
 
+    @override
     def files(self) -> list[Path]:
-        """The files with the app's code and configuration, in order."""
         return AppFolder.read(self.app).sources()
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -141,12 +142,12 @@ class GivenFlower(FlowerApp):
         """Nothing: the modules are there."""
         return nullcontext()
 
+    @override
     def load_server(self) -> Any:
-        """The given one."""
         return self.server_app
 
+    @override
     def load_client(self) -> Any:
-        """The given one."""
         return self.client_app
 
     @field_serializer("server_app", "client_app")

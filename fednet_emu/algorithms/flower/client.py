@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from copy import copy, deepcopy
+from typing import Any, NamedTuple
 
-from flwr.app import Context, Message, RecordDict
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fednet_emu.algorithms.flower.current_folder import CurrentFolder
-from fednet_emu.algorithms.flower.failures import app_code
 from fednet_emu.algorithms.flower.folder import Config
-from fednet_emu.algorithms.flower.generators import Generators
-from fednet_emu.algorithms.flower.host_clock import NS_PER_S, SimulatedTime, simulated
-from fednet_emu.algorithms.flower.kept import content_of, plain, records
-from fednet_emu.algorithms.flower.messages import delivered
+from fednet_emu.algorithms.flower.host import NS_PER_S, CurrentFolder, Generators, SimulatedTime, app_code, simulated
 from fednet_emu.algorithms.flower.versions import RUN_ID, identity
 from fednet_emu.learning.models.flops import FlopCount
 
+App = Any
+"""A `FlowerApp`, whose file imports `running`."""
 
-class Source(Protocol):
-    """Where the parts of an app come from."""
-
-    @property
-    def movable(self) -> bool:
-        """Whether other processes can load them, too."""
-
-    def home(self) -> AbstractContextManager[None]:
-        """What the app's modules need while it runs."""
-
-    def load_server(self) -> Any:
-        """The `ServerApp`."""
-
-    def load_client(self) -> Any:
-        """The `ClientApp`."""
+_KINDS = {"metrics": MetricRecord, "config": ConfigRecord}
 
 
 class Task(NamedTuple):
@@ -49,7 +34,7 @@ class Task(NamedTuple):
         content: its records.
         node_config: what the device is configured with.
         run_config: what the run is configured with.
-        state: what the device remembers, as `kept.records` has it.
+        state: what the device remembers, as `records` has it.
         counts: whether the operations are counted.
     """
 
@@ -69,10 +54,10 @@ class Done(NamedTuple):
     """What has come of a task, as plain values.
 
     Attributes:
-        reply: the reply, as `kept.plain` has it.
+        reply: the reply, as `plain` has it.
         counted: its floating-point operations, if they were counted.
         slept_s: how long the client has slept in simulated time, in s.
-        state: what the device remembers now, as `kept.records` has it.
+        state: what the device remembers now, as `records` has it.
     """
 
     reply: tuple[str, Any]
@@ -92,7 +77,8 @@ def done(app: ClientApp, task: Task) -> Done:
         AppFailed: the `ClientApp` raises.
     """
     slept_s: list[float] = []
-    own, state = delivered(task.message, task.content), content_of(task.state)
+    own, state = copy(task.message), content_of(task.state)
+    own.content = deepcopy(task.content)  # records of its own
     context = Context(RUN_ID, task.node, dict(task.node_config), state, dict(task.run_config))
     counter = FlopCount() if task.counts else None
     with ExitStack() as inside:
@@ -108,3 +94,66 @@ def done(app: ClientApp, task: Task) -> Done:
         if not isinstance(reply, Message):
             raise TypeError(f"a ClientApp must return a flwr.app.Message, got {reply!r}")
     return Done(plain(reply), counter.total if counter else None, sum(slept_s), records(context.state))
+
+
+# ---- replies and states as plain values, which a checkpoint holds without code, and back -----------------------------
+
+
+def plain(reply: Message) -> tuple[str, Any]:
+    """A reply: its kind, and its records or its error."""
+    if reply.has_content():
+        return "content", records(reply.content)
+    return "error", (int(reply.error.code), str(reply.error.reason or ""))
+
+
+def reply_of(kept: Sequence[Any], message: Message) -> Message:
+    """The reply that `plain` has turned into values, to the message that it answers."""
+    kind, value = kept
+    return Message(content_of(value) if kind == "content" else Error(*value), reply_to=message)
+
+
+def records(content: RecordDict) -> list[Any]:
+    """Records by their names: arrays as bytes, metrics and configurations as they are."""
+    return [(name, *_record(record)) for name, record in content.items()]
+
+
+def content_of(kept: Sequence[Any]) -> RecordDict:
+    """The records that `records` has turned into values."""
+    return RecordDict({name: _made(kind, value) for name, kind, value in kept})
+
+
+def _record(record: Any) -> tuple[str, Any]:
+    if isinstance(record, ArrayRecord):
+        arrays = [
+            (name, array.dtype, list(array.shape), array.stype, _bytes(array.data)) for name, array in record.items()
+        ]
+        return "arrays", arrays
+    kind = "metrics" if isinstance(record, MetricRecord) else "config"
+    return kind, [(key, _value(value)) for key, value in record.items()]
+
+
+def _made(kind: str, value: Sequence[Any]) -> Any:
+    if kind == "arrays":
+        arrays = {
+            name: Array(dtype=dtype, shape=tuple(shape), stype=stype, data=data.tobytes())
+            for name, dtype, shape, stype, data in value
+        }
+        return ArrayRecord(arrays)
+    return _KINDS[kind]({key: _restored(its) for key, its in value})
+
+
+def _bytes(data: bytes) -> Any:
+    return np.frombuffer(data, np.uint8)
+
+
+def _value(value: Any) -> Any:
+    """A value of a configuration; bytes, and lists of them, as arrays."""
+    if isinstance(value, bytes):
+        return _bytes(value)
+    return list(map(_value, value)) if isinstance(value, list) else value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    return list(map(_restored, value)) if isinstance(value, list) else value

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple, final
 
 from flwr.app import Message, RecordDict
 
-from fednet_emu.algorithms.flower.client import Done, Result, Task
+from fednet_emu.algorithms.flower.client import Done, Result, Task, reply_of
 from fednet_emu.algorithms.flower.executors import Executor
 from fednet_emu.algorithms.flower.folder import Config
-from fednet_emu.algorithms.flower.host_clock import at
-from fednet_emu.algorithms.flower.kept import reply_of
+from fednet_emu.algorithms.flower.host import at
 from fednet_emu.algorithms.flower.versions import FIRST_NODE
 from fednet_emu.algorithms.flower.work import FlowerWork, Toll
 from fednet_emu.federation import Device, Federation
@@ -25,28 +25,16 @@ class Answer(NamedTuple):
     slept_s: float
 
 
-@final
-class Answering:
+class Answering(NamedTuple):
     """A device that answers a message.
 
-    Args:
-        settle: waits for what comes of the message, and makes the answer of it.
+    Attributes:
+        answer: waits for what comes of it, and returns that; raises `AppFailed` if the `ClientApp` does.
         flop: the operations that this takes, if they are known before the reply.
     """
 
-    def __init__(self, settle: Callable[[], Answer], flop: float | None) -> None:
-        self._settle, self.flop = settle, flop
-        self._answer: Answer | None = None
-
-    def answer(self) -> Answer:
-        """What has come of it; waits until it is there.
-
-        Raises:
-            AppFailed: the `ClientApp` raises.
-        """
-        if self._answer is None:
-            self._answer = self._settle()
-        return self._answer
+    answer: Callable[[], Answer]
+    flop: float | None
 
 
 @final
@@ -94,8 +82,8 @@ class Clients:
             result = self._kept(key, self._executor.start(task))
         else:
             result = lambda: Done(*known)  # noqa: E731
-        settle = lambda: self._settle(device, message, content, result())  # noqa: E731
-        begun = self._answering[k] = Answering(settle, self._toll.before(device, kind))
+        answer = cache(lambda: self._settle(device, message, content, result()))
+        begun = self._answering[k] = Answering(answer, self._toll.before(device, kind))
         return begun
 
     def _kept(self, key: str, result: Result) -> Result:

@@ -9,28 +9,17 @@ from contextlib import ExitStack
 from functools import cache
 from multiprocessing import connection
 from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import torch
 from flwr.clientapp import ClientApp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fednet_emu.algorithms.flower.client import Done, Result, Source, Task, done
-from fednet_emu.algorithms.flower.failures import app_code
-from fednet_emu.algorithms.flower.host_clock import CLOCKS
+from fednet_emu.algorithms.flower.client import App, Done, Result, Task, done
+from fednet_emu.algorithms.flower.host import CLOCKS, app_code
 from fednet_emu.algorithms.flower.versions import OURS, logged
 from fednet_emu.errors import AppFailed, ScenarioError
 from fednet_emu.host import Beside, clean_context, end_with_parent
-
-
-class Executor(Protocol):
-    """Runs the clients of an app."""
-
-    def start(self, task: Task) -> Result:
-        """Let a client begin to answer."""
-
-    def close(self) -> None:
-        """The run has ended."""
 
 
 @final
@@ -76,7 +65,7 @@ class WorkerProcesses:
         ScenarioError: the app is given as objects, where other processes cannot have it.
     """
 
-    def __init__(self, source: Source, count: int) -> None:
+    def __init__(self, source: App, count: int) -> None:
         self._source, self._context = source, _context(source)
         self._count = count
         self._workers: list[_Worker] = []
@@ -105,7 +94,7 @@ class _Worker:
         connection: the way to it.
     """
 
-    def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: Source) -> None:
+    def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
         self._process = Beside(context, _serve, source, _threads())
         self.connection = self._process.connection
         self.awaited = 0
@@ -183,7 +172,7 @@ def _receive(workers: list[_Worker]) -> None:
         busy[ready].receive()  # type: ignore[index]
 
 
-def _context(source: Source) -> ForkContext | ForkServerContext | SpawnContext:
+def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
     """The way to start processes that have the app.
 
     Raises:
@@ -207,6 +196,10 @@ def _raises(failed: AppFailed) -> Result:
     return result
 
 
+Executor = InProcess | WorkerProcesses
+"""Runs the clients of an app."""
+
+
 # ---- in the processes ------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +220,7 @@ class _Collected(logging.Handler):
         self.log.append((record.levelno, record.getMessage()))
 
 
-def _serve(tasks: Any, source: Source, threads: tuple[int, int | None]) -> None:
+def _serve(tasks: Any, source: App, threads: tuple[int, int | None]) -> None:
     """Answer tasks until the run has ended; this is the main function of a process."""
     end_with_parent()
     handler = _Collected()

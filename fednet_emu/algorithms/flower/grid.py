@@ -1,28 +1,84 @@
-"""Flower's `Grid` on the emulated network: what a `ServerApp` sends and waits for."""
+"""Flower's `Grid` on the emulated network: what a `ServerApp` sends and waits for, and how it waits.
+
+It runs in a greenlet: where it would block, it hands a process to the engine by `wait` and goes on with that process's
+result. There is no thread, so that nothing depends on the host's scheduling.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from fednet_emu.algorithms.flower.post import Post
-from fednet_emu.algorithms.flower.program import Program
 from fednet_emu.algorithms.flower.scores import Scores
 from fednet_emu.algorithms.flower.versions import FIRST_NODE, empty_run
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Federation, Process
 
+WARNINGS = 10
+"""Ignored requests to end before a program is abandoned."""
 POLL_S = 0.1
 """Simulated time that an app loses which pulls again and again in one instant, as with Flower's own in-memory Grid."""
 LOOKS = 1000
-"""An app that looks for nodes so many times in one instant waits for them without sleeping, and loses as much time."""
+"""After this many queries at one simulated time, an app counts as polling and loses as much time."""
 VAIN_WAITS = 1000
 """An app that waits so many times while nothing is under way and nobody can come has no end."""
 VAIN_WAITS_FOR_SOMEBODY = 100_000
 """The same where devices come and go: a day, with the second that Flower's strategies wait each time."""
+
+
+@final
+class Program:
+    """A blocking program.
+
+    Args:
+        main: the program; it calls `wait` wherever it blocks.
+        inside: makes the context in which each of its steps runs.
+    """
+
+    def __init__(self, main: Callable[[], Any], inside: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._greenlet, self._inside = greenlet(main), inside
+        self._closing = False
+        self._told_to_end = 0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is the program."""
+        return getcurrent() is self._greenlet
+
+    def wait(self, process: Process) -> Any:
+        """Called by the program: let a process run, and return its result. The program ends here if the run is over."""
+        if self._closing:
+            self._told_to_end += 1
+            if self._told_to_end > WARNINGS:
+                self._greenlet.parent.switch(None)  # a bare `except` in a loop; nobody comes back here
+            raise GreenletExit
+        return self._greenlet.parent.switch(process)
+
+    def process(self) -> Process:
+        """Run the program to its end. An exception of a process that it waits for ends it, and goes on from here."""
+        answer: Any = None
+        try:
+            while True:
+                with self._inside():
+                    wish = self._greenlet.switch(answer) if self._greenlet else self._greenlet.switch()
+                if self._greenlet.dead:
+                    return wish
+                answer = yield from wish
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the program where it waits; its `finally` blocks run, and cannot wait."""
+        self._closing = True
+        if self._greenlet and not self._greenlet.dead:
+            with self._inside():
+                self._greenlet.throw()
 
 
 @final

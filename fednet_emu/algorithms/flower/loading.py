@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
@@ -40,39 +40,22 @@ def importable(folder: Path) -> Iterator[None]:
             sys.modules.update(hidden)
 
 
-def server_of(folder: AppFolder) -> ServerApp:
-    """Import the `ServerApp` of an app.
+def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
+    """Import the `ServerApp` or the `ClientApp` of an app.
 
     Raises:
         ScenarioError: it is none.
     """
-    return _load(folder.path, folder.server, ServerApp, "serverapp")
-
-
-def client_of(folder: AppFolder) -> ClientApp:
-    """Import the `ClientApp` of an app.
-
-    Raises:
-        ScenarioError: it is none.
-    """
-    return _load(folder.path, folder.client, ClientApp, "clientapp")
-
-
-def _load(folder: Path, reference: str, wanted: type, setting: str) -> Any:
-    """Import an object, `package.module:name`, of an app.
-
-    Raises:
-        ScenarioError: it is not what it should be.
-    """
+    reference, wanted = (folder.server, ServerApp) if part == "server" else (folder.client, ClientApp)
     module_name, _, name = reference.partition(":")
-    LOG.info("imports %s for '%s' of the app in %s", module_name, setting, folder)
+    LOG.info("imports %s for '%sapp' of the app in %s", module_name, part, folder.path)
     found: Any = import_module(module_name)
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    for step in name.split("."):
+        found = getattr(found, step, None)
     if not isinstance(found, wanted):
         raise ScenarioError(
             f"algorithm.app: {reference} must be a {wanted.__name__}, got {found!r}; "
-            f"mend {setting} in pyproject.toml, or the module"
+            f"mend {part}app in pyproject.toml, or the module"
         )
     return found
 

@@ -1,21 +1,78 @@
-"""The messages of an app as processes of simulated time: downlink, computing, uplink."""
+"""The messages of an app as processes of simulated time: downlink, computing, uplink; and its rounds.
+
+A round begins with messages that ask for training, and ends at the next ones.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, final
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple, final
 
-from flwr.app import Message, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from fednet_emu.algorithms.flower.clients import Clients
-from fednet_emu.algorithms.flower.host_clock import at
-from fednet_emu.algorithms.flower.messages import failure, fingerprint, frozen, is_training, size_bit
-from fednet_emu.algorithms.flower.turns import Turns
+from fednet_emu.algorithms.flower.host import at
 from fednet_emu.algorithms.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
 from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
 
 Lost = Literal["error", "silence"]
+
+ERROR_BYTE = 8
+"""Size of the code of an error; its reason counts beside it, a byte per character in UTF-8."""
+
+
+class Over(Exception):  # noqa: N818  (what has happened)
+    """A stop rule ends the app."""
+
+
+@final
+class Turns:
+    """Counts the rounds of an app and records them.
+
+    Attributes:
+        going_on: whether a round has begun and not ended.
+    """
+
+    def __init__(self, fed: Federation) -> None:
+        self._fed = fed
+        self.going_on = False
+        self._invited = self._arrived = 0
+        self._began_ns = -1
+
+    @property
+    def number(self) -> int:
+        """The round that is going on, or that has ended last; 0 before the first."""
+        return self._fed.round + self.going_on
+
+    def begin(self, invited: int) -> None:
+        """Messages that ask this many devices for training are about to be sent.
+
+        Messages sent one by one in the same instant belong to the same round.
+
+        Raises:
+            Over: the round before them has ended, and a stop rule ends the run.
+        """
+        if self.going_on and (self._fed.clock.now > self._began_ns or self._arrived):
+            self.end()
+        if not self.going_on:
+            if self._fed.stopped:
+                raise Over
+            self.going_on, self._began_ns = True, self._fed.clock.now
+        self._invited += invited
+
+    def arrived(self, count: int) -> None:
+        """The app has got this many replies to messages that asked for training."""
+        self._arrived += count
+
+    def end(self) -> None:
+        """Record the round that is going on, if there is one."""
+        if self.going_on:
+            self.going_on = False
+            invited, arrived, self._invited, self._arrived = self._invited, self._arrived, 0, 0
+            self._fed.end_of_round(None, invited=invited, arrived=arrived)
 
 
 class Letter(NamedTuple):
@@ -65,7 +122,7 @@ class Post:
                 known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as get_node_ids says"
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
             if content is not before:  # strategies give the same records to many
-                before, copied, mark = content, frozen(content), fingerprint(content)
+                before, copied, mark = content, copy.deepcopy(content), fingerprint(content)
             seen[mark, node] += 1
             payload = groups.setdefault((mark, seen[mark, node]), self._fed.shared(copied))
             self._sent += 1
@@ -155,4 +212,50 @@ class Post:
         down = result.sender == self._fed.server.index
         code, what = (LOST_MESSAGE, f"message to {name}") if down else (LOST_REPLY, f"reply of {name}")
         with at(self._fed.clock.now):
-            return failure(letter.message, code, f"the {what} was lost: {result.lost}")
+            return Message(Error(code, f"the {what} was lost: {result.lost}"), reply_to=letter.message)
+
+
+# ---- size and identity of messages -----------------------------------------------------------------------------------
+
+
+def size_bit(message: Message) -> int:
+    """Size of a message: that of its records, as `flwr.clientapp.mod.message_size_mod` counts them, or of its error.
+
+    A message's own metadata and the framing of the transport are no part of it; `network.overhead` can add those.
+    """
+    if not message.has_content():
+        return 8 * (ERROR_BYTE + len((message.error.reason or "").encode()))
+    return 8 * sum(map(_byte, message.content.values()))
+
+
+def _byte(record: Any) -> int:
+    """Size of a record; empty texts, bytes and lists, which Flower cannot count, have the size of their name alone."""
+    try:
+        return int(record.count_bytes())
+    except (ValueError, IndexError):
+        empty = [name for name, value in record.items() if value in ("", b"", [])]
+        rest = type(record)({name: value for name, value in record.items() if name not in empty})
+        return int(rest.count_bytes()) + sum(len(name) for name in empty)
+
+
+def is_training(message: Message) -> bool:
+    """Whether a message asks for training: its type is `train`, or `train.<action>`."""
+    return str(message.metadata.message_type).partition(".")[0] == "train"
+
+
+def fingerprint(content: RecordDict) -> bytes:
+    """A hash that is equal for equal records."""
+    whole = blake2b(digest_size=16)
+    for key, record in content.items():
+        whole.update(repr((key, type(record).__name__)).encode())
+        if isinstance(record, ArrayRecord):
+            for name, array in record.items():
+                _add_array(whole, name, array)
+        else:
+            whole.update(repr(list(record.items())).encode())
+    return whole.digest()
+
+
+def _add_array(whole: Any, name: str, array: Array) -> None:
+    whole.update(repr((name, array.dtype, tuple(array.shape), array.stype)).encode())
+    whole.update(array.data)

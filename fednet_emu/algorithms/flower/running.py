@@ -5,53 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from multiprocessing import parent_process
-from typing import NamedTuple
 
 from flwr.app import Context, RecordDict
 
 from fednet_emu.algorithms.flower.classic import CLASSIC
-from fednet_emu.algorithms.flower.client import Source
+from fednet_emu.algorithms.flower.client import App
 from fednet_emu.algorithms.flower.clients import Clients
-from fednet_emu.algorithms.flower.current_folder import CurrentFolder
-from fednet_emu.algorithms.flower.executors import Executor, InProcess, WorkerProcesses
-from fednet_emu.algorithms.flower.failures import app_code
-from fednet_emu.algorithms.flower.folder import Config
-from fednet_emu.algorithms.flower.generators import Generators
-from fednet_emu.algorithms.flower.grid import EmulatedGrid
-from fednet_emu.algorithms.flower.host_clock import CLOCKS, SimulatedTime, simulated
-from fednet_emu.algorithms.flower.post import Lost, Post
-from fednet_emu.algorithms.flower.program import Program
+from fednet_emu.algorithms.flower.executors import InProcess, WorkerProcesses
+from fednet_emu.algorithms.flower.grid import EmulatedGrid, Program
+from fednet_emu.algorithms.flower.host import CLOCKS, CurrentFolder, Generators, SimulatedTime, app_code, simulated
+from fednet_emu.algorithms.flower.post import Over, Post, Turns
 from fednet_emu.algorithms.flower.scores import STRATEGIES, Scores
-from fednet_emu.algorithms.flower.turns import Over, Turns
 from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity, logged
-from fednet_emu.algorithms.flower.work import FlowerWork
 from fednet_emu.federation import Federation, Process
-
-
-class App(NamedTuple):
-    """What runs.
-
-    Attributes:
-        config: the run configuration.
-        source: where its parts come from.
-        work: what a client computes for a message.
-        lost: what the server learns of a message that is lost.
-        deadline_s: the longest wait for replies in s; None leaves it to the app.
-    """
-
-    config: Config
-    source: Source
-    work: FlowerWork
-    lost: Lost
-    deadline_s: float | None
 
 
 def played(app: App, fed: Federation) -> Process:
     """The app as a process: it ends when the `ServerApp` returns, or when a stop rule ends the run."""
-    config, turns = app.config, Turns(fed)
+    config, turns = app.config(), Turns(fed)
     here = InProcess()
     alone = fed.workers == 1 or parent_process() is not None  # a cell of a sweep is such a process already
-    executor: Executor = here if alone else WorkerProcesses(app.source, fed.workers)
+    executor = here if alone else WorkerProcesses(app, fed.workers)
     clients = Clients(fed, config, app.work, executor)
     post = Post(fed, clients, turns, app.lost, app.deadline_s)
     grid = EmulatedGrid(fed, post, Scores(fed, turns))
@@ -60,7 +34,7 @@ def played(app: App, fed: Federation) -> Process:
 
     def main() -> None:
         with app_code("the import of its modules"):
-            server_app, here.app = app.source.load_server(), app.source.load_client()
+            server_app, here.app = app.load_server(), app.load_client()
         with app_code("the ServerApp"):
             server_app(grid, Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(config)))
 
@@ -70,7 +44,7 @@ def played(app: App, fed: Federation) -> Process:
             yield
 
     grid.program = Program(main, inside)
-    with _at_home(app.source.home()), closing(executor):
+    with _at_home(app.home()), closing(executor):
         try:
             yield from grid.program.process()
         except Over:

@@ -10,8 +10,8 @@ from typing import Any, final
 from flwr.app import Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
-from fednet_emu.algorithms.flower.stand_ins import StandIn, StandIns
-from fednet_emu.algorithms.flower.turns import Turns
+from fednet_emu.algorithms.flower.host import StandIn, StandIns
+from fednet_emu.algorithms.flower.post import Turns
 from fednet_emu.algorithms.flower.versions import FIRST_NODE
 from fednet_emu.algorithms.flower.work import EXAMPLES
 from fednet_emu.federation import Federation

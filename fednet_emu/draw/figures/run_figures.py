@@ -18,12 +18,13 @@ from fednet_emu.analysis.activity import (
     COMPUTE_COLUMNS,
     RECEPTION_COLUMNS,
     TRANSFER_COLUMNS,
+    WHOLE,
+    Window,
     activity_bars,
     first_rounds_end_s,
 )
 from fednet_emu.analysis.run import RunRecords, distinct_labels
 from fednet_emu.analysis.scales import METRICS, RECORDED, measured
-from fednet_emu.analysis.window import WHOLE, Window
 from fednet_emu.draw.figures import tex
 from fednet_emu.draw.figures.curves import (
     EVALUATION_COLUMNS,

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED, measured
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.draw.figures.papers.study_cyclic import groups_figure
+from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout, curve_figure
 from fednet_emu.draw.figures.study_pareto import pareto_figure

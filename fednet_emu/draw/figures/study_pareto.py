@@ -16,23 +16,10 @@ from fednet_emu.analysis.scales import TRADED, Cost
 from fednet_emu.analysis.settings import Names, settings_of
 from fednet_emu.analysis.study import Levels, StudyRecords
 from fednet_emu.draw.figures.study_curves import fitted
-from fednet_emu.draw.style import (
-    SMALL_PT,
-    add_legend,
-    finish_axes,
-    line_style,
-    new_figure,
-    round_ticks,
-)
+from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 HEIGHT_IN = 1.75
-DOMINATED: dict[str, Any] = {
-    "color": "0.8",
-    "marker": "o",
-    "markersize": 1.5,
-    "linestyle": "none",
-    "markeredgewidth": 0.0,
-}
+DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 
 def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:

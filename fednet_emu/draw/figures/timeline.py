@@ -128,7 +128,11 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
         return None
     rows = [rows_of(panel, len(panels)) for panel in panels]
     titles_in = TITLE_IN * sum(wrapped(panel.label).count("\n") + 1 for panel in panels) if len(panels) > 1 else 0.0
-    heights = [height for each in rows for height in ([AREA_ROWS] if each.areas else []) + [_height(each)]]
+    heights = [
+        height
+        for each in rows
+        for height in ([AREA_ROWS] if each.areas else []) + [max(MIN_HEIGHT_ROWS, len(each.devices))]
+    ]
     figure = new_figure(sum(TICKS_IN + ROW_IN * height for height in heights) + titles_in + X_LABEL_IN)
     grid = iter(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
     begin_s, end_s = min(panel.from_s for panel in panels), max(panel.until_s for panel in panels)
@@ -148,10 +152,6 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     add_legend(figure, handles, handle_em=1.4)
     figure.numbers = pd.concat([panel.bars.assign(run=panel.label) for panel in panels], ignore_index=True)
     return figure
-
-
-def _height(rows: Rows) -> int:
-    return max(MIN_HEIGHT_ROWS, len(rows.devices))
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
@@ -186,17 +186,18 @@ def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
         chosen = bars[bars["activity"] == activity]
         for failed in (False, True):
             boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
+            edge = look.hollow or look.colour if failed else look.colour
+            options = {"facecolors": ["white" if failed else look.colour], "edgecolors": [edge]}
             # the thin outline keeps a bar visible that is shorter than a pixel
-            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, **_fill(look, failed=failed))
-    _label(axes, rows)
+            _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, hatch=HATCH if failed else None, **options)
+    axes.set_yticks(range(len(devices)), [str(device) for device in devices])
+    round_ticks(axes.xaxis)
+    finish_axes(axes, grid=False)
+    axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylabel(rows.label)
     margin = 0.6 + max(0, MIN_HEIGHT_ROWS - len(devices)) / 2
     axes.set_ylim(len(devices) - 1 + margin, -margin)
-
-
-def _fill(look: Look, *, failed: bool) -> dict[str, Any]:
-    if failed:
-        return {"facecolors": ["white"], "edgecolors": [look.hollow or look.colour], "hatch": HATCH}
-    return {"facecolors": [look.colour], "edgecolors": [look.colour]}
 
 
 def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
@@ -213,15 +214,6 @@ def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0
     x = np.stack([started, ended, ended, started], axis=1)
     y = np.stack([low, low, high, high], axis=1)
     return np.stack([x, y], axis=2)
-
-
-def _label(axes: Axes, rows: Rows) -> None:
-    axes.set_yticks(range(len(rows.devices)), [str(device) for device in rows.devices])
-    round_ticks(axes.xaxis)
-    finish_axes(axes, grid=False)
-    axes.tick_params(axis="y", length=0.0, labelsize=ROW_LABEL_PT)
-    axes.spines["left"].set_visible(False)
-    axes.set_ylabel(rows.label)
 
 
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:

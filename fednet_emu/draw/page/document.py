@@ -26,14 +26,32 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.analysis.scales import METRICS, RECORDED
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
 from fednet_emu.draw.page.packing import Packer
 from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
 from fednet_emu.files.writing import told, write_text
 from fednet_emu.records.folder.manifest import PACKAGES, versions
+from fednet_emu.records.rows import KINDS
 
 CORE = ("units.js", "core.js", "figure.js", "table.js")
 """Scripts that every page has, in this order, before its own."""
+TITLES = {
+    "rounds": ("Rounds", "count"),
+    **{f"{kind}_bit": (kind.capitalize(), "bits") for kind in KINDS},
+    **{cost.column: (cost.title, cost.kind) for cost in TRADED.values()},
+    **{name: (title, "score") for name, title in METRICS.items()},
+    **{cost.to_target: (f"{cost.title} to target", cost.kind) for cost in RECORDED.values()},
+    "data_set": ("Data set", "text"),
+    "device_count": ("Devices", "count"),
+    "groups_formed": ("Groups formed", "score"),
+    "cycle_s": ("Cycle", "time"),
+}
+"""Titles of the columns of tables, and kinds of their values, by which the browser formats them; columns that are not
+known are called by their names."""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
@@ -72,6 +90,18 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))
     return path
+
+
+def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITLES) -> list[dict[str, Any]]:
+    """Return the columns of a table, each with `name`, `title`, `kind` and `values`, which are numbers or texts."""
+    found: list[dict[str, Any]] = []
+    for name, values in table.items():
+        title, kind = titles.get(str(name), (str(name), "number"))
+        told: Any = values.to_numpy(np.float64) if is_numeric_dtype(values) and not is_bool_dtype(values) else None
+        if told is None:
+            kind, told = "text", [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+        found.append({"name": str(name), "title": title, "kind": kind, "values": told})
+    return found
 
 
 def palette() -> str:

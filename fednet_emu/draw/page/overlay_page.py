@@ -12,8 +12,7 @@ import pandas as pd
 from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.run import RunRecords, distinct_labels
 from fednet_emu.analysis.scales import RECORDED, measured
-from fednet_emu.draw.page.columns import TITLES, columns_of
-from fednet_emu.draw.page.document import write_page
+from fednet_emu.draw.page.document import TITLES, columns_of, write_page
 from fednet_emu.records.rows import KINDS
 
 SCRIPTS = ("lines.js", "overlay.js")

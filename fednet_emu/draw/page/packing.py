@@ -69,15 +69,12 @@ class Packer:
             raise TypeError(f"page: cannot hold an array of {numbers.dtype}; give numbers, or a list of texts")
         kind = f"{numbers.dtype.kind}{numbers.dtype.itemsize}"
         place = {ARRAY: [kind, self._size_byte, len(numbers), differences]}
-        self._add(numbers)
-        return place
-
-    def _add(self, numbers: NDArray[Any]) -> None:
-        """Add an array with its bytes in planes, first bytes first: these are alike, so they take little room."""
         little = numbers.astype(numbers.dtype.newbyteorder("<"))
+        # bytes in planes, first bytes first: these are alike, so they take little room
         planes = little.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T.tobytes()
         self._parts.append(planes)
         self._size_byte += len(planes)
+        return place
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from fednet_emu.analysis.activity import FOREVER_NS, WHOLE, Window
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.window import FOREVER_NS, WHOLE, Window
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.draw.trace import names, packets
 from fednet_emu.draw.trace.activity import Activity

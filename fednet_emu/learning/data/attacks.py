@@ -175,7 +175,4 @@ class LabelFlip(Attack):
 
 
 ATTACKS: dict[str, type[Attack]] = kinds(Backdoor, LabelFlip)
-"""Every kind of attack that is built in."""
-
 AnyAttack = Annotated[Attack, Slot("attack", ATTACKS)]
-"""Type of a field that holds one attack."""

@@ -131,10 +131,7 @@ def _tilted(tilt: Tensor) -> View:
 
 
 GROUPS: dict[str, type[Groups]] = kinds(LabelPermuted, Rotated, TiltedTargets)
-"""Every kind of groups that is built in."""
-
 AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
-"""Type of a field that holds one kind of groups."""
 
 
 class FeatureNoise(Component):

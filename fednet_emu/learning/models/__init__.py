@@ -4,8 +4,17 @@ from typing import Annotated
 
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.models.base import Model
-from fednet_emu.learning.models.cnn import DigitModel, LeNet, McMahanCnn, NiidBenchCnn, ResNet18, ResNet20
-from fednet_emu.learning.models.dense import Linear, Mlp, Softmax
+from fednet_emu.learning.models.feedforward import (
+    DigitModel,
+    LeNet,
+    Linear,
+    McMahanCnn,
+    Mlp,
+    NiidBenchCnn,
+    ResNet18,
+    ResNet20,
+    Softmax,
+)
 from fednet_emu.learning.models.lstm import CharLstm, WordLstm
 from fednet_emu.learning.models.torchvision_model import TorchvisionModel
 from fednet_emu.learning.models.user_module import UserModule
@@ -25,7 +34,4 @@ MODELS: dict[str, type[Model]] = kinds(
     TorchvisionModel,
     WordLstm,
 )
-"""Every kind of model that is built in."""
-
 AnyModel = Annotated[Model, Slot("model", MODELS)]
-"""Type of a field that holds one model."""

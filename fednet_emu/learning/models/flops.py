@@ -16,10 +16,6 @@ def _recurrent_flop(x: Tensor, w_input: Tensor, w_hidden: Tensor, *_: Any, out_v
     return int(2 * x.shape[0] * x.shape[1] * (w_input.numel() + w_hidden.numel()))
 
 
-def _recurrent_backward_flop(*args: Any, out_val: Any) -> int:
-    return 2 * _recurrent_flop(*args, out_val=out_val)
-
-
 def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
     """Operations of attention: the products of queries [..., n, d] with keys [..., m, d], and of shares with values."""
     return int(2 * query.shape[:-1].numel() * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
@@ -35,7 +31,7 @@ _aten = torch.ops.aten
 _FORMULAS = {
     **flop_registry,
     _aten.mkldnn_rnn_layer: _recurrent_flop,
-    _aten.mkldnn_rnn_layer_backward: _recurrent_backward_flop,
+    _aten.mkldnn_rnn_layer_backward: lambda *args, out_val: 2 * _recurrent_flop(*args, out_val=out_val),
     **{getattr(_aten, f"_scaled_dot_product_{kernel}"): _attention_flop for kernel in _ATTENTION},
     **{getattr(_aten, f"_scaled_dot_product_{kernel}_backward"): _attention_backward_flop for kernel in _ATTENTION},
 }

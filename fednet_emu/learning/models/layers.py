@@ -20,9 +20,7 @@ LayerName = str | int
 class Layers:
     """The shared and the private part of a flat vector.
 
-    Args:
-        model: the model that is split.
-        private: layers or parameters that stay on the device; all others are shared.
+    The layers or parameters `private` stay on the device; all others are shared.
 
     Attributes:
         size: number of scalars in the vector.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 from torch import Tensor, nn
+from typing_extensions import override
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import Model
@@ -31,15 +32,23 @@ class CharLstm(Model):
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """The network for windows [length] of tokens."""
-        _check_windows(self.kind, input_shape)
+        if len(input_shape) != 1:
+            raise ScenarioError(
+                f"model: samples must be windows [length] of tokens for {self.kind}, got shape {list(input_shape)}; "
+                "use data such as text, or a model such as mlp"
+            )
         return nn.Sequential(
             nn.Embedding(self.vocabulary or outputs, self.embedding),
             _LastState(self.embedding, self.units, self.layers),
-            nn.Linear(self.units, outputs),
+            *self._head(outputs),
         )
 
+    def _head(self, outputs: int) -> list[nn.Module]:
+        """The layers behind the last state [n, units]."""
+        return [nn.Linear(self.units, outputs)]
 
-class WordLstm(Model):
+
+class WordLstm(CharLstm):
     """An embedding of 96, one LSTM layer of 670, and linear layers to 96 and to the outputs: Reddi et al. (ICLR 2021).
 
     It predicts the token after a window of tokens. With the 10,004 tokens of their Stack Overflow task it has 4,050,748
@@ -47,25 +56,14 @@ class WordLstm(Model):
     """
 
     embedding: int = Field(96, gt=0)
-    """Length of the vector that stands for a token."""
     units: int = Field(670, gt=0)
-    """Number of units of each LSTM layer."""
     layers: int = Field(1, gt=0, le=64)
-    """Number of LSTM layers."""
     projection: int = Field(96, gt=0)
     """Number of units of the linear layer between the LSTM layers and the outputs."""
-    vocabulary: int | None = Field(None, gt=0)
-    """Number of different tokens; null takes the number of outputs, as when the next token is predicted."""
 
-    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for windows [length] of tokens."""
-        _check_windows(self.kind, input_shape)
-        return nn.Sequential(
-            nn.Embedding(self.vocabulary or outputs, self.embedding),
-            _LastState(self.embedding, self.units, self.layers),
-            nn.Linear(self.units, self.projection),
-            nn.Linear(self.projection, outputs),
-        )
+    @override
+    def _head(self, outputs: int) -> list[nn.Module]:
+        return [nn.Linear(self.units, self.projection), nn.Linear(self.projection, outputs)]
 
 
 class _LastState(nn.Module):
@@ -87,11 +85,3 @@ class _LastState(nn.Module):
     def train(self, mode: bool = True) -> _LastState:
         """Stay in training mode, in which alone cuDNN has gradients; without dropout both modes are the same."""
         return super().train(True)
-
-
-def _check_windows(kind: str, input_shape: tuple[int, ...]) -> None:
-    if len(input_shape) != 1:
-        raise ScenarioError(
-            f"model: samples must be windows [length] of tokens for {kind}, got shape {list(input_shape)}; "
-            "use data such as text, or a model such as mlp"
-        )

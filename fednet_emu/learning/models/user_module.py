@@ -9,9 +9,10 @@ from hashlib import blake2b
 from typing import Any
 
 import torch
-from pydantic import ConfigDict, Field, field_serializer, field_validator
+from pydantic import Field, field_serializer
 from torch import nn
 
+from fednet_emu.component.component import GivenObject
 from fednet_emu.component.plugins import imported
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import Model
@@ -89,10 +90,8 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-class GivenModule(Model):
+class GivenModule(GivenObject, Model):
     """A module, whose parameters are the initial model, or a function that makes one, initialised by the run's seed."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     given: nn.Module | Callable[..., Any]
     """A module; or a function or class that makes one, called with `input_shape` and `outputs` if it asks for them."""
@@ -114,15 +113,6 @@ class GivenModule(Model):
         except Exception as error:
             problem = f"{_name(self.given)} cannot be called, got {type(error).__name__}: {error}"
             raise ScenarioError(f"model: {problem}; it may ask for input_shape and outputs, and no more") from error
-
-    @field_validator("given", mode="before")
-    @classmethod
-    def _no_text(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            raise ValueError(  # noqa: TRY004  (pydantic takes it for a problem of the value)
-                f"was an object of Python, which no file holds, got '{given}'; hand it over again"
-            )
-        return given
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -30,6 +30,10 @@ class Access(Component):
 
     only_sums: ClassVar[bool] = False
     """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
+
+    def uplink_conflict(self, scenario: Any) -> str:
+        """Why it cannot be the uplink of a scenario, whatever else is received there; empty if it can."""
+        return ""
 
     def conflict_with_antennas(self, reception: Reception) -> str:
         """Why base stations with several antennas cannot receive such transmissions; empty if they can."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -75,15 +74,16 @@ class Shared(UpTo):
     """
 
     @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+    def uplink_conflict(self, scenario: Any) -> str:
         network = scenario.network
         several = network.cells.count > 1 or network.reception.antennas > 1 or scenario.devices.count == 1
         threshold = max(scenario.channel.rate.min_sinr, self.threshold)
-        if self is network.uplink.access and self.max_senders != 1 and threshold >= 1 and not several:
-            what = "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach"
-            got = f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB"
-            remedy = "lower the threshold below 0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma"
-            yield "", f"{what} {got}; {remedy}"
+        if several or self.max_senders == 1 or threshold < 1:
+            return ""
+        what = "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach"
+        got = f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB"
+        remedy = "lower the threshold below 0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma"
+        return f"{what} {got}; {remedy}"
 
 
 class Noma(UpTo):

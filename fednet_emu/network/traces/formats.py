@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+from abc import abstractmethod
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.flash import link_speeds
@@ -25,7 +27,28 @@ from fednet_emu.network.traces.base import (
 from fednet_emu.network.traces.series import RateSeries
 
 
-class CsvTraces(RateTraces):
+class FileTraces(RateTraces):
+    """Files of one trace each."""
+
+    path: str
+    """A file, or a folder or archive of them; a relative path is sought in the data folder first."""
+    select: str
+    """Which files of a folder or archive."""
+
+    @override
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        path = locate(self.path, data_dir)
+        return {
+            name: self.series(name if path.name == name else f"{path}:{name}", text)
+            for name, text in read_texts(path, self.select)
+        }
+
+    @abstractmethod
+    def series(self, where: str, text: str) -> RateSeries:
+        """The trace in the text of a file, which error texts call `where`."""
+
+
+class CsvTraces(FileTraces):
     """CSV files whose header names `time_s`, seconds, and `rate_bps`, bit/s; further columns are ignored.
 
     A rate holds from the time of its row until that of the next row; the last one for as long as the one before it.
@@ -33,20 +56,12 @@ class CsvTraces(RateTraces):
     """
 
     kind = "csv"
-    path: str
-    """A file, or a folder or archive of them."""
     select: str = "*.csv*"
     """Which files of a folder or archive."""
 
-    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """One trace per file."""
-        path = locate(self.path, data_dir)
-        traces = {}
-        for name, text in read_texts(path, self.select):
-            where = name if path.name == name else f"{path}:{name}"
-            time_s, rate_bps = csv_columns(where, text, ("time_s", "rate_bps"))
-            traces[name] = holding_until_next(where, time_s, rate_bps)
-        return traces
+    @override
+    def series(self, where: str, text: str) -> RateSeries:
+        return holding_until_next(where, *csv_columns(where, text, ("time_s", "rate_bps")))
 
 
 def csv_columns(where: str, text: str, names: tuple[str, ...]) -> Array:
@@ -113,7 +128,7 @@ _TIME = "%Y.%m.%d_%H.%M.%S"
 _SAMPLE_S = 1.0
 
 
-class Irish5gTraces(RateTraces):
+class Irish5gTraces(FileTraces):
     """CSV files of the G-NetTrack Pro app (Raca, Leahy, Sreenan and Quinlan, MMSys 2020).
 
     `Timestamp` is local time in whole seconds, `DL_bitrate` and `UL_bitrate` are kbit/s. A row holds until the next
@@ -122,37 +137,31 @@ class Irish5gTraces(RateTraces):
 
     kind = "irish-5g"
     path: str = "net_5g_irish/5G-production-dataset.zip"
-    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*/Download/*.csv"
     """Which files: downloads fill the link and so measure its capacity; in the other folders a video player is the
     limit. `*/Download/Driving/*` and `*/Download/Static/*` are the two halves."""
     direction: Literal["down", "up"] = "down"
     """The uplink of a download carries little but acknowledgements: its rates are no capacities."""
 
-    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """One trace per file."""
-        path = locate(self.path, data_dir)
-        column = _COLUMNS[self.direction]
-        return {name: _series(f"{path}:{name}", text, column) for name, text in read_texts(path, self.select)}
+    @override
+    def series(self, where: str, text: str) -> RateSeries:
+        column, rows = _COLUMNS[self.direction], csv.DictReader(text.splitlines())
+        times, rates_kbps = [], []
+        for row in rows:
+            try:
+                times.append(datetime.strptime(row["Timestamp"], _TIME))
+                rates_kbps.append(float(row[column]))
+            except (KeyError, TypeError, ValueError) as error:
+                line = f"line {rows.line_num}"
+                problem = f"{line} lacks a time like 2019.12.16_13.40.04 or a number for {column} ({error})"
+                raise DataError(where, problem, "select files of the Irish 5G data set only") from error
+        if not times:
+            raise DataError(where, "has no rows", "select files of the Irish 5G data set only")
+        time_s = np.array([(time - times[0]).total_seconds() for time in times])
+        return holding_until_next(where, time_s, np.array(rates_kbps) * BIT_PER_KBIT, last_s=_SAMPLE_S)
 
 
-def _series(where: str, text: str, column: str) -> RateSeries:
-    rows = csv.DictReader(text.splitlines())
-    times, rates_kbps = [], []
-    for row in rows:
-        try:
-            times.append(datetime.strptime(row["Timestamp"], _TIME))
-            rates_kbps.append(float(row[column]))
-        except (KeyError, TypeError, ValueError) as error:
-            problem = f"line {rows.line_num} lacks a time like 2019.12.16_13.40.04 or a number for {column} ({error})"
-            raise DataError(where, problem, "select files of the Irish 5G data set only") from error
-    if not times:
-        raise DataError(where, "has no rows", "select files of the Irish 5G data set only")
-    time_s = np.array([(time - times[0]).total_seconds() for time in times])
-    return holding_until_next(where, time_s, np.array(rates_kbps) * BIT_PER_KBIT, last_s=_SAMPLE_S)
-
-
-class Lumos5gTraces(RateTraces):
+class Lumos5gTraces(FileTraces):
     """Lines "t_s Mbps": downlink throughput in Mbit/s of the second that begins at t_s.
 
     From Narayanan et al., "A variegated look at 5G in the wild", SIGCOMM 2021. A few lines miss or repeat a second: a
@@ -161,26 +170,20 @@ class Lumos5gTraces(RateTraces):
 
     kind = "lumos-5g"
     path: str = "net_5g_umn/lumos5g_4g_5g_traces.tar.gz"
-    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*/5G/*"
     """Which files: `*/5G/*` or `*/4G/*`."""
 
-    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """One trace per file."""
-        path = locate(self.path, data_dir)
-        traces = {}
-        for name, text in read_texts(path, self.select):
-            where = f"{path}:{name}"
-            time_s, rate_mbps = read_columns(where, text, 2)
-            traces[name] = holding_until_next(where, time_s, rate_mbps * BIT_PER_MBIT, last_s=_SAMPLE_S)
-        return traces
+    @override
+    def series(self, where: str, text: str) -> RateSeries:
+        time_s, rate_mbps = read_columns(where, text, 2)
+        return holding_until_next(where, time_s, rate_mbps * BIT_PER_MBIT, last_s=_SAMPLE_S)
 
 
 _MS = 1e-3
 _BIT_PER_BYTE = 8
 
 
-class MahimahiTraces(RateTraces):
+class MahimahiTraces(FileTraces):
     """Packet opportunities, one whole number of milliseconds per line.
 
     The data are of Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t lets one packet cross in the
@@ -190,7 +193,6 @@ class MahimahiTraces(RateTraces):
 
     kind = "mahimahi"
     path: str = "net_mahimahi_cellular"
-    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "*.down*"
     """Which files of the folder: uplinks are `*.up*`."""
     packet_byte: int = Field(1504, gt=0)
@@ -199,14 +201,10 @@ class MahimahiTraces(RateTraces):
     window_s: float = Field(0.1, ge=0.001)
     """Opportunities are averaged over windows of this length; the bits stay the same. 0.001 is as recorded."""
 
-    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """One trace per file."""
-        path = locate(self.path, data_dir)
-        traces = {}
-        for name, text in read_texts(path, self.select):
-            exact = packet_series(f"{path}:{name}", text, self.packet_byte * _BIT_PER_BYTE)
-            traces[name] = exact.averaged(self.window_s) if self.window_s > _MS else exact
-        return traces
+    @override
+    def series(self, where: str, text: str) -> RateSeries:
+        exact = packet_series(where, text, self.packet_byte * _BIT_PER_BYTE)
+        return exact.averaged(self.window_s) if self.window_s > _MS else exact
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
@@ -223,15 +221,11 @@ def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
     if len(line_ms) == 0 or line_ms[-1] <= 0 or line_ms[0] < 0 or (np.diff(line_ms) < 0).any():
         raise DataError(where, "is empty, goes back in time or ends at 0", how)
     packets = np.bincount(np.maximum(line_ms - 1, 0), minlength=line_ms[-1])
-    return RateSeries(*_merged(packets, packet_bit / _MS))
-
-
-def _merged(packets: IntArray, one_bps: float) -> tuple[Array, Array]:
     starts = np.append(0, np.flatnonzero(np.diff(packets)) + 1)
-    return np.append(starts, len(packets)) * _MS, packets[starts] * one_bps
+    return RateSeries(np.append(starts, len(packets)) * _MS, packets[starts] * (packet_bit / _MS))
 
 
-class PensieveTraces(RateTraces):
+class PensieveTraces(FileTraces):
     """Lines "t_s<TAB>Mbps": throughput in Mbit/s since the line before, as Pensieve's simulator uses them.
 
     Mao, Netravali and Alizadeh, SIGCOMM 2017; the first line's rate is not used. The data are HSDPA downloads in buses,
@@ -240,17 +234,11 @@ class PensieveTraces(RateTraces):
 
     kind = "pensieve"
     path: str = "net_fcc_norway3g/comyco_traces.tar.gz"
-    """A folder or archive of them; a relative path is sought in the data folder first."""
     select: str = "cooked_traces/*.log"
     """Which files: by default the 68 of Norway; `cooked_traces/trace_*` are those of the FCC, and
     `cooked_traces/tram*` those in trams, for example."""
 
-    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """One trace per file."""
-        path = locate(self.path, data_dir)
-        traces = {}
-        for name, text in read_texts(path, self.select):
-            where = f"{path}:{name}"
-            time_s, rate_mbps = read_columns(where, text, 2)
-            traces[name] = holding_since_last(where, time_s, rate_mbps * BIT_PER_MBIT)
-        return traces
+    @override
+    def series(self, where: str, text: str) -> RateSeries:
+        time_s, rate_mbps = read_columns(where, text, 2)
+        return holding_since_last(where, time_s, rate_mbps * BIT_PER_MBIT)

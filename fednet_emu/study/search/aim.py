@@ -18,7 +18,7 @@ from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total
 from fednet_emu.arrays import Array
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import StudyFile
-from fednet_emu.study.tables import aim
+from fednet_emu.study.sweep import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
 """The limit of a scenario that ends a run when a cost has been spent."""
@@ -26,19 +26,16 @@ STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENE
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run was worth.
-
-    Attributes:
-        costs: what is minimised, each cost, or minus the accuracy; infinite if the run did not reach the target.
-        score: the best score within the limits; NaN if nothing was measured.
-        why: why it did not reach the target; empty if it did.
-        course: what it had spent of the first cost by each evaluation, and the score, [2, evaluations].
-    """
+    """What a run was worth."""
 
     costs: tuple[float, ...]
+    """What is minimised, each cost, or minus the accuracy; infinite if the run did not reach the target."""
     score: float
+    """The best score within the limits; NaN if nothing was measured."""
     why: tuple[str, ...] = ()
+    """Why it did not reach the target; empty if it did."""
     course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
+    """What it had spent of the first cost by each evaluation, and the score, [2, evaluations]."""
 
     def score_at(self, amount: float) -> float:
         """Return the score at the last evaluation by which no more than an amount had been spent; NaN before any."""
@@ -54,19 +51,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Aim:
-    """What a search is for.
-
-    Attributes:
-        costs: names of the costs that are minimised; none where the accuracy is maximised.
-        limits: the largest amount of each limited cost.
-        measure: what has to reach the target; None if the costs are those of whole runs.
-        level: the level of the target.
-    """
+    """What a search is for."""
 
     costs: tuple[str, ...]
+    """Names of the costs that are minimised; none where the accuracy is maximised."""
     limits: Mapping[str, float]
+    """The largest amount of each limited cost."""
     measure: Measure | None
+    """What has to reach the target; None if the costs are those of whole runs."""
     level: float
+    """The level of the target."""
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:
@@ -120,13 +114,10 @@ class Aim:
         course = rows[[f"spent {self.costs[0]}", self.measure]].to_numpy(np.float64).T
         return Outcome(tuple(its.cost for its in courses), courses[0].score, courses[0].stopped_by, course)
 
-    def _within(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def _accuracy(self, rows: pd.DataFrame, status: str) -> Outcome:
         over = [rows[f"spent {cost}"].to_numpy() > most for cost, most in self.limits.items()]
         beyond = np.any([*over, np.zeros(len(rows), np.bool_)], axis=0)
-        return rows[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
-
-    def _accuracy(self, rows: pd.DataFrame, status: str) -> Outcome:
-        scores = self._within(rows)["accuracy"].to_numpy(np.float64)
+        scores = rows["accuracy"].to_numpy(np.float64)[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
         if status == "diverged" or not len(scores) or not math.isfinite(scores[-1]):
             return Outcome((math.inf,), math.nan, (status if status == "diverged" else ENDED,))
         return Outcome((-float(scores[-1]),), float(scores[-1]))

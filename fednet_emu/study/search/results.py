@@ -20,13 +20,12 @@ from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.searched import SEARCH, TRIALS
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import csv_text, told, write_json, write_text
-from fednet_emu.scenario.document import dump
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.study.search.aim import values_of
 from fednet_emu.study.search.proposals import importance
 from fednet_emu.study.search.space import SETTING
 from fednet_emu.study.search.trials import Dropped, Trial, Trials
-from fednet_emu.study.sweep import describe
-from fednet_emu.study.tables import TABLES, write_tables
+from fednet_emu.study.sweep import TABLES, describe, write_tables
 
 BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}

@@ -73,17 +73,14 @@ class Range(Component):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing that is varied.
-
-    Attributes:
-        name: its name, for a range the key path of a setting.
-        values: the levels it can have, or a range of numbers.
-        when: the labels that other parameters must have so that it is varied at all.
-    """
+    """One thing that is varied."""
 
     name: str
+    """Its name, for a range the key path of a setting."""
     values: tuple[Level, ...] | Range
+    """The levels it can have, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
+    """The labels that other parameters must have so that it is varied at all."""
 
     def applies(self, point: Point) -> bool:
         """Whether it is varied where the parameters before it have these values."""

@@ -22,27 +22,24 @@ from fednet_emu.study.sweep import Sweep
 
 @dataclass
 class Trial:
-    """One setting that was tried.
-
-    Attributes:
-        number: its place among the trials, from 0.
-        point: the values of its parameters.
-        label: the same as readable text.
-        columns: the same for tables.
-        settings: what they change.
-        scenario: its scenario with the first seed, without the limits of the search; None if it is none.
-        runs: the places of its runs in the sweep, by their seeds.
-        unable: why it was not run; empty if it was.
-    """
+    """One setting that was tried."""
 
     number: int
+    """Its place among the trials, from 0."""
     point: Point
+    """The values of its parameters."""
     label: str
+    """The same as readable text."""
     columns: Mapping[str, Any]
+    """The same for tables."""
     settings: tuple[Setting, ...]
+    """What they change."""
     scenario: Scenario | None = None
+    """Its scenario with the first seed, without the limits of the search; None if it is none."""
     runs: dict[int, int] = field(default_factory=dict)
+    """The places of its runs in the sweep, by their seeds."""
     unable: str = ""
+    """Why it was not run; empty if it was."""
 
 
 class Hurdle(NamedTuple):
@@ -56,17 +53,14 @@ class Hurdle(NamedTuple):
 
 @dataclass(frozen=True)
 class Dropped:
-    """A finalist that turned out to be worse than the best.
-
-    Attributes:
-        trial: the finalist.
-        seeds: after how many seeds.
-        p: the p-value; NaN if another setting is better in all of several costs.
-    """
+    """A finalist that turned out to be worse than the best."""
 
     trial: Trial
+    """The finalist."""
     seeds: int
+    """After how many seeds."""
     p: float
+    """The p-value; NaN if another setting is better in all of several costs."""
 
 
 class Trials:

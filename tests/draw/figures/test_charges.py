@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from fednet_emu.draw.figures.charges import FEW, charge_figure
+from fednet_emu.draw.figures.papers.series import FEW, charge_figure
 
 
 def rows(devices):

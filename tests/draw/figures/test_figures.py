@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from fednet_emu.analysis.activity import Window
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.window import Window
 from fednet_emu.draw.figures.page import numbers_of
 from fednet_emu.draw.figures.run_figures import figures, save
 from fednet_emu.draw.style import line_style

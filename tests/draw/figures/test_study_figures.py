@@ -24,7 +24,7 @@ from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
 from fednet_emu.draw.figures.study_rows import difference_figure, name_rows
-from fednet_emu.draw.page.study_sections import pareto
+from fednet_emu.draw.page.study_page import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
 from fednet_emu.errors import FednetError

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.compare import compare
-from fednet_emu.analysis.comparison import compared_axes, level_pairs
+from fednet_emu.analysis.comparison import compare, compared_axes, level_pairs
 from fednet_emu.analysis.fronts import on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import Names, data_set_names, failures_text

@@ -14,7 +14,7 @@ from torch import nn
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import DATASETS, AnyDataset, Digits, Synthetic, SyntheticRegression
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.text import LETTERS
+from fednet_emu.learning.data.datasets.text import LETTERS
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 NEEDED = {

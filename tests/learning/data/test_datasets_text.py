@@ -8,7 +8,7 @@ import pytest
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import Text
 from fednet_emu.learning.data.datasets.base import last_of_each
-from fednet_emu.learning.data.text import LETTERS, paragraphs, roles, without_licence
+from fednet_emu.learning.data.datasets.text import LETTERS, paragraphs, roles, without_licence
 
 NEW_LAYOUT = """\
 The Project Gutenberg eBook of two plays

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.learning.data.text import (
+from fednet_emu.learning.data.datasets.text import (
     CHARACTERS,
     LETTERS,
     UNKNOWN_CHARACTER,

@@ -24,8 +24,7 @@ from fednet_emu.learning.graph.grouping import shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam
 from fednet_emu.learning.models.base import seeded_module
-from fednet_emu.learning.models.cnn import McMahanCnn
-from fednet_emu.learning.models.dense import Mlp, Softmax
+from fednet_emu.learning.models.feedforward import McMahanCnn, Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import small_scenario
 from tests.learning.results import results_of

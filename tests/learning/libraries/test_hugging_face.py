@@ -21,8 +21,8 @@ from fednet_emu.cli.app import app
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.data.datasets import HuggingFace
-from fednet_emu.learning.data.hub import library
-from fednet_emu.learning.data.text import characters
+from fednet_emu.learning.data.datasets.hugging_face import library
+from fednet_emu.learning.data.datasets.text import characters
 
 if find_spec("datasets") is None:
     pytest.skip("needs datasets: pip install 'fednet-emu[hugging-face]'", allow_module_level=True)

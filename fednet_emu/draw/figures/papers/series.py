@@ -4,20 +4,129 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from fednet_emu.analysis.quantities import ENERGIES, LONG_TIMES, axis_unit
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.draw.figures.charges import charge_figure
-from fednet_emu.draw.figures.papers.aspire import aspire_figure
 from fednet_emu.draw.figures.papers.clusters import weights_figure, write_weights_animation
 from fednet_emu.draw.figures.papers.cyclic import bound_figure, cycle_figure
 from fednet_emu.draw.figures.papers.d2d import clusters_figure, connectivity_figure, write_clusters_animation
-from fednet_emu.draw.figures.papers.fedul import fedul_figure
+from fednet_emu.draw.style import (
+    CURVE_HEIGHT_IN,
+    add_line_legend,
+    finish_axes,
+    fit_scale,
+    line_style,
+    new_figure,
+)
 
-Drawing = Callable[[Sequence[tuple[str, pd.DataFrame]]], Figure]
-"""Function that draws one figure from the tables of a series, each given with the label of its run."""
+Tables = Sequence[tuple[str, pd.DataFrame]]
+"""The tables of a series, each with the label of its run."""
+
+ASPIRE_PANELS = {"active": "Active workers", "planes": "Planes"}
+"""Columns of the series `aspire`, and their names in the figure."""
+FEDUL_PANEL_IN = 1.5
+FEDUL_PANELS = {
+    "validation_error": "Validation error",
+    "surrogate_loss": "Surrogate loss",
+    "supervised_loss": "Supervised loss",
+}
+"""Columns of the series `fedul`, and their names in the figure."""
+INSTANTS = 1000
+"""Instants at which charges are drawn, when many batteries make lines with a point for each row too heavy."""
+FEW = 8
+"""Most devices whose lines have names; more are thin lines around their median."""
+
+
+def aspire_figure(tables: Tables) -> Figure:
+    """Draw the number of active workers S(t), and below it the number of planes, over simulated time, for each run.
+
+    A number that never changes, in any run, has no panel: the axis of the other one says it.
+    """
+    told = {name: {float(v) for _, table in tables for v in table[name].dropna().unique()} for name in ASPIRE_PANELS}
+    varied = [name for name in ASPIRE_PANELS if len(told[name]) > 1] or ["planes"]
+    constant = [f"{ASPIRE_PANELS[name].lower()}: {told[name].copy().pop():g}" for name in ASPIRE_PANELS
+                if name not in varied and told[name]]  # fmt: skip
+    figure = new_figure(len(varied) * CURVE_HEIGHT_IN)
+    panels = figure.subplots(len(varied), sharex=True, squeeze=False)[:, 0]
+    for column, axes in zip(varied, panels, strict=True):
+        for index, (label, table) in enumerate(tables):
+            style = _plain(index)
+            axes.step(table["simulated_s"], table[column], where="pre", label=label, **style)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        axes.set_ylabel(ASPIRE_PANELS[column])
+        finish_axes(axes)
+    panels[-1].set_xlabel("Time (s)" + "".join(f"\n({each} throughout)" for each in constant))
+    add_line_legend(figure, panels[0])
+    return figure
+
+
+def fedul_figure(tables: Tables) -> Figure:
+    """Draw each measure that some run has against the round, in a panel of its own, with a line for each run."""
+    measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
+    figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
+    panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
+    for name, axes in zip(measures, panels, strict=False):
+        for index, (label, table) in enumerate(tables):
+            axes.plot(table["round"], table[name], label=label, **_plain(index))
+        if name == "validation_error" and axes.dataLim.ymin > 0:
+            axes.set_yscale("log")
+        else:
+            fit_scale(axes, "y")
+        axes.set_ylabel(FEDUL_PANELS[name])
+        finish_axes(axes)
+    panels[-1].set_xlabel("Round")
+    add_line_legend(figure, panels[0])
+    return figure
+
+
+def charge_figure(tables: Tables) -> Figure:
+    """Draw the charge of each battery over time, in a panel for each run; charges are straight lines between rows."""
+    end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
+    most_j = max(float(rows["charge_j"].max()) for _, rows in tables)
+    time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(most_j, ENERGIES)
+    figure = new_figure(CURVE_HEIGHT_IN * len(tables))
+    panels = figure.subplots(len(tables), sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, (label, rows) in zip(panels, tables, strict=True):
+        _draw(axes, rows.assign(simulated_s=rows["simulated_s"] / time.size, charge_j=rows["charge_j"] / energy.size))
+        if len(tables) > 1:
+            axes.set_title(label, loc="left")
+        axes.set_ylim(0.0, 1.04 * most_j / energy.size)
+        axes.set_ylabel(f"Charge ({energy.symbol})")
+        finish_axes(axes)
+    panels[-1].set_xlabel(f"Time ({time.symbol})")
+    add_line_legend(figure, panels[0])
+    return figure
+
+
+def _draw(axes: Axes, rows: pd.DataFrame) -> None:
+    curves = [rows[rows["device"] == device] for device in np.unique(rows["device"])]
+    if len(curves) <= FEW:
+        for own in curves:
+            device = int(own["device"].iloc[0])
+            axes.plot(own["simulated_s"], own["charge_j"], label=f"dev-{device}", **_plain(device))
+        return
+    at_s = np.linspace(0.0, float(rows["simulated_s"].max()), INSTANTS)
+    charges = np.array([np.interp(at_s, own["simulated_s"], own["charge_j"]) for own in curves])
+    thin = [np.column_stack([at_s, charge]) for charge in charges]
+    axes.add_collection(LineCollection(thin, colors="0.75", linewidths=0.3))
+    axes.plot(at_s, np.median(charges, axis=0), label=f"median of {len(curves)} devices", **_plain(0))
+
+
+def _plain(index: int) -> dict[str, Any]:
+    return line_style(index) | {"marker": "none"}
+
+
+Drawing = Callable[[Tables], Figure]
+"""Function that draws one figure from the tables of a series."""
 
 SERIES_FIGURES: dict[str, Drawing] = {
     "aspire": aspire_figure,

@@ -28,7 +28,4 @@ DATASETS: dict[str, type[Dataset]] = kinds(
     TorchvisionImages,
     UciHar,
 )
-"""Every kind of dataset that is built in."""
-
 AnyDataset = Annotated[Dataset, Slot("dataset", DATASETS)]
-"""Type of a field that holds one dataset."""

@@ -69,11 +69,7 @@ def _domain(people: pd.DataFrame) -> IntArray:
 
 
 def _people(folder: Path, name: str) -> pd.DataFrame:
-    """The rows of a published file as texts and numbers; for testing, with a comment, and dots after the labels.
-
-    Raises:
-        DataError: the file is missing or is not one of the published ones.
-    """
+    """The rows of a published file as texts and numbers; for testing, with a comment, and dots after the labels."""
     import pandas as pd
 
     path = next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)

@@ -152,11 +152,7 @@ def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download
 
 
 def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
-    """The writer of each sample with these labels, from the labels of QMNIST, of whose test set MNIST has a part.
-
-    Raises:
-        DataError: the file is missing, or is not about these samples.
-    """
+    """The writer of each sample with these labels, from the labels of QMNIST, of whose test set MNIST has a part."""
     path = locate(f"qmnist_labels/qmnist-{part}-labels-idx2-int.gz", data_dir)
     known = read_idx(path)
     if known.ndim != 2 or known.shape[1] < 3 or not np.array_equal(known[: len(labels), 0], labels.numpy()):

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, field_serializer, field_validator
+from pydantic import Field, field_serializer
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.component.component import GivenObject
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.npz import read_arrays, read_shapes
@@ -197,10 +198,8 @@ def _array(values: Any) -> NDArray[Any]:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.array(values)
 
 
-class GivenSamples(Dataset):
+class GivenSamples(GivenObject, Dataset):
     """Samples given as tensors or arrays, with the same checks as samples from a file."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     given: Samples
 
@@ -224,15 +223,6 @@ class GivenSamples(Dataset):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         named = {name: getattr(self.given, name) for name in _ARRAYS}
         return {name: _array(value) for name, value in named.items() if value is not None}
-
-    @field_validator("given", mode="before")
-    @classmethod
-    def _no_text(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            raise ValueError(  # noqa: TRY004  (pydantic takes it for a problem of the value)
-                f"was an object of Python, which no file holds, got '{given}'; hand it over again"
-            )
-        return given
 
     @field_serializer("given")
     def _described(self, given: Samples) -> str:

@@ -105,13 +105,15 @@ class SyntheticRegression(Dataset):
         coefficients = rng.standard_normal(self.features + 1)
         train_x, train_y = self._draw(self.n_samples, coefficients, rng)
         test_x, test_y = self._draw(self.n_test, coefficients, rng)
+        design = np.column_stack([train_x, np.ones(len(train_x))]).astype(np.float64)
+        optimum = np.linalg.lstsq(design, train_y.astype(np.float64), rcond=None)[0]  # weights, then bias
         return Samples(
             train_x=torch.from_numpy(train_x),
             train_y=torch.from_numpy(train_y),
             test_x=torch.from_numpy(test_x),
             test_y=torch.from_numpy(test_y),
             classes=None,
-            optimum=_least_squares(train_x, train_y),
+            optimum=torch.from_numpy(optimum.astype(np.float32)),
         )
 
     def _draw(
@@ -120,13 +122,6 @@ class SyntheticRegression(Dataset):
         x = rng.standard_normal((count, self.features))
         y = x @ coefficients[:-1] + coefficients[-1] + self.noise_std * rng.standard_normal(count)
         return x.astype(np.float32), y.astype(np.float32)
-
-
-def _least_squares(x: NDArray[np.float32], y: NDArray[np.float32]) -> Tensor:
-    """Weights then bias, float32 [features + 1], solved in float64 on the float32 training samples."""
-    design = np.column_stack([x, np.ones(len(x))]).astype(np.float64)
-    solution = np.linalg.lstsq(design, y.astype(np.float64), rcond=None)[0]
-    return torch.from_numpy(solution.astype(np.float32))
 
 
 OWNERS = 4

@@ -53,7 +53,8 @@ class UciHar(Dataset):
         """Read all windows; the random stream is not used."""
         folder = locate(self.path, data_dir)
         packed = folder / PACKED
-        x, y, subject = _packed(packed) if packed.is_file() else _published(folder)
+        parts = [_packed(packed)] if packed.is_file() else [_part(folder / name, name) for name in ("train", "test")]
+        x, y, subject = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         in_time = np.arange(len(y))
         official, last = np.isin(subject, OFFICIAL_TEST), last_of_each(subject * 10 + y, in_time, self.test_share)
         test = official if self.test == "subjects" else last
@@ -71,12 +72,6 @@ def _packed(path: Path) -> _Windows:
         raise DataError(str(path), f"lacks windows x, activities y or subjects, got {', '.join(arrays) or 'none'}", how)
     x, y, subject = arrays["x"], arrays["y"], arrays["subject"]
     return (x * np.float32(PACKED_UNIT)).astype(np.float32), y.astype(np.int64), subject.astype(np.int64)
-
-
-def _published(folder: Path) -> _Windows:
-    parts = [_part(folder / name, name) for name in ("train", "test")]
-    x, y, subject = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return x, y, subject
 
 
 def _part(folder: Path, name: str) -> _Windows:

@@ -18,7 +18,4 @@ from fednet_emu.learning.data.partitions.surrogate_sets import SurrogateSets
 PARTITIONS: dict[str, type[Partition]] = kinds(
     Dirichlet, Group, Iid, LabelsPerDevice, OneClass, QuantitySkew, Shards, SurrogateSets
 )
-"""Every kind of partition that is built in."""
-
 AnyPartition = Annotated[Partition, Slot("partition", PARTITIONS)]
-"""Type of a field that holds one partition."""

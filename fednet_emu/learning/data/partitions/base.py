@@ -61,12 +61,8 @@ class Partition(Component):
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Distribute training and test samples by the same rule with the same draws.
 
-        No sample goes to two devices. A device may get no test samples.
-
-        Args:
-            samples: Only their labels, groups and number are used.
-            n_devices: Number of devices.
-            rng: Random stream of the draws.
+        No sample goes to two devices. A device may get no test samples. Of the samples only their labels, groups and
+        number are used.
 
         Raises:
             ScenarioError: The rule cannot be applied to these samples and this number of devices.

@@ -230,12 +230,9 @@ class Group(Partition):
         holders = even_shares(len(groups), n_devices)
         if n_devices < len(groups):
             holders = rng.permutation(holders)
+        owners = np.full(len(samples.test_y), NOBODY, np.int64)
+        if samples.test_group is not None:
+            nearest = np.minimum(np.searchsorted(groups, samples.test_group), len(groups) - 1)
+            owners = np.where(groups[nearest] == samples.test_group, holders[nearest], NOBODY)
         train = Partitioned.from_owners(holders[group_of_sample], n_devices)
-        return train, Partitioned.from_owners(_test_owners(samples, groups, holders), n_devices)
-
-
-def _test_owners(samples: Samples, groups: IntArray, holders: IntArray) -> IntArray:
-    if samples.test_group is None:
-        return np.full(len(samples.test_y), NOBODY, np.int64)
-    nearest = np.minimum(np.searchsorted(groups, samples.test_group), len(groups) - 1)
-    return np.where(groups[nearest] == samples.test_group, holders[nearest], NOBODY)
+        return train, Partitioned.from_owners(owners, n_devices)

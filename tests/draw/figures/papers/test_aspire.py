@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fednet_emu.draw.figures.papers.aspire import aspire_figure
-from fednet_emu.draw.figures.papers.series import SERIES_FIGURES
+from fednet_emu.draw.figures.papers.series import SERIES_FIGURES, aspire_figure
 
 
 def test_active_workers_and_planes_are_drawn_over_time() -> None:

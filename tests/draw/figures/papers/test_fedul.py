@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fednet_emu.draw.figures.papers.fedul import fedul_figure
-from fednet_emu.draw.figures.papers.series import SERIES_FIGURES
+from fednet_emu.draw.figures.papers.series import SERIES_FIGURES, fedul_figure
 
 
 def table(supervised: float) -> pd.DataFrame:

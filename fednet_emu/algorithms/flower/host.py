@@ -1,0 +1,291 @@
+"""What an app shares with the emulator's process: attributes, clocks, random generators, the folder, its exceptions.
+
+Simulated time stands for the host's where code asks `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter`
+or Flower: while the stand-ins are installed, they ask the simulated clock in a thread that is inside `simulated`, and
+the host everywhere else. Code that has kept a stand-in can go on using it. The standard library's own waiting, for
+threads, processes and coroutines, keeps the host's clock: simulated time stands still meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from greenlet import GreenletExit
+
+from fednet_emu.errors import AppFailed, FednetError
+
+NS_PER_S = 1_000_000_000
+DATES = ("flwr.supercore.date", "flwr.common.date")
+"""Modules of Flower's own clock, in newer and older versions."""
+_GENERATORS = threading.RLock()
+"""Lock of the random generators, which all threads of the process share."""
+_HERE = str(Path(__file__).parent)
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+
+class StandIn(NamedTuple):
+    """An attribute of a module or class, and what stands for it."""
+
+    owner: Any
+    name: str
+    its: Any
+
+
+@final
+class StandIns:
+    """Attributes that are replaced while at least one run needs it.
+
+    Args:
+        find: tells what to replace, when the first run begins.
+    """
+
+    def __init__(self, find: Callable[[], Iterable[StandIn]]) -> None:
+        self._find, self._lock = find, threading.Lock()
+        self._users = 0
+        self._before: list[StandIn] = []
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Replace the attributes in this block; the last of several blocks puts back what was there."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                for owner, name, its in list(self._find()):
+                    self._before.append(StandIn(owner, name, getattr(owner, name)))
+                    setattr(owner, name, its)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                while self._before and not self._users:
+                    owner, name, its = self._before.pop()
+                    setattr(owner, name, its)
+
+
+# ---- clocks ----------------------------------------------------------------------------------------------------------
+
+
+class SimulatedTime(NamedTuple):
+    """What stands for the host's clock.
+
+    Attributes:
+        now_ns: returns the simulated time in ns.
+        sleep: lets simulated time in s pass.
+    """
+
+    now_ns: Callable[[], int]
+    sleep: Callable[[float], None]
+
+
+class _Here(threading.local):
+    clock: SimulatedTime | None = None
+
+
+_here = _Here()
+
+_host_sleep, host_time_s = time.sleep, time.time
+"""The host's own clock, for log lines."""
+
+
+@contextmanager
+def simulated(clock: SimulatedTime) -> Iterator[None]:
+    """Let code in this block, in this thread, find simulated time."""
+    before, _here.clock = _here.clock, clock
+    try:
+        yield
+    finally:
+        _here.clock = before
+
+
+@contextmanager
+def at(now_ns: int) -> Iterator[None]:
+    """Let code in this block, in this thread, find this moment of simulated time; it must not sleep."""
+    with simulated(SimulatedTime(lambda: now_ns, _awake)):
+        yield
+
+
+def _seconds(now_ns: int) -> float:
+    return now_ns / NS_PER_S
+
+
+def _date(now_ns: int) -> datetime:
+    return datetime.fromtimestamp(now_ns / NS_PER_S, UTC)
+
+
+def _awake(_seconds: float) -> None:
+    raise RuntimeError("nothing sleeps here")
+
+
+def _read(real: Callable[[], Any], by_ns: Callable[[int], Any]) -> Callable[[], Any]:
+    """The stand-in for a function that reads a clock, by what it makes of simulated time."""
+
+    def stand_in() -> Any:
+        clock = _here.clock
+        return real() if clock is None else by_ns(clock.now_ns())
+
+    return stand_in
+
+
+def _sleep(seconds: float, /) -> None:
+    clock = _here.clock
+    if clock is None:
+        _host_sleep(seconds)
+    elif not seconds >= 0:
+        raise ValueError("sleep length must be non-negative")
+    else:
+        clock.sleep(float(seconds))
+
+
+_STAND_INS: dict[Any, Any] = {
+    time.sleep: _sleep,
+    **{real: _read(real, _seconds) for real in (time.time, time.monotonic, time.perf_counter)},
+    **{real: _read(real, int) for real in (time.time_ns, time.monotonic_ns, time.perf_counter_ns)},
+}
+
+
+_WAITING = (
+    "asyncio.base_events",
+    "concurrent.futures._base",
+    *(f"multiprocessing.{part}" for part in ("connection", "managers", "pool", "queues", "synchronize")),
+)
+"""Modules that look on `time` for how long they still wait for the host."""
+_HOST = SimpleNamespace(**vars(time))
+
+
+def _clocks() -> Iterator[StandIn]:
+    """The clocks in the module `time`, and in those of Flower that have imported them by name, and Flower's own."""
+    for module in map(import_module, _WAITING):
+        yield StandIn(module, "time", _HOST)
+    theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
+    for module in (time, *theirs):
+        for name, real in list(vars(module).items()):
+            if getattr(real, "__module__", None) == "time" and callable(real) and real in _STAND_INS:
+                yield StandIn(module, name, _STAND_INS[real])
+    for module in theirs:
+        for name, real in list(vars(module).items()):
+            if getattr(real, "__qualname__", "") == "now" and getattr(real, "__module__", "") in DATES:
+                yield StandIn(module, name, _read(real, _date))  # its messages have their `created_at` from it
+
+
+CLOCKS = StandIns(_clocks)
+"""The stand-ins for the host's clocks."""
+
+
+# ---- random numbers, the current folder, exceptions ------------------------------------------------------------------
+
+
+@final
+class Generators:
+    """One stream of random numbers, on which the global generators are while a block of code runs.
+
+    Args:
+        key: the seed, 64 bits.
+    """
+
+    def __init__(self, key: int) -> None:
+        self._key = key
+        self._state: Any = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let code in this block draw from this stream, from where the last block left it."""
+        with _GENERATORS:
+            host = _state()
+            if self._state is None:
+                _seed(self._key)
+            else:
+                _restore(self._state)
+            try:
+                yield
+            finally:
+                self._state = _state()
+                _restore(host)
+
+
+def _seed(key: int) -> None:
+    random.seed(key)
+    np.random.seed([key & 0xFFFFFFFF, key >> 32])
+    torch.default_generator.manual_seed(key >> 1)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(key >> 1)
+
+
+def _state() -> Any:
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return random.getstate(), np.random.get_state(), torch.default_generator.get_state(), gpus
+
+
+def _restore(state: Any) -> None:
+    python, numpy, cpu, gpus = state
+    random.setstate(python)
+    np.random.set_state(numpy)
+    torch.default_generator.set_state(cpu)
+    if gpus:
+        torch.cuda.set_rng_state_all(gpus)
+
+
+@final
+class CurrentFolder:
+    """Where an app is; it begins where the emulator is."""
+
+    def __init__(self) -> None:
+        self._own: str | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let code in this block be where the last block has left it, and the emulator where it was."""
+        host = _folder()
+        if self._own is not None:
+            os.chdir(self._own)
+        try:
+            yield
+        finally:
+            now = _folder()
+            self._own = None
+            if now != host:
+                self._own = now
+                if host is not None:
+                    os.chdir(host)
+
+
+def _folder() -> str | None:
+    """The current folder; None if it has been removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def app_code(where: str) -> Iterator[None]:
+    """Run code of the app in this block.
+
+    Raises:
+        AppFailed: it raises, or leaves by `sys.exit`; the text is its traceback.
+    """
+    try:
+        yield
+    except (FednetError, GreenletExit, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # Flower has some of its own that are no Exception
+        steps = traceback.extract_tb(error.__traceback__)
+        theirs = traceback.StackSummary.from_list([step for step in steps if not step.filename.startswith(_HERE)])
+        text = "".join([*theirs.format(), *traceback.format_exception_only(error)])
+        raise AppFailed(where, f"Traceback (most recent call last):\n{text}") from error
