@@ -134,9 +134,7 @@ def test_convolutions_of_ten_clients(data: TrainData) -> None:
             w, data.x, data.y, draw(rng, np.arange(10), 5, 20), LR, live.module, live.vector
         ),
         "serial": rounds_of(SerialEngine(), model, data, 10, plan),
-        "serial in 2 threads": rounds_of(
-            SpreadEngine([SerialEngine(), SerialEngine()], together=False), model, data, 10, plan
-        ),
+        "serial in 2 threads": rounds_of(SpreadEngine([SerialEngine(), SerialEngine()]), model, data, 10, plan),
     }
     measured = in_turns(plays, 4)
     report("W3, processor time per round", measured)

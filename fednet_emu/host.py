@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing.context import ForkServerContext, SpawnContext
-from typing import Any
+from multiprocessing.context import BaseContext, ForkServerContext, SpawnContext
+from typing import Any, final
 
 
 def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
@@ -41,6 +41,50 @@ def main_left_out() -> Iterator[None]:
         yield
     finally:
         vars(main).update(kept)
+
+
+GRACE_S = 1.0
+"""Host time in s that a process has to end by itself."""
+
+
+@final
+class Beside:
+    """A process beside this one that answers messages, and ends with this one.
+
+    Args:
+        context: the way to start it.
+        serve: its main function, which is given its end of the connection, and `args`; it calls `end_with_parent`.
+        args: what else it is given.
+        daemon: whether it may not start processes itself, and this one does not wait for it when it ends.
+
+    Attributes:
+        connection: this end of the connection.
+    """
+
+    def __init__(self, context: BaseContext, serve: Callable[..., None], *args: Any, daemon: bool = False) -> None:
+        self.connection, theirs = context.Pipe()
+        self._process: Any = context.Process(target=serve, args=(theirs, *args), daemon=daemon)  # type: ignore[attr-defined]
+        with main_left_out():
+            self._process.start()
+        theirs.close()
+
+    def death(self) -> str:
+        """Say how it has ended."""
+        self._process.join()
+        return ending(self._process.exitcode)
+
+    def dismiss(self, *, at_once: bool) -> None:
+        """Let it end: at once, or when it asks for the next message."""
+        self.connection.close()
+        if at_once:
+            self._process.kill()
+
+    def end(self) -> None:
+        """Wait for its end, of which it was told by `dismiss`."""
+        self._process.join(GRACE_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
 
 
 def end_with_parent() -> None:

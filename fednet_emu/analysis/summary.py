@@ -45,7 +45,7 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     sent, received = own["sent_byte"] / 1e6, own["received_byte"] / 1e6
     return [
-        ("  computing elsewhere", f"{format_seconds(own['computing_s'])} on {own['actors']} actors"),
+        ("  computing elsewhere", f"{format_seconds(own['computing_s'])} in {own['processes']} processes"),
         ("  clock ahead of it", f"{format_seconds(own['ahead_s'])} while jobs were away"),
         ("  sent, received", f"{sent:.3g} MB, {received:.3g} MB"),
     ]

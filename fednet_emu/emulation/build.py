@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,9 @@ from fednet_emu.learning.data.attacks import deal_poisoned
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Held, Partitioned, hold_out
 from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.table import ENGINES
+from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
@@ -112,6 +115,7 @@ def build(
     task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only, ledger)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
+    training = scenario.training if task is not None else scenario.training.model_copy(update={"workers": 1})
     hard = hardware(scenario, streams)
     presence = build_presence(scenario, clock, ledger, streams, hard.powers.idle_w)
     processors = Processors(
@@ -133,7 +137,7 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else build_engine(scenario.training, threads, host),
+            None if timing_only else build_engine(training, threads, host),
             torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30,  # for results not computed yet
             host,
         ),
@@ -144,7 +148,7 @@ def build(
         scenario.stop,
         scenario.evaluation,
         timing_only=timing_only,
-        workers=scenario.training.workers or 1,
+        workers=_number(scenario.training) or 1,
     )
 
 
@@ -155,9 +159,26 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
         FednetError: Ray is missing, or the cluster cannot be reached or has no room.
     """
     if training.engine != "ray":
-        return ENGINES[training.engine](threads)
+        return _local_engine(training, threads, host)
     own = training
-    return RayEngine(Cluster(own.ray_address, own.workers, own.threads or 1, own.device, own.tf32), host)
+    return RayEngine(Cluster(own.ray_address, _number(own), own.threads or 1, own.device, own.tf32), host)
+
+
+def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
+    """An engine of this machine: threads, and processes for what is worth it; one process in a cell of a sweep."""
+    make = ENGINES[training.engine]
+    here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
+    alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")
+    workers = _number(training) or (1 if training.engine == "serial" else threads)
+    if alone or workers == 1:
+        return here
+    at_once = _number(training) is not None
+    return WorkersEngine(training.engine, here, workers, at_once=at_once, host=host)
+
+
+def _number(training: Training) -> int | None:
+    """The number of workers that is asked for; None if any will do."""
+    return None if training.workers == "auto" else training.workers
 
 
 def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:

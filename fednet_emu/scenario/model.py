@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
@@ -128,14 +128,15 @@ class Training(Component):
     """Whether a GPU may round the factors of products to TF32 (10 bits of mantissa). This is faster, but results of
     different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Number of processor threads. They train several jobs in parallel; a single job of a large model uses them within
-    one operation. null takes all cores that the process may use. With engine: ray it is the number of each actor, and
-    null is 1."""
-    workers: int | None = Field(None, gt=0, le=1024)
-    """Number of processes that train the clients of a Flower app, those side by side whose messages have come in the
-    same instant, or whose operations are known. null, or 1, trains them in the process of the run, one after the other.
-    Nothing but the host time depends on it. With engine: ray it is the number of actors; null takes as many as the
-    cluster has room for, one for each GPU or group of threads."""
+    """Number of processor threads, and of worker processes where these are auto. A single job of a large model uses the
+    threads within one operation. null takes all cores that the process may use. With engine: ray it is the number of
+    each actor, and null is 1."""
+    workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
+    """Number of processes that train several jobs in parallel; the numbers learnt are the same with any number. 1
+    trains in the process of the run, as jobs do that are too small to be worth sending, runs of a sweep, and a GPU.
+    auto takes one process per thread, in runs long enough to gain by it; with engine: serial, it is 1. With engine: ray
+    it is the number of actors; auto takes as many as the cluster has room for. The clients of a Flower app train in
+    them that have messages in the same instant, or whose operations are known; auto is 1."""
     checkpoint_s: float | None = Field(2.0, gt=0)
     """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
     last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
@@ -156,9 +157,9 @@ class Training(Component):
         if self.ray_address is not None and not on_ray:
             what = f"only the engine ray goes there, got {self.ray_address}"
             yield "ray_address", f"{what}; leave it out, or give engine: ray"
-        if (self.workers or 1) > 1 and not own and not on_ray:
-            what = f"only clients of Flower apps train in processes of their own, got {self.workers}"
-            yield "workers", f"{what}; leave it out, and give training.threads, or engine: ray"
+        if self.engine == "serial" and self.workers not in {"auto", 1} and not own:
+            what = f"the engine serial trains one job after the other, got {self.workers}"
+            yield "workers", f"{what}; leave it out, or give engine: by-rule"
 
 
 class Scenario(Component):

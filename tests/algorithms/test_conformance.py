@@ -18,6 +18,7 @@ from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.observer import Models
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines import batched
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -198,6 +199,21 @@ def test_events_do_not_depend_on_how_training_is_run(algorithm: str, condition: 
 
     assert serial == batched
     assert small_scenario(*settings).events_depend_on_learning or timed == serial
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
+@pytest.mark.parametrize("engine", ["by-rule", "batched"])
+def test_the_number_of_workers_changes_no_bit(algorithm: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One, two and four processes have the same final models, to the last bit; every wavefront is sent to them."""
+    monkeypatch.setattr(batched, "WORTH_FLOP", 0)
+    monkeypatch.setattr(batched, "_FEW", 1)
+    settings = settings_of(algorithm, "ideal", f"training.engine={engine}", "training.threads=1")
+    (_, one), *others = (finals(*settings, f"training.workers={count}") for count in (1, 2, 4))
+
+    for fed, models in others:
+        assert all(torch.equal(a, b) for a, b in zip(models, one, strict=True))
+        assert fed.graph.engine is not None
+        assert fed.graph.engine.statistics or fed.graph.statistics.mean_wavefront == 1
 
 
 @pytest.mark.parametrize(("algorithm", "condition"), CASES)

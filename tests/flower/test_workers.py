@@ -232,14 +232,6 @@ def test_apps_as_objects_are_copied_with_the_process():
         fe.run(base, settings={"training.workers": 2, "training.threads": 2}, **FAST)
 
 
-def test_workers_are_for_apps():
-    """Our own algorithms train in threads."""
-    with pytest.raises(
-        fe.ScenarioError, match=r"training.workers: only clients of Flower apps .*, got 2; leave it out"
-    ):
-        fe.run("quickstart", settings={"training.workers": 2}, **FAST)
-
-
 def test_a_run_with_workers_goes_on(write_app, tmp_path):
     """What workers have answered before the run was cut off is not computed again; numbers are those of one process."""
     early = "msg.content['config']['server-round'] < 3"

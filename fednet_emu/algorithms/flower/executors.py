@@ -19,10 +19,7 @@ from fednet_emu.algorithms.flower.client import App, Done, Result, Task, done
 from fednet_emu.algorithms.flower.host import CLOCKS, app_code
 from fednet_emu.algorithms.flower.versions import OURS, logged
 from fednet_emu.errors import AppFailed, ScenarioError
-from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
-
-GRACE_S = 1.0
-"""Host time in s that a process has to end by itself."""
+from fednet_emu.host import Beside, clean_context, end_with_parent
 
 
 @final
@@ -98,12 +95,8 @@ class _Worker:
     """
 
     def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
-        self.connection, theirs = context.Pipe()
-        arguments = (theirs, source, _threads())
-        self._process: Any = context.Process(target=_serve, args=arguments)
-        with main_left_out():
-            self._process.start()
-        theirs.close()
+        self._process = Beside(context, _serve, source, _threads())
+        self.connection = self._process.connection
         self.awaited = 0
         self._waiting: deque[tuple[Task, list[_Outcome]]] = deque()
         self._under_way: tuple[Task, list[_Outcome]] | None = None
@@ -160,22 +153,16 @@ class _Worker:
                 outcomes.append(self._dead(task))
 
     def _dead(self, task: Task) -> _Outcome:
-        self._process.join()
-        what = f"its process {ending(self._process.exitcode)} before it had answered"
+        what = f"its process {self._process.death()} before it had answered"
         return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
         """Let the process end: at once if a client is training there."""
-        self.connection.close()
-        if self.busy:
-            self._process.kill()
+        self._process.dismiss(at_once=self.busy)
 
     def end(self) -> None:
         """Wait for its end."""
-        self._process.join(GRACE_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.end()
 
 
 def _receive(workers: list[_Worker]) -> None:

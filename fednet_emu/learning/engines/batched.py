@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple, final
 
 import numpy as np
@@ -17,15 +18,27 @@ from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result, mean_square
-from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape
-from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape, shape_of
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
 from fednet_emu.learning.models.flat import FlatModel
 
 _ROW_ALIGNMENT = 16
 
 _CACHE_BYTE = 2**23
-"""Memory of a stack on a CPU: a thread's share of the caches. Larger stacks wait for memory, smaller for Python."""
+"""Memory of a stack on a CPU: a core's share of the caches. Larger stacks wait for memory, smaller for Python."""
+
+STACK_PAYS = 10
+"""Smallest number of jobs in a stack for which PyTorch's `vmap` is faster than one job after the other on a CPU."""
+
+WORTH_FLOP = 1e8
+"""Work that is worth dividing among cores: some ms of one."""
+
+_FEW = 4
+"""Smallest number of jobs in a stack, for gradients by hand, with which a second core is better than one stack."""
+
+_MANY = 25
+"""Largest number of jobs in a stack on a CPU: larger ones are no faster, and leave less for other cores."""
 
 
 def best_form(model: FlatModel) -> Form:
@@ -57,18 +70,39 @@ class BatchedEngine(Engine):
 
     @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        for shape, group in group_by_shape(jobs).items():
-            yield from self.run_group(shape, group)
+        for stack in self.cut(jobs):
+            yield from self.run_stack(stack)
 
     @override
-    def run_group(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
+    def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
+        return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
+
+    def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
+        """Cut jobs of one shape into stacks of about equal size that fit in memory.
+
+        Jobs with most steps come first, then the order is that of their data.
+        """
         form = self.form_of(shape.model) if shape.batchable else None
-        if form is None:
-            yield from self._serial.run(jobs)
-            return
-        for part in self._cut(form, shape, jobs):
-            one_by_one = isinstance(form, VmapForm) and (len(part) == 1 or not form.works)
-            yield from self._serial.run(part) if one_by_one else self._run_stack(form, shape, part)
+        if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
+            return [[resolved] for resolved in jobs]
+        ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
+        count = -(-len(jobs) // jobs_per_stack(form, shape, self._memory_limit_byte))
+        if shape.data.x.device.type == "cpu" and is_worth_dividing(resolved.job for resolved in jobs):
+            least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
+            count = max(count, -(-len(jobs) // _MANY), 1 + (len(jobs) >= 2 * least))
+        return [ordered[a:b] for a, b in pairwise(len(jobs) * place // count for place in range(count + 1))]
+
+    @override
+    def is_alone(self, resolved: ResolvedJob) -> bool:
+        return not resolved.job.batchable
+
+    @override
+    def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
+        shape = shape_of(jobs[0])
+        form = self.form_of(shape.model) if shape.batchable else None
+        if form is None or (isinstance(form, VmapForm) and len(jobs) == 1):
+            return self._serial.run(jobs)
+        return self._run_together(form, shape, jobs)
 
     def form_of(self, model: FlatModel) -> Form:
         """The form in which this engine trains a model."""
@@ -76,7 +110,7 @@ class BatchedEngine(Engine):
             self._forms[model] = self._form(model) or VmapForm(model)
         return self._forms[model]
 
-    def _run_stack(self, form: Form, shape: JobShape, jobs: list[ResolvedJob]) -> Results:
+    def _run_together(self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
         try:
             w, losses, squares = _trained_stack(form, shape, jobs, self._scratch)
         except Exception as error:
@@ -85,12 +119,10 @@ class BatchedEngine(Engine):
         for resolved, own, loss, square in zip(jobs, w, losses, squares, strict=True):
             yield resolved, TrainResult(own.clone(), loss, square)
 
-    def _cut(self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Iterator[list[ResolvedJob]]:
-        """Cut a group into parts that fit in memory: jobs with most steps first, then in the order of their data."""
-        ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
-        limit = jobs_per_stack(form, shape, self._memory_limit_byte)
-        for start in range(0, len(ordered), limit):
-            yield ordered[start : start + limit]
+
+def is_worth_dividing(jobs: Iterable[TrainJob]) -> bool:
+    """Whether several cores train jobs faster than one, by the work in them."""
+    return sum(job.flop for job in jobs) >= WORTH_FLOP
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
@@ -115,7 +147,7 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
 
 
 def _trained_stack(
-    form: Form, shape: JobShape, jobs: list[ResolvedJob], scratch: Scratch
+    form: Form, shape: JobShape, jobs: Sequence[ResolvedJob], scratch: Scratch
 ) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
@@ -196,7 +228,7 @@ class _Terms(NamedTuple):
     taken: Tensor
 
     @classmethod
-    def stack(cls, jobs: list[ResolvedJob], like: Tensor, scratch: Scratch, *, plain: bool) -> _Terms:
+    def stack(cls, jobs: Sequence[ResolvedJob], like: Tensor, scratch: Scratch, *, plain: bool) -> _Terms:
         lr = [resolved.job.plan.lr if plain else -1.0 for resolved in jobs]
 
         def column(values: list[float]) -> Tensor:
@@ -229,7 +261,7 @@ class _Terms(NamedTuple):
         return pull if linear is None else pull.add_(linear)
 
 
-def _mean_losses(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
+def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
     """The mean loss of each job, from the losses [S, J] (zero where a job has ended) and the parameters w [J, P].
 
     Raises:
@@ -243,7 +275,7 @@ def _mean_losses(jobs: list[ResolvedJob], steps: np.ndarray, losses: Tensor, w: 
     return [float(mean) for mean in totals / steps]
 
 
-def _mean_squares(jobs: list[ResolvedJob], squares: Tensor) -> list[float]:
+def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
     """The mean square of each job's sample losses, from their sums [S, 1, J]; nan from no sums, [S, 0, J]."""
     totals = squares.sum((0, 1), dtype=torch.float64).tolist() if squares.shape[1] else [math.nan] * len(jobs)
     return [mean_square(resolved.job, total) for resolved, total in zip(jobs, totals, strict=True)]

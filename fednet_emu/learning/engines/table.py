@@ -7,23 +7,11 @@ from collections.abc import Callable, Mapping
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.graph.engine import Engine
 
-
-def serial_engine(_threads: int = 1) -> SerialEngine:
-    """The reference: one job after the other, whatever the number of threads."""
-    return SerialEngine()
-
-
-def batched_engine(threads: int = 1) -> Engine:
-    """Stacks of jobs, in parallel threads."""
-    return SpreadEngine([BatchedEngine() for _ in range(threads)], together=True)
-
-
-ENGINES: Mapping[str, Callable[[int], Engine]] = {
+ENGINES: Mapping[str, Callable[[], Engine]] = {
     "by-rule": RuleEngine,
-    "serial": serial_engine,
-    "batched": batched_engine,
+    "serial": SerialEngine,
+    "batched": BatchedEngine,
 }
-"""Constructors of engines by their name in a scenario; the argument is the number of threads."""
+"""Constructors of engines of one thread by their name in a scenario."""

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fednet_emu.errors import Diverged
-from fednet_emu.learning.graph.grouping import JobShape
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
@@ -60,8 +59,16 @@ class Engine(ABC):
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
 
-    def run_group(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train jobs of one shape, as `run`: an engine that stacks jobs need not group them again."""
+    def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
+        """The jobs in stacks that may be trained side by side; it depends on the jobs alone, not on who trains them."""
+        return [[resolved] for resolved in jobs]
+
+    def is_alone(self, resolved: ResolvedJob) -> bool:
+        """Whether `cut` makes a stack of this job alone, whatever the other jobs are."""
+        return True
+
+    def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
+        """Train a stack, one of those that `cut` has made, as `run`."""
         return self.run(jobs)
 
     def begin(self, job: TrainJob) -> None:  # noqa: B027
@@ -84,7 +91,7 @@ class Engine(ABC):
         return []
 
     def close(self) -> None:  # noqa: B027
-        """End the threads that train, which a later `run` starts anew, or for good what trains elsewhere."""
+        """End the threads that train, which a later `run` starts anew, or for good what trains on other machines."""
 
     @property
     def choices(self) -> Sequence[str]:

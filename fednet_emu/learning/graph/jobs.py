@@ -211,6 +211,11 @@ class TrainJob:
         self.n_samples, self.first_row = len(rows), int(rows[0])
 
     @property
+    def flop(self) -> float:
+        """Floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them."""
+        return self.model.flop_per_sample * self.plan.n_samples_processed(self.n_samples)
+
+    @property
     def is_full_batch(self) -> bool:
         """Whether every step uses all samples, so that no batches are drawn."""
         return self.plan.batch_width(self.n_samples) == self.n_samples

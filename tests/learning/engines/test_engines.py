@@ -277,7 +277,7 @@ def test_models_that_cannot_be_vectorised_are_trained_all_the_same(engine):
 
     make = (*classifier(lambda: Branching(64, 3)), PLANS["epochs"])
 
-    assert torch.equal(train(engine(2), make), train(SerialEngine(), make))
+    assert torch.equal(train(engine(), make), train(SerialEngine(), make))
 
 
 def test_jobs_of_one_stack_keep_their_own_numbers():

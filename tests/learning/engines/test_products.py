@@ -63,7 +63,7 @@ def test_blas_has_one_thread_while_jobs_run():
             yield jobs[0], "trained"
 
     with blas.limit(limits=2):
-        assert results_of(SpreadEngine([Looking()], together=True), ["a job"]) == ["trained"]
+        assert results_of(SpreadEngine([Looking()]), ["a job"]) == ["trained"]
         after = {library["num_threads"] for library in blas.info()}
 
     assert seen == [{1}]

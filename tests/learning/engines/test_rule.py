@@ -15,8 +15,9 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import batched
 from fednet_emu.learning.engines.batched import BatchedEngine
-from fednet_emu.learning.engines.rule import STACK_PAYS, Case, RuleEngine, choose
+from fednet_emu.learning.engines.rule import Case, RuleEngine, choose
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.graph import grouping
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import shape_of
@@ -62,13 +63,33 @@ WORKLOADS = {
 }
 
 
-@pytest.mark.parametrize(("workload", "threads"), list(product(WORKLOADS, [1, 2, 16])))
-def test_the_measured_workloads_have_their_fastest_engine(workload: str, threads: int) -> None:
-    """Dense layers are stacked, the CNN is not, with any number of threads."""
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_measured_workloads_have_their_fastest_engine(workload: str) -> None:
+    """Dense layers are stacked, the CNN is not."""
     model, plan, samples, jobs, expected = WORKLOADS[workload]
-    case = RuleEngine(threads).case(shape_of(job(built(model), plan, samples)), jobs)
+    case = RuleEngine().case(shape_of(job(built(model), plan, samples)), jobs)
 
-    assert choose(case, threads) == expected
+    assert choose(case) == expected
+
+
+CUTS = [
+    ("W1", 100, [25] * 4),
+    ("W1", 26, [13] * 2),
+    ("W2", 10, [5] * 2),
+    ("W2", 3, [3]),
+    ("W4", 10, [10]),
+    ("W3", 3, [1] * 3),
+]
+
+
+@pytest.mark.parametrize(("workload", "jobs", "expected"), CUTS)
+def test_stacks_follow_from_the_jobs(workload: str, jobs: int, expected: list[int]) -> None:
+    """At most 25 jobs on a processor, and two stacks if each has four, where there is work; or one by one."""
+    model, plan, samples, _, _ = WORKLOADS[workload]
+    first = job(built(model), plan, samples)
+    wavefront = [replace(first) for _ in range(jobs)]
+
+    assert [len(stack) for stack in RuleEngine().cut(wavefront)] == expected
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -93,12 +114,10 @@ def test_what_cannot_share_a_call_runs_one_by_one(device: str, by_hand: bool, jo
 
 @pytest.mark.parametrize(("module", "jobs", "expected"), OTHERS)
 def test_small_models_of_other_layers_are_stacked_where_it_pays(module: nn.Module, jobs: int, expected: str) -> None:
-    """On a processor from ten jobs on that stay in its caches together; each of two threads has to get so many."""
+    """On a processor from ten jobs on that stay in its caches together."""
     shape = shape_of(job(flat(module), SgdPlan(lr=0.1, batch_size=20, steps=2)))
 
     assert choose(RuleEngine().case(shape, jobs)) == expected
-    assert choose(RuleEngine().case(shape, 2 * jobs + 1), 2) == expected
-    assert choose(RuleEngine().case(shape, STACK_PAYS), 2) == "serial"
 
 
 def test_jobs_run_on_what_was_chosen_for_their_shape() -> None:
@@ -121,7 +140,10 @@ def test_jobs_are_grouped_and_models_looked_at_once(monkeypatch: pytest.MonkeyPa
     group, form = Mock(side_effect=shape_of), Mock(side_effect=batched.chain_form)
     monkeypatch.setattr(grouping, "shape_of", group)
     monkeypatch.setattr(batched, "chain_form", form)
-    first, engine = job(built(Softmax()), SgdPlan(lr=0.1, batch_size=4, steps=2), 8), RuleEngine(threads)
+    first, engine = (
+        job(built(Softmax()), SgdPlan(lr=0.1, batch_size=4, steps=2), 8),
+        SpreadEngine([RuleEngine() for _ in range(threads)]),
+    )
     jobs = [replace(first) for _ in range(6)]
     for _ in range(3):
         results_of(engine, jobs)

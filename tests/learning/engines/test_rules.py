@@ -152,7 +152,7 @@ def test_jobs_with_different_rules_are_not_mixed() -> None:
 def test_a_second_wavefront_begins_anew(engine: str) -> None:
     """Neither velocity nor gradients are left over from the jobs before."""
     model, plan = model_of("dense"), SgdPlan(lr=0.2, batch_size=8, epochs=1, optimizer=Momentum())
-    used, wavefront = ENGINES[engine](1), jobs(model, plan)
+    used, wavefront = ENGINES[engine](), jobs(model, plan)
     first = run(used, wavefront)
     for _ in range(3):
         again = run(used, wavefront)

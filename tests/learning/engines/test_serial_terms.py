@@ -146,7 +146,7 @@ class Signs(Sgd):
 @pytest.mark.parametrize("engine", ["serial", "batched"])
 def test_a_descendant_of_plain_descent_makes_its_own_steps(engine):
     """No engine takes it for its ancestor."""
-    module, graph = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double(), Graph(ENGINES[engine](1))
+    module, graph = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double(), Graph(ENGINES[engine]())
     plan = SgdPlan(lr=0.25, steps=1, optimizer=Signs())
     vectors = [graph.read(job(graph, module, key, plan=plan).params) for key in range(2)]
     start = FlatModel(module, "cross-entropy", (1, 4, 4)).initial()

@@ -15,6 +15,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import spread
 from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
@@ -65,29 +66,35 @@ def wavefront(module=None, lr=0.1):
     ]
 
 
-@pytest.mark.parametrize(("together", "shares"), [(True, [3, 3]), (False, [1] * 6)])
-def test_jobs_are_dealt_in_shares_and_results_keep_their_places(together, shares):
-    """Six jobs are two shares of three for engines that train jobs together, otherwise six shares, taken one by one.
-
-    Each result is bit for bit the serial engine's.
-    """
+def test_jobs_are_dealt_in_stacks_and_results_keep_their_places():
+    """Six jobs that are not stacked are dealt one by one; each result is bit for bit the serial engine's."""
     notes = []
     jobs = wavefront()
-    found = results_of(SpreadEngine([Noting(notes), Noting(notes)], together=together), jobs)
+    found = results_of(SpreadEngine([Noting(notes), Noting(notes)]), jobs)
     expected = results_of(SerialEngine(), jobs)
 
-    assert [count for _, count in notes] == shares
+    assert [count for _, count in notes] == [1] * 6
     assert all(name.startswith("train") for name, _ in notes)
     assert all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("make", [RuleEngine, BatchedEngine, SerialEngine])
+def test_the_number_of_threads_changes_no_bit(make):
+    """Of 26 jobs of ragged batches, which are two stacks of thirteen, models and losses are equal."""
+    jobs = [resolved for _ in range(5) for resolved in wavefront()][:26]
+    one, *others = (results_of(SpreadEngine([make() for _ in range(n)]), jobs) for n in (1, 2, 3))
+
+    for found in others:
+        assert all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, one, strict=True))
 
 
 @pytest.mark.parametrize("jobs", [wavefront()[:1], wavefront(nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 3)))])
 def test_lone_jobs_and_dropout_stay_in_the_callers_thread(jobs):
     """One job has nothing to run beside, and all threads share PyTorch's random numbers."""
     notes = []
-    results_of(SpreadEngine([Noting(notes), Noting(notes)], together=True), jobs)
+    results_of(SpreadEngine([Noting(notes), Noting(notes)]), jobs)
 
-    assert notes == [(threading.current_thread().name, len(jobs))]
+    assert notes == [(threading.current_thread().name, 1)] * len(jobs)
 
 
 class Watched(nn.Linear):
@@ -109,15 +116,13 @@ class Watched(nn.Linear):
         return other
 
 
-@pytest.mark.parametrize(
-    ("make", "together"), [(SerialEngine, False), (partial(BatchedEngine, form=VmapForm), True)], ids=["serial", "vmap"]
-)
-def test_no_module_is_run_by_two_threads(make, together):
+@pytest.mark.parametrize("make", [SerialEngine, partial(BatchedEngine, form=VmapForm)], ids=["serial", "vmap"])
+def test_no_module_is_run_by_two_threads(make):
     """PyTorch puts the parameters of a call into the module, so each thread needs a module of its own."""
     seen = []
     jobs = wavefront(Watched(seen))
     seen.clear()
-    results_of(SpreadEngine([make() for _ in range(2)], together=together), jobs)
+    results_of(SpreadEngine([make() for _ in range(2)]), jobs)
     threads = {}
     for module, thread in seen:
         threads.setdefault(id(module), set()).add(thread)
@@ -130,7 +135,7 @@ def test_an_error_in_a_thread_is_the_callers():
     module = seeded_module(lambda: nn.Linear(8, 3), 5)
 
     with pytest.raises(ScenarioError, match=r"dev-\d: training diverges"):
-        results_of(SpreadEngine([SerialEngine() for _ in range(3)], together=False), wavefront(module, lr=1e38))
+        results_of(SpreadEngine([SerialEngine() for _ in range(3)]), wavefront(module, lr=1e38))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -148,7 +153,7 @@ def test_of_several_errors_the_first_jobs_is_told(seed):
 
     found = {}
     with pytest.raises(ScenarioError, match="dev-2"):
-        found.update(SpreadEngine([Failing() for _ in range(3)], together=False).run(wavefront()))
+        found.update(SpreadEngine([Failing() for _ in range(3)]).run(wavefront()))
 
     labels = {job.job.label for job in found}
     assert {"dev-0", "dev-1"} <= labels
@@ -161,6 +166,9 @@ def test_a_large_result_is_handed_over_while_its_share_goes_on():
     taken = {"dev-0": threading.Event(), "dev-3": threading.Event()}
 
     class Patient(Engine):
+        def cut(self, jobs):
+            return [jobs[:3], jobs[3:]]
+
         def run(self, jobs):
             yield jobs[0], TrainResult(torch.empty(2**22), 0.0)
             assert taken[jobs[0].job.label].wait(timeout=600)
@@ -168,7 +176,7 @@ def test_a_large_result_is_handed_over_while_its_share_goes_on():
                 yield job, TrainResult(torch.empty(1), 0.0)
 
     found = {}
-    for job, result in SpreadEngine([Patient(), Patient()], together=True).run(wavefront()):
+    for job, result in SpreadEngine([Patient(), Patient()]).run(wavefront()):
         found[job.job.label] = len(result.params)
         if job.job.label in taken:
             taken[job.job.label].set()
@@ -186,7 +194,7 @@ def test_results_come_in_turn():
             yield jobs[0], TrainResult(jobs[0].params, 0.0)
 
     jobs = wavefront()
-    order = [jobs.index(job) for job, _ in SpreadEngine([Even(), Even()], together=False).run(jobs)]
+    order = [jobs.index(job) for job, _ in SpreadEngine([Even(), Even()]).run(jobs)]
 
     assert sorted(order) == list(range(6))
     assert all(abs(place - turn) <= 1 for turn, place in enumerate(order))
@@ -195,9 +203,29 @@ def test_results_come_in_turn():
 def test_the_number_of_threads_of_the_caller_is_left_alone():
     """One thread per operation is the rule in the pool only."""
     before = torch.get_num_threads()
-    results_of(SpreadEngine([SerialEngine(), SerialEngine()], together=False), wavefront())
+    results_of(SpreadEngine([SerialEngine(), SerialEngine()]), wavefront())
 
     assert torch.get_num_threads() == before
+
+
+def test_several_jobs_have_one_thread_per_operation_wherever_they_run():
+    """In the caller's thread, too, so that results do not depend on where they are trained; a lone job has them all."""
+    seen = []
+
+    class Looking(Engine):
+        def run(self, jobs):
+            seen.append(torch.get_num_threads())
+            yield jobs[0], TrainResult(jobs[0].params, 0.0)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        results_of(SpreadEngine([Looking()]), wavefront())
+        results_of(SpreadEngine([Looking()]), wavefront()[:1])
+    finally:
+        torch.set_num_threads(before)
+
+    assert seen == [1] * 6 + [2]
 
 
 def test_scratch_memory_is_used_again_and_grows():
@@ -214,26 +242,9 @@ def test_scratch_memory_is_used_again_and_grows():
     assert scratch.take("w", (2, 3), like.double()).dtype == torch.float64
 
 
-def test_neighbours_in_the_data_go_to_one_thread():
-    """Whatever their order, each thread gets jobs of equal work whose samples lie one after the other."""
-
-    class Rows(Noting):
-        def run(self, jobs):
-            self._notes.append(sorted(job.job.first_row for job in jobs))
-            return self._engine.run(jobs)
-
-    notes, jobs = [], wavefront()
-    results_of(SpreadEngine([Rows(notes), Rows(notes)], together=True), [jobs[place] for place in (4, 0, 5, 2, 1, 3)])
-
-    assert sorted(notes) == [[0, 5, 20], [30, 38, 50]]
-
-
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: SpreadEngine([SerialEngine(), SerialEngine()], together=False),
-        *(partial(ENGINES[name], 2) for name in ENGINES),
-    ],
+    [ENGINES["serial"], *(lambda make=make: SpreadEngine([make(), make()]) for make in ENGINES.values())],
 )
 def test_a_closed_engine_has_no_threads_left_and_can_be_used_again(make):
     """After `close` there are no more threads than before the engine was made, and later results are equal."""
@@ -253,7 +264,7 @@ def test_a_closed_engine_has_no_threads_left_and_can_be_used_again(make):
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_keeps_no_result_that_it_has_given_away(name, threads):
     """Once the caller lets go of a result, its memory is free before the engine is asked for the next one."""
-    engine, kept = ENGINES[name](threads), []
+    engine, kept = SpreadEngine([ENGINES[name]() for _ in range(threads)]), []
     for _, result in engine.run(wavefront()):
         params = weakref.ref(result.params)
         del result
@@ -279,7 +290,7 @@ def test_a_wavefront_that_is_given_up_ends_its_threads(monkeypatch):
     def failing(_):
         raise ZeroDivisionError
 
-    graph = Graph(SpreadEngine([Slow(), Slow()], together=False))
+    graph = Graph(SpreadEngine([Slow(), Slow()]))
     trained = [graph.train(resolved.job).params for resolved in wavefront()]
     with pytest.raises(ZeroDivisionError):
         graph.read(graph.call(failing, trained[0]))

@@ -18,9 +18,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.errors import FednetError
+from fednet_emu.learning.engines.parcels import Kept, Rows, packed, span
+from fednet_emu.learning.engines.ray.actor import Actor
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.learning.engines.ray.parcels import Kept, Rows, packed, span
-from fednet_emu.learning.engines.ray.trainer import Told, Trainer
+from fednet_emu.learning.engines.trainer import Told
 from fednet_emu.learning.graph.engine import Engine, Group, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
@@ -64,9 +65,8 @@ class _Call:
 
     def add(self, resolved: ResolvedJob) -> int:
         """Add a job; returns its place."""
-        job = resolved.job
         self.jobs.append(resolved)
-        self.flop += job.model.flop_per_sample * job.plan.n_samples_processed(job.n_samples)
+        self.flop += resolved.job.flop
         self.byte += resolved.params.nbytes
         return len(self.jobs) - 1
 
@@ -108,7 +108,7 @@ class RayEngine(Engine):
         self._put: dict[int, tuple[Tensor, Any]] = {}
         self._since: float | None = None
         self._statistics: dict[str, float] = {
-            "actors": count,
+            "processes": count,
             "computing_s": 0.0,
             "ahead_s": 0.0,
             "sent_byte": 0,
@@ -268,7 +268,7 @@ class RayEngine(Engine):
         """Actors that are ready."""
         demands = {"num_cpus": cluster.threads, "num_gpus": int(cluster.device == "cuda")}
         count = _count(self._ray.nodes(), cluster, demands)
-        make = self._ray.remote(Trainer).options(
+        make = self._ray.remote(Actor).options(
             **demands, max_restarts=_DEATHS, max_task_retries=_DEATHS, scheduling_strategy="SPREAD"
         )
         actors = [make.remote(cluster.threads, cluster.device, cluster.tf32, self._ray.get) for _ in range(count)]

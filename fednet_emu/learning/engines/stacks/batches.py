@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from fednet_emu.learning.graph.grouping import JobShape
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 
 
-def batches_of(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
+def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """The batches of jobs of one shape, step by step; jobs are in descending order of their numbers of steps.
 
     Jobs that have made all their steps are left out of later batches. The next batch may overwrite the one before.
@@ -37,7 +37,7 @@ def _first(batch: Batch, active: int) -> Batch:
     return Batch(batch.x[:active], batch.y[:active], None if batch.weight is None else batch.weight[:active])
 
 
-def _whole(data: TrainData, jobs: list[ResolvedJob], scratch: Scratch) -> Batch:
+def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Batch:
     """All samples of each job, stacked: a view if they are contiguous in the data, otherwise gathered once."""
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
@@ -67,7 +67,7 @@ def _one_slice(parts: list[IntArray | slice]) -> slice | None:
     return slice(first.start, first.start + len(parts) * width)
 
 
-def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
+def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """The batches that each job draws, padded to a common width."""
     data = shape.data
     index, count = _drawn(shape.streams, jobs, steps)
@@ -87,7 +87,7 @@ def _mini_batches(shape: JobShape, jobs: list[ResolvedJob], steps: IntArray, scr
         yield Batch(batch_x, y[step, :active], own_weight)
 
 
-def _drawn(streams: Streams, jobs: list[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
+def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
     """Rows [S, J, B] of the data for S steps, J jobs, width B, and the number [S, J] of rows that are not padding."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
     drawn = [resolved.job.batches(rng) for resolved, rng in zip(jobs, generators, strict=True)]

@@ -1,0 +1,63 @@
+"""What trains at the other end: a Ray actor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fednet_emu.learning.engines.parcels import tensor_of
+from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.trainer import Told, Trainer
+
+
+@final
+class Actor:
+    """Trains jobs in a process of its own.
+
+    Args:
+        threads: number of CPU threads.
+        device: torch device of the jobs.
+        tf32: whether a GPU may use TF32.
+        get: fetches what is kept, by its reference.
+    """
+
+    def __init__(self, threads: int, device: str, tf32: bool, get: Callable[[Any], Any]) -> None:
+        torch.set_num_threads(threads)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        self._engine, self._trainer = SpreadEngine([RuleEngine() for _ in range(threads)]), Trainer(device, get)
+
+    def ready(self) -> None:
+        """Nothing; it returns when the process is there."""
+
+    def train(
+        self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
+    ) -> tuple[Told, list[NDArray[Any] | None]]:
+        """Train the jobs of a parcel, which is described as for `Trainer.unpack`.
+
+        Returns:
+            What is told, and the parameters of each job that has ended.
+        """
+        jobs = self._trainer.unpack(text, used, keeps, arrays)
+        params: list[NDArray[Any] | None] = [None] * len(jobs)
+
+        def keep(place: int, trained: Tensor) -> None:
+            params[place] = trained.cpu().numpy()
+
+        return self._trainer.train(jobs, self._engine.run, keep), params
+
+    def mean(
+        self, w: NDArray[Any], weights: Sequence[float], places: Sequence[tuple[int, int]], *calls: list[NDArray[Any]]
+    ) -> NDArray[Any]:
+        """The weighted mean of models near w: those at these places, (call, job), of what calls have returned."""
+        base, total = tensor_of(w), math.fsum(weights)
+        update = torch.zeros_like(base)
+        for weight, (call, job) in zip(weights, places, strict=True):
+            update.add_(tensor_of(calls[call][job]) - base, alpha=weight / total)
+        mean: Tensor = base + update
+        return mean.numpy()

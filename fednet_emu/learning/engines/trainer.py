@@ -1,0 +1,79 @@
+"""What trains in another process: models and data that stay there, and jobs that come in parcels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, final
+
+from numpy.typing import NDArray
+
+from fednet_emu.learning.engines.parcels import Rows, Shard, tensor_of, unpacked
+from fednet_emu.learning.graph.engine import Results
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
+
+
+class Told(NamedTuple):
+    """What comes back of a call at once; the parameters are a value of their own, which stays until it is asked for.
+
+    Attributes:
+        losses: mean loss and mean square of each job that has ended, by its place.
+        error: why others have not; None if all have.
+        computing_s: host seconds that the call took.
+    """
+
+    losses: dict[int, tuple[float, float]]
+    error: Exception | None
+    computing_s: float
+
+
+@final
+class Trainer:
+    """Trains the jobs of parcels, and keeps what they have in common.
+
+    Args:
+        device: torch device of the jobs.
+        get: fetches what is kept, by its reference.
+    """
+
+    def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
+        self._device, self._get = device, get
+        self._kept: dict[int, Any] = {}
+
+    def unpack(
+        self, text: bytes, used: Sequence[int], keeps: Mapping[int, Any], arrays: Sequence[NDArray[Any]]
+    ) -> list[ResolvedJob]:
+        """The jobs of a parcel.
+
+        Args:
+            text: the parcel's text.
+            used: numbers of the models and data that the parcel uses.
+            keeps: references, by number, of all that is to be kept from now on; the rest is released.
+            arrays: the parcel's tensors.
+        """
+        self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
+        tensors = [tensor_of(array).to(self._device) for array in arrays]
+        return unpacked(text, [self._kept[key] for key in used], tensors)
+
+    def train(
+        self, jobs: Sequence[ResolvedJob], run: Callable[[Sequence[ResolvedJob]], Results], keep: Callable[..., None]
+    ) -> Told:
+        """Train jobs by `run`; `keep(place, parameters)` is called with what each comes to."""
+        start_s = time.perf_counter()
+        losses: dict[int, tuple[float, float]] = {}
+        place_of = {resolved: place for place, resolved in enumerate(jobs)}
+        error = None
+        try:
+            for resolved, result in run(jobs):
+                place = place_of[resolved]
+                keep(place, result.params)
+                losses[place] = result.loss, result.square
+        except Exception as problem:  # raised again where the run is
+            error = problem.with_traceback(None)
+        return Told(losses, error, time.perf_counter() - start_s)
+
+    def _fetched(self, ref: Any) -> Any:
+        thing = self._get(ref)
+        if isinstance(thing, Rows):
+            return Shard.of(thing, self._device)
+        return thing if isinstance(thing, TrainData) else thing.to(self._device)

@@ -1,0 +1,164 @@
+"""The workers of this process, and how orders are dealt to them: started once, kept from run to run.
+
+A worker has at most two orders, so that it need not wait for the next one, and whoever is free takes another. An order
+only writes where nothing else is, so that one that was cut short by the death of its worker can be carried out again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from multiprocessing import connection
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from fednet_emu.errors import FednetError
+from fednet_emu.host import Beside, clean_context
+from fednet_emu.learning.engines.trainer import Told
+from fednet_emu.learning.engines.workers.memory import Memory
+from fednet_emu.learning.engines.workers.worker import Order, serve
+from fednet_emu.learning.graph.jobs import ResolvedJob
+
+_AT_ONCE = 2
+_DEATHS = 3
+
+
+@final
+class Call:
+    """An order, and what comes of it.
+
+    Attributes:
+        owner: who asks for it.
+        jobs: the stack.
+        order: the order.
+        arrays: what must stay in memory until it is done.
+        results: parameters [jobs, size].
+        told: what is told of it, once it is done; None if a worker cannot understand it.
+        done: whether it is done.
+        deaths: how many workers have died of it.
+    """
+
+    def __init__(
+        self, owner: object, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]
+    ) -> None:
+        self.owner, self.jobs, self.order, self.arrays, self.results = owner, jobs, order, arrays, results
+        self.told: Told | None = None
+        self.done, self.deaths = False, 0
+
+    def of(self, resolved: ResolvedJob) -> Call:
+        """This call, of one job, with the job as it was resolved again."""
+        self.jobs = [resolved]
+        return self
+
+
+@final
+class Pool:
+    """Workers and the memory that they share with this process.
+
+    Attributes:
+        memory: the memory.
+        numbers: numbers for what workers keep; no two engines use the same one.
+    """
+
+    def __init__(self) -> None:
+        self.memory, self.numbers = Memory(), count(1)
+        self._workers: list[_Worker] = []
+        self._waiting: deque[Call] = deque()
+
+    def warm_up(self) -> None:
+        """Let the server from which workers are forked import what they need, without waiting for it."""
+        context = clean_context(serve.__module__)
+        if context.get_start_method() == "forkserver":
+            from multiprocessing.forkserver import ensure_running
+
+            ensure_running()
+
+    def start(self, workers: int) -> None:
+        """Let there be at least so many workers."""
+        while len(self._workers) < workers:
+            self._workers.append(_Worker(self.memory))
+
+    def give(self, call: Call, workers: int) -> None:
+        """Let one of the first `workers` carry out a call, after those that were given before."""
+        self._waiting.append(call)
+        self._receive(0)
+        self._deal(workers)
+
+    def wait_for(self, call: Call, workers: int) -> None:
+        """Return when a call is done.
+
+        Raises:
+            FednetError: workers have died of it again and again.
+        """
+        while not call.done:
+            self._deal(workers)
+            self._receive(None)
+
+    def drop(self, owner: object) -> None:
+        """Forget the calls of an owner that are not done; the workers that carry them out are ended."""
+        self._waiting = deque(call for call in self._waiting if call.owner is not owner)
+        for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
+            self._workers.remove(worker)
+            worker.process.dismiss(at_once=True)
+            worker.process.end()
+            self._waiting.extendleft(call for call in reversed(worker.calls) if call.owner is not owner)
+
+    def _deal(self, workers: int) -> None:
+        self.start(workers)
+        while self._waiting:
+            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # the first of several
+            if len(worker.calls) == _AT_ONCE:
+                return
+            worker.take(self._waiting.popleft())
+
+    def _receive(self, timeout_s: float | None) -> None:
+        """Take what workers have sent, and replace those that have died."""
+        busy = {worker.process.connection: worker for worker in self._workers if worker.calls}
+        for ready in connection.wait(list(busy), timeout_s):
+            worker = busy[ready]  # type: ignore[index]
+            try:
+                told = worker.process.connection.recv()
+            except (EOFError, OSError):
+                self._replace(worker)
+            else:
+                call = worker.calls.popleft()
+                call.told, call.done, call.arrays = told, True, []
+
+    def _replace(self, dead: _Worker) -> None:
+        how = dead.process.death()
+        dead.process.connection.close()
+        self._workers.remove(dead)
+        dead.calls[0].deaths += 1
+        if dead.calls[0].deaths >= _DEATHS:
+            what = f"a process that trains {how}, {_DEATHS} times at the same jobs"
+            raise FednetError(f"training.workers: {what}; give fewer workers, or 1")
+        self._waiting.extendleft(reversed(dead.calls))
+
+
+class _Worker:
+    """A worker, and the calls that it carries out, one after the other."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.process = Beside(clean_context(serve.__module__), serve, memory, daemon=True)
+        self.calls: deque[Call] = deque()
+
+    def take(self, call: Call) -> None:
+        """Send a call; one that has died meanwhile is noticed when its answer is waited for."""
+        self.calls.append(call)
+        with suppress(OSError):
+            self.process.connection.send(tuple(call.order))
+
+
+def pool() -> Pool:
+    """The pool of this process."""
+    return _pool_of(os.getpid())
+
+
+@cache
+def _pool_of(_process: int) -> Pool:
+    return Pool()

@@ -1,0 +1,198 @@
+"""The engine that deals stacks of jobs to processes of this machine.
+
+What is trained together follows from the jobs alone, and models are added up in this process, in the order of the jobs.
+So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data and models are
+written to shared memory once, what jobs start from once per wavefront; results are read where workers wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.learning.engines.batched import is_worth_dividing
+from fednet_emu.learning.engines.parcels import Kept, packed
+from fednet_emu.learning.engines.workers.memory import Place
+from fednet_emu.learning.engines.workers.pool import Call, Pool, pool
+from fednet_emu.learning.engines.workers.worker import Order
+from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
+from fednet_emu.learning.graph.host_time import HostTime
+from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
+from fednet_emu.learning.models.flat import FlatModel
+
+START_FLOP = 3e10
+"""Work, in wavefronts that are worth sending, after which `auto` starts workers: about the seconds that it takes."""
+
+
+@final
+class WorkersEngine(Engine):
+    """Runs stacks of jobs in processes, as long as a wavefront is worth it, and everything else here.
+
+    Args:
+        name: the engine in each process, as in a scenario.
+        here: the same engine in this process, which also says what the stacks are.
+        workers: number of processes.
+        at_once: whether they are started before anything is trained; otherwise once they would have been worth it.
+        host: where the time that sending takes is noted; None notes it nowhere.
+    """
+
+    def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
+        self._name, self._here, self._count = name, here, workers
+        self._left_flop = 0.0 if at_once else START_FLOP
+        self._host = HostTime() if host is None else host
+        self._process = os.getpid()
+        self._kept: WeakKeyDictionary[Kept, tuple[int, tuple[Place, ...], Any]] = WeakKeyDictionary()
+        self._stay: WeakSet[FlatModel] = WeakSet()
+        self._sent: dict[int, tuple[Tensor, Any, Place]] = {}
+        self._first: ResolvedJob | None = None
+        self._begun: dict[TrainJob, Call] = {}
+        self._since: float | None = None
+        self._statistics: dict[str, float] = {
+            "processes": workers,
+            "computing_s": 0.0,
+            "ahead_s": 0.0,
+            "sent_byte": 0,
+            "received_byte": 0,
+        }
+        if at_once:
+            self._pool.warm_up()
+
+    @property
+    def _pool(self) -> Pool:
+        """The workers of this process, which are made when they are needed."""
+        return pool()
+
+    @property
+    @override
+    def choices(self) -> Sequence[str]:
+        return self._here.choices
+
+    @property
+    @override
+    def statistics(self) -> Mapping[str, float]:
+        return self._statistics if self._statistics["computing_s"] else {}
+
+    @override
+    def begin(self, job: TrainJob) -> None:
+        """Begin a large job that is trained alone in any company; the first of a wavefront waits for a second one."""
+        known = self._left_flop > 0 or job in self._begun or job.model in self._stay
+        if known or not is_worth_dividing([job]) or not self._may_send():
+            return
+        resolved = job.resolve()
+        if not self._here.is_alone(resolved):
+            return
+        with self._host.part("sending jobs"):
+            if not self._begun and self._first is None:
+                self._first = resolved
+                return
+            for one in [self._first, resolved] if self._first is not None else [resolved]:
+                for call in self._given([[one]]):
+                    self._begun[one.job] = call
+            self._first, self._since = None, self._since or time.perf_counter()
+
+    @override
+    def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        if self._since is not None:
+            self._statistics["ahead_s"] += time.perf_counter() - self._since
+        begun, self._begun, self._first, self._since = self._begun, {}, None, None
+        calls: list[Call] = []
+        if self._is_worth_it(jobs):
+            with self._host.part("sending jobs"):
+                calls += [begun[one.job].of(one) for one in jobs if one.job in begun]
+                away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
+                stacks = self._here.cut(away)
+                calls += self._given(stacks if len(calls) + len(stacks) > 1 else [])
+        self._sent.clear()
+        there = {resolved for call in calls for resolved in call.jobs}
+        yield from self._here.run([resolved for resolved in jobs if resolved not in there])
+        while calls:
+            yield from self._results(calls.pop(0))
+
+    @override
+    def close(self) -> None:
+        if self._statistics["sent_byte"] and self._may_send():
+            self._pool.drop(self)
+            self._pool.memory.trim()
+        self._here.close()
+
+    def _is_worth_it(self, jobs: Sequence[ResolvedJob]) -> bool:
+        """Whether processes are there for jobs that are enough to be sent."""
+        if len(jobs) < 2 or not is_worth_dividing(one.job for one in jobs) or not self._may_send():
+            return False
+        if self._left_flop > 0:
+            self._left_flop -= sum(resolved.job.flop for resolved in jobs)
+            if self._left_flop <= START_FLOP / 2:
+                self._pool.warm_up()
+            return False
+        return True
+
+    def _may_send(self) -> bool:
+        """Whether this is the one thread that workers answer to, and no copy of its process."""
+        return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
+
+    def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
+        """Calls of stacks, without those that cannot be sent; they begin at once."""
+        calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
+        for call in calls:
+            self._pool.give(call, self._count)
+        return calls
+
+    def _packed(self, jobs: Sequence[ResolvedJob]) -> Call | None:
+        """A call of a stack; None if it cannot be sent."""
+        memory, first = self._pool.memory, jobs[0]
+        try:
+            parcel = packed(jobs, pickle.Pickler)
+            used = [self._number(thing) for thing in parcel.kept]
+            tensors = [self._once(tensor) for tensor in parcel.tensors]
+            text, text_place = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
+            results, place = memory.new((len(jobs), first.job.model.size), first.params.numpy().dtype)
+        except Exception:  # whatever the user's classes raise
+            self._stay.add(first.job.model)
+            return None
+        self._statistics["sent_byte"] += text.nbytes
+        keeps = {number: places for number, places, _ in self._kept.values()}
+        order = Order(self._name, text_place, used, keeps, [its for _, its in tensors], place)
+        return Call(self, jobs, order, [text, *(array for array, _ in tensors)], results)
+
+    def _number(self, thing: Kept) -> int:
+        """The number of a model or of data, which are in shared memory then."""
+        if thing not in self._kept:
+            memory = self._pool.memory
+            if isinstance(thing, FlatModel):
+                array, place = memory.copy_of(torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8))
+                kept: tuple[tuple[Place, ...], Any] = (place,), array
+            else:
+                kept = (memory.move_here(thing.x), memory.move_here(thing.y)), None  # which hold their arrays
+            self._statistics["sent_byte"] += sum(memory.at(place).nbytes for place in kept[0])
+            self._kept[thing] = next(self._pool.numbers), *kept
+        return self._kept[thing][0]
+
+    def _once(self, tensor: Tensor) -> tuple[Any, Place]:
+        """A tensor in shared memory, to which it is copied once per wavefront."""
+        if id(tensor) not in self._sent:
+            self._sent[id(tensor)] = tensor, *self._pool.memory.copy_of(tensor)
+            self._statistics["sent_byte"] += tensor.nbytes
+        return self._sent[id(tensor)][1:]
+
+    def _results(self, call: Call) -> Results:
+        """What a call comes to; what a worker cannot do is done here, where an error is raised as it is."""
+        self._pool.wait_for(call, self._count)
+        told, results = call.told, call.results
+        if told is None or told.error is not None:
+            if told is None:
+                self._stay.add(call.jobs[0].job.model)
+            yield from self._here.run_stack(call.jobs)
+            return
+        self._statistics["computing_s"] += told.computing_s
+        self._statistics["received_byte"] += results.nbytes
+        for place, resolved in enumerate(call.jobs):
+            yield resolved, TrainResult(torch.from_numpy(results[place]), *told.losses[place])

@@ -1,0 +1,328 @@
+"""Jobs dealt to processes of this machine: the same numbers on any number of them, whatever happens to one."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from multiprocessing import parent_process
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fednet_emu as fe
+from fednet_emu.errors import Diverged, FednetError, ScenarioError
+from fednet_emu.federation import mean_update
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines import batched
+from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.workers import workers_engine
+from fednet_emu.learning.engines.workers.memory import Memory
+from fednet_emu.learning.engines.workers.pool import pool
+from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.flat import FlatModel
+from tests.learning.results import results_of
+
+EDGES = [0, 20, 45, 60, 80, 110, 125, 140, 165, 200, 220, 240]
+MODULES = {
+    "W1": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 5)), SgdPlan(lr=0.1, batch_size=8, epochs=2)),
+    "W2": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 5)),
+        SgdPlan(lr=0.1, batch_size=7, steps=4),
+    ),
+    "W3": (
+        lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5)),
+        SgdPlan(lr=0.1, batch_size=6, epochs=1),
+    ),
+    "dropout": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 5)),
+        SgdPlan(lr=0.1, batch_size=8, steps=2),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_jobs_are_worth_it(monkeypatch):
+    monkeypatch.setattr(batched, "WORTH_FLOP", 0)
+    monkeypatch.setattr(batched, "STACK_PAYS", 4)
+
+
+def wavefront(kind="W1", lr=None, module=None):
+    """Eleven jobs of 15 to 35 samples."""
+    build, plan = MODULES[kind]
+    plan = plan if lr is None else SgdPlan(lr=lr, batch_size=8, epochs=2)
+    rng, streams = np.random.default_rng(3), Streams(0)
+    x, y = rng.normal(size=(240, 1, 8, 8)).astype(np.float32), rng.integers(0, 5, 240)
+    data = TrainData(torch.from_numpy(x), torch.from_numpy(y))
+    model = FlatModel(seeded_module(build, 5) if module is None else module, "cross-entropy", (1, 8, 8))
+    w = Graph(None).constant(model.initial())
+    return [
+        TrainJob(model, data, slice(a, b), w, plan, streams, (a,), f"dev-{i}").resolve()
+        for i, (a, b) in enumerate(pairwise(EDGES))
+    ]
+
+
+def engine_of(count, make=RuleEngine, name="by-rule"):
+    """An engine that trains in so many processes."""
+    return WorkersEngine(name, SpreadEngine([make()]), count, at_once=True)
+
+
+def free_byte():
+    """How much of the shared memory is free."""
+    pool().memory.trim()
+    return sum(end - start for start, end in pool().memory._free)
+
+
+def equal(found, expected):
+    """Whether all results are equal to the last bit."""
+    return all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(("make", "name"), [(RuleEngine, "by-rule"), (BatchedEngine, "batched")])
+@pytest.mark.parametrize("kind", MODULES)
+def test_the_number_of_workers_changes_no_bit(kind, make, name):
+    """Models and losses of 1, 2 and 4 workers are those of this process, over several rounds."""
+    jobs = wavefront(kind)
+    expected = results_of(make(), jobs)
+    for count in (1, 2, 4):
+        engine = engine_of(count, make, name)
+        assert equal(results_of(engine, jobs), expected)
+        assert equal(results_of(engine, jobs), expected)
+        assert engine.statistics["received_byte"] == 2 * len(jobs) * jobs[0].params.nbytes
+        engine.close()
+
+
+def test_results_are_their_own_and_give_their_memory_back():
+    """A result that is kept keeps its numbers in later wavefronts; without results, all of the memory is free again."""
+    engine, jobs = engine_of(2), wavefront()
+    free = free_byte()
+    first = results_of(engine, jobs)
+    kept = [result.params.clone() for result in first]
+    results_of(engine, wavefront("W1", lr=0.5))
+    engine.close()
+
+    assert all(torch.equal(a.params, b) for a, b in zip(first, kept, strict=True))
+    del first, engine, jobs
+    assert free_byte() == free
+
+
+def test_data_and_models_go_out_once_and_the_start_once_per_wavefront():
+    """The second wavefront sends the model it starts from and the text of its jobs; the samples lie in one place."""
+    engine, jobs = engine_of(2), wavefront()
+    data, sent = jobs[0].job.data, [0]
+    for _ in range(3):
+        results_of(engine, jobs)
+        sent.append(engine.statistics["sent_byte"])
+    first, second, third = np.diff(sent)
+
+    assert second == third < 11 * 1000
+    assert first - second >= data.x.nbytes + data.y.nbytes
+    assert 0 <= data.x.data_ptr() - pool().memory._base < len(pool().memory._map)
+
+
+def test_large_jobs_begin_while_the_clock_goes_on():
+    """From the second job of a wavefront on; a lone one waits, as it trains in this process with all threads."""
+    engine, plain = engine_of(2), Graph(SpreadEngine([RuleEngine()]))
+    graph, jobs = Graph(engine), [resolved.job for resolved in wavefront("dropout")]
+    lone = graph.train(jobs[0]).params
+    assert engine.statistics == {}
+    assert torch.equal(graph.read(lone), plain.read(plain.train(jobs[0]).params))
+    assert engine.statistics == {}
+
+    w = plain.constant(jobs[0].model.initial())
+    parts = [graph.train(job).params for job in jobs]
+    assert len(engine._begun) == len(jobs)
+    assert not any(part.done for part in parts)
+    total = graph.read(graph.accumulate(mean_update, parts, w, [1] * len(jobs)))
+    expected = plain.accumulate(mean_update, [plain.train(job).params for job in jobs], w, [1] * len(jobs))
+    assert torch.equal(total, plain.read(expected))
+    assert engine.statistics["ahead_s"] > 0
+    graph.close()
+
+
+def killed(count):
+    """End so many workers with SIGKILL."""
+    for worker in pool()._workers[:count]:
+        os.kill(worker.process._process.pid, signal.SIGKILL)
+
+
+def test_who_closes_one_engine_leaves_the_other_alone():
+    """What another engine of this process has under way is trained all the same."""
+    engine, other, jobs = engine_of(2), engine_of(2), wavefront("dropout")
+    results, others = engine.run(jobs), other.run(jobs)
+    found = dict([next(results)])
+    next(others)
+    other.close()
+    found.update(results)
+    engine.close()
+
+    assert equal([found[resolved] for resolved in jobs], results_of(RuleEngine(), jobs))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
+def test_a_worker_that_is_killed_is_replaced():
+    """With SIGKILL, idle or at work, twenty times: results are the same, and neither zombies nor memory are left."""
+    engine, jobs = engine_of(2), wavefront("dropout")
+    expected = results_of(RuleEngine(), jobs)
+    assert equal(results_of(engine, jobs), expected)
+    shared = set(Path("/dev/shm").iterdir())
+    for _ in range(10):
+        killed(1)
+        results = engine.run(jobs)
+        found = dict([next(results)])
+        killed(2)
+        found.update(results)
+        assert equal([found[resolved] for resolved in jobs], expected)
+    engine.close()
+
+    assert set(Path("/dev/shm").iterdir()) <= shared
+    listing = ["ps", "--ppid", str(os.getpid()), "-o", "stat="]
+    listed = subprocess.run(listing, capture_output=True, text=True, check=True)
+    assert "Z" not in listed.stdout
+
+
+class Deadly(nn.Linear):
+    """A layer that ends any process but the one of the test."""
+
+    def forward(self, x):
+        """As the layer."""
+        if parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(x.flatten(1))
+
+
+def test_jobs_that_kill_every_worker_are_one_sentence():
+    """After three deaths at the same jobs; the engine can be used again."""
+    engine = engine_of(2)
+    jobs = wavefront(module=Deadly(64, 5))
+
+    with pytest.raises(FednetError, match=r"training\.workers: .* was killed by SIGKILL.*3 times.*; give fewer"):
+        results_of(engine, jobs)
+    engine.close()
+    assert equal(results_of(engine, wavefront()), results_of(RuleEngine(), wavefront()))
+
+
+def test_what_cannot_travel_is_trained_here():
+    """A class inside a function cannot be pickled."""
+
+    class Local(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.flatten(1))
+
+    engine, jobs = engine_of(2), wavefront(module=seeded_module(lambda: Local(64, 5), 1))
+
+    assert equal(results_of(engine, jobs), results_of(RuleEngine(), jobs))
+    assert engine.statistics == {}
+
+
+def test_an_error_is_raised_as_in_this_process():
+    """Training that diverges names the job, the step and the remedy, and what has not diverged is handed over."""
+    engine, found = engine_of(2), {}
+    jobs = wavefront("dropout", lr=1e38)
+    with pytest.raises(Diverged, match=r"dev-0: training diverges"):
+        found.update(engine.run(jobs))
+
+
+def test_a_computation_that_is_given_up_leaves_nothing_behind():
+    """After `close` in the middle, as by Ctrl-C, a later wavefront has its own results."""
+    engine, jobs = engine_of(2), wavefront("dropout")
+    results = engine.run(jobs)
+    next(results)
+    results.close()
+    engine.close()
+
+    assert equal(results_of(engine, wavefront("W2")), results_of(RuleEngine(), wavefront("W2")))
+
+
+def test_other_threads_and_small_wavefronts_stay_here(monkeypatch):
+    """Workers answer one thread; they are sent nothing that is not worth it."""
+    engine, jobs, found = engine_of(2), wavefront(), []
+    thread = threading.Thread(target=lambda: found.append(results_of(engine, jobs)))
+    thread.start()
+    thread.join()
+    assert equal(found[0], results_of(RuleEngine(), jobs))
+    monkeypatch.setattr(batched, "WORTH_FLOP", 1e12)
+    results_of(engine, jobs)
+
+    assert engine.statistics == {}
+
+
+def test_auto_starts_workers_when_they_would_have_been_worth_it(monkeypatch):
+    """By the work of the jobs, and by no clock: the third wavefront is the first to be sent."""
+    jobs = wavefront()
+    monkeypatch.setattr(workers_engine, "START_FLOP", 1.5 * sum(resolved.job.flop for resolved in jobs))
+    engine = WorkersEngine("by-rule", SpreadEngine([RuleEngine()]), 2, at_once=False)
+    sent = []
+    for _ in range(3):
+        results_of(engine, jobs)
+        sent.append(engine.statistics.get("received_byte", 0) > 0)
+
+    assert sent == [False, False, True]
+
+
+def test_arrays_that_lie_in_the_memory_are_not_copied():
+    """A tensor that is there already has a place; what is given back joins its neighbours."""
+    memory = Memory()
+    before = list(memory._free)
+    first, place = memory.new((3, 5), np.float32)
+    second, _ = memory.new((2,), np.int64)
+    first[...] = 7
+
+    assert (memory.at(place) == 7).all()
+    assert memory.copy_of(torch.from_numpy(first[1]))[1] == (place.offset + 20, (5,), "<f4")
+    assert first.ctypes.data % 64 == second.ctypes.data % 64 == 0
+    del first, second
+    memory.trim()
+    assert memory._free == before
+
+
+SCRIPT = """
+import sys
+import fednet_emu as fe
+from fednet_emu.learning.engines import batched
+batched.WORTH_FLOP = 0
+run = fe.run("quickstart", settings={"stop.rounds": 3, "training.workers": int(sys.argv[1])}, progress=False)
+print(run.digest, run.summary["loss"], run.summary.get("elsewhere", {}).get("processes"), flush=True)
+if len(sys.argv) > 2:
+    import os, signal
+    from fednet_emu.learning.engines.workers.pool import pool
+    print(*(worker.process._process.pid for worker in pool()._workers), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_a_script_needs_no_guard_and_workers_end_with_it(tmp_path):
+    """A script without `if __name__` has equal numbers with 1 and 2 workers; these end when it is killed by SIGKILL."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    one, two = (
+        subprocess.run([sys.executable, script, *given], capture_output=True, text=True, timeout=600, check=False)
+        for given in (["1"], ["2", "die"])
+    )
+    told, pids = two.stdout.splitlines()
+
+    assert one.stdout.split()[:2] == told.split()[:2], two.stderr
+    assert (one.stdout.split()[2], told.split()[2]) == ("None", "2")
+    for pid in map(int, pids.split()):
+        for _ in range(6000):
+            if not Path(f"/proc/{pid}").exists():
+                break
+            time.sleep(0.01)
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_serial_has_no_workers():
+    """One job after the other, in several processes, is a contradiction."""
+    with pytest.raises(ScenarioError, match=r"training\.workers: the engine serial .*, got 2; leave it out"):
+        fe.run("quickstart", settings={"training.engine": "serial", "training.workers": 2}, progress=False)
