@@ -11,8 +11,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from fednet_emu.learning.models.cnn import McMahanCnn
-from fednet_emu.learning.models.dense import Mlp, Softmax
 
 from fednet_emu.federation import mean_update
 from fednet_emu.host import rare_garbage_collection
@@ -24,6 +22,7 @@ from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.feedforward import McMahanCnn, Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
 
 SHAPE, SAMPLES = (1, 28, 28), 600
