@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.results.run import Run, Timeline
 
-RUNS = "Run folders, several are overlaid; or the folder of a study; with --data also a scenario."
 Runs = Annotated[
     list[Path],
     typer.Argument(

@@ -134,7 +134,7 @@ class PoissonHarvesting(Harvesting):
         return self.arrival_j / self.mean_interval_s
 
     def source(self, key: int) -> Source:
-        """PoissonSource with exponential intervals."""
+        """Arrivals at exponential intervals."""
         return PoissonSource(self.arrival_j, self.mean_interval_s, key)
 
 

@@ -128,15 +128,16 @@ class Training(Component):
     """Whether a GPU may round the factors of products to TF32 (10 bits of mantissa). This is faster, but results of
     different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Number of processor threads, and of worker processes where these are auto. A single job of a large model uses the
+    """Number of processor threads, and with workers: auto of processes. A large model that trains alone uses the
     threads within one operation. null takes all cores that the process may use. With engine: ray it is the number of
-    each actor, and null is 1."""
+    threads of each actor, and null is 1."""
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
     """Number of processes that train several jobs in parallel; the numbers learnt are the same with any number. 1
-    trains in the process of the run, as jobs do that are too small to be worth sending, runs of a sweep, and a GPU.
-    auto takes one process per thread, in runs long enough to gain by it; with engine: serial, it is 1. With engine: ray
-    it is the number of actors; auto takes as many as the cluster has room for. The clients of a Flower app train in
-    them that have messages in the same instant, or whose operations are known; auto is 1."""
+    trains in the process of the run, where also jobs too small to be worth sending are trained, those of a sweep, and
+    those on a GPU. auto takes one process per thread, in runs long enough to gain by it; with engine: serial it is 1.
+    With engine: ray it is the number of actors; auto takes as many as the cluster has room for. Clients of a Flower app
+    train in these processes if they have messages in the same instant, or if their operations are known; there auto
+    is 1."""
     checkpoint_s: float | None = Field(2.0, gt=0)
     """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
     last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host

@@ -70,7 +70,7 @@ class HierFAvg(Algorithm, LocalTraining):
     """Number of times that a message lost on the backhaul is sent again, in either direction."""
 
     def run(self, fed: Federation) -> Process:
-        """The cloud: send the model to all edge servers, wait for their movements, move by the mean of them."""
+        """The cloud: send the model to all edge servers, wait for their updates, move by the mean of them."""
         w, edges = fed.initial_model(), EdgeServers(fed)
         for t in fed.rounds():
             interval = Interval(t, (yield fed.cohort(self.cohort, t)))
@@ -78,29 +78,29 @@ class HierFAvg(Algorithm, LocalTraining):
             moved = [reply for reply in replies if reply.arrived]
             if moved:
                 weights = [reply.weight for reply in moved]
-                w = fed.accumulate(moved_by_mean, [reply.movement for reply in moved], w, weights)
+                w = fed.accumulate(moved_by_mean, [reply.update for reply in moved], w, weights)
             fed.end_of_round(w, invited=interval.invited, arrived=sum(reply.arrived for reply in moved))
 
     def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
-        """An edge server: receive the cloud's model, average those of the devices k2 times, send the movement."""
+        """An edge server: receive the cloud's model, average those of the devices k2 times, send the update."""
         got = yield from self.resent(fed, partial(edges.down, e, w))
         if got.lost:
             return EdgeReply()
-        movement, weight, count = None, 0, 0
+        update, weight, count = None, 0, 0
         for r in range(self.edge_rounds):
-            w_e = got.payload if movement is None else fed.defer(torch.add, got.payload, movement)
+            w_e = got.payload if update is None else fed.defer(torch.add, got.payload, update)
             here = interval.invite([k for k in interval.cohort if edges.of(k) == e])
             number = interval.t * self.edge_rounds + r
             arrived = yield from fed.exchange(here, w_e, self.client, edges, e, number, deadline_s=self.deadline_s)
             interval.free(here)
             if arrived:
                 weights = arrived.weights(self.weighting)
-                movement = fed.accumulate(moved_further, arrived.models, w_e, movement, weights, size=w.size)
+                update = fed.accumulate(moved_further, arrived.models, w_e, update, weights, size=w.size)
                 weight, count = weight + sum(weights), count + len(arrived)
             fed.record("edge_rounds", edge=e, edge_round=r + 1, invited=len(here), arrived=len(arrived))
-        if movement is None:
+        if update is None:
             return EdgeReply()
-        sent = yield from self.resent(fed, partial(edges.up, e, movement))
+        sent = yield from self.resent(fed, partial(edges.up, e, update))
         return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
 
     def client(self, fed: Federation, k: Device, w_e: Deferred, edges: EdgeServers, e: int, number: int) -> Process:
@@ -126,9 +126,9 @@ class HierFAvg(Algorithm, LocalTraining):
 
 
 class EdgeReply(NamedTuple):
-    """What the cloud gets of an edge server: its movement, the weight of that, and how many models are in it."""
+    """What the cloud gets of an edge server: its update, the weight of that, and how many models are in it."""
 
-    movement: Any = None
+    update: Any = None
     weight: int = 0
     arrived: int = 0
 
@@ -154,15 +154,15 @@ class Interval:
         self.at_work.difference_update(k.index for k in devices)
 
 
-def moved_further(w_e: Tensor, movement: Tensor | None, weights: Sequence[float]) -> Accumulation:
+def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
     """What an edge server's model w_e [P] has moved by after another mean of models, which come one by one."""
-    update = yield from mean_update(w_e, weights)
-    return update if movement is None else movement + update
+    further = yield from mean_update(w_e, weights)
+    return further if update is None else update + further
 
 
 def moved_by_mean(w: Tensor, weights: Sequence[float]) -> Accumulation:
-    """Move w [P] by the weighted mean of movements [P] that come one by one; a single one is added as it is."""
-    update, total = torch.zeros_like(w), sum(weights)
+    """Move w [P] by the weighted mean of updates [P] that come one by one; a single one is added as it is."""
+    mean, total = torch.zeros_like(w), sum(weights)
     for weight in weights:
-        update.add_((yield), alpha=weight / total)
-    return w + update
+        mean.add_((yield), alpha=weight / total)
+    return w + mean

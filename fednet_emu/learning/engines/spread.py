@@ -56,7 +56,7 @@ class SpreadEngine(Engine):
     @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         with self._blas.limit(limits=1):
-            yield from self._engines[0].run_stack(jobs)
+            yield from _in_one_thread(self._engines[0].run_stack(jobs))
 
     @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:

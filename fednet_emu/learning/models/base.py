@@ -2,7 +2,7 @@
 
 Torch's global random generator is seeded for one block of code and restored afterwards: layer initialisation
 and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the package seeds torch,
-except for code of Flower apps (`algorithms/flower/generators.py`). Without a GPU `torch.manual_seed` would take
+except for code of Flower apps (`algorithms/flower/host.py`). Without a GPU `torch.manual_seed` would take
 milliseconds: for each kind of absent device it notes, with a stack trace, that it is to be seeded once it is there.
 """
 

@@ -209,7 +209,10 @@ def test_the_number_of_threads_of_the_caller_is_left_alone():
 
 
 def test_several_jobs_have_one_thread_per_operation_wherever_they_run():
-    """In the caller's thread, too, so that results do not depend on where they are trained; a lone job has them all."""
+    """In the caller's thread, too, so that results do not depend on where they are trained; a lone job has them all.
+
+    A stack that is given by itself is one of several.
+    """
     seen = []
 
     class Looking(Engine):
@@ -222,10 +225,11 @@ def test_several_jobs_have_one_thread_per_operation_wherever_they_run():
     try:
         results_of(SpreadEngine([Looking()]), wavefront())
         results_of(SpreadEngine([Looking()]), wavefront()[:1])
+        list(SpreadEngine([Looking()]).run_stack(wavefront()[:1]))
     finally:
         torch.set_num_threads(before)
 
-    assert seen == [1] * 6 + [2]
+    assert seen == [1] * 6 + [2] + [1]
 
 
 def test_scratch_memory_is_used_again_and_grows():

@@ -27,6 +27,7 @@ from fednet_emu.learning.engines.workers import workers_engine
 from fednet_emu.learning.engines.workers.memory import Memory
 from fednet_emu.learning.engines.workers.pool import pool
 from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
+from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import seeded_module
@@ -226,6 +227,31 @@ def test_what_cannot_travel_is_trained_here():
 
     assert equal(results_of(engine, jobs), results_of(SpreadEngine([RuleEngine()]), jobs))
     assert engine.statistics == {}
+
+
+def test_the_one_job_of_a_wavefront_that_cannot_travel_has_one_thread_per_operation():
+    """As it has beside the others in one process: the last bits depend on it. A lone job has all threads."""
+    seen = []
+
+    class Local(nn.Linear):
+        pass
+
+    class Looking(Engine):
+        def run(self, jobs):
+            seen.append(torch.get_num_threads())
+            yield jobs[0], TrainResult(jobs[0].params, 0.0)
+
+    engine = WorkersEngine("by-rule", SpreadEngine([Looking()]), 2, at_once=True)
+    stays = wavefront(module=nn.Sequential(nn.Flatten(), seeded_module(lambda: Local(64, 5), 1)))[:1]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        results_of(engine, wavefront() + stays)
+        results_of(engine, stays)
+    finally:
+        torch.set_num_threads(before)
+
+    assert seen == [1, 2]
 
 
 def test_an_error_is_raised_as_in_this_process():

@@ -124,10 +124,6 @@ class SyntheticRegression(Dataset):
         return x.astype(np.float32), y.astype(np.float32)
 
 
-OWNERS = 4
-"""Number of pairs of opposite octants, each of which is a natural group."""
-
-
 class Fcube(Dataset):
     """Points in the cube [-1, 1]^3; the class is 0 where the first coordinate is positive, else 1.
 

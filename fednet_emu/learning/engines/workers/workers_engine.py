@@ -113,7 +113,8 @@ class WorkersEngine(Engine):
                 calls += self._given(stacks if len(calls) + len(stacks) > 1 else [])
         self._sent.clear()
         there = {resolved for call in calls for resolved in call.jobs}
-        yield from self._here.run([resolved for resolved in jobs if resolved not in there])
+        rest = [resolved for resolved in jobs if resolved not in there]
+        yield from self._here.run(rest) if len(rest) != 1 or not there else self._here.run_stack(rest)
         while calls:
             yield from self._results(calls.pop(0))
 
