@@ -210,10 +210,14 @@ def test_a_trace_starts_again() -> None:
 POWERS = st.floats(0.01, 5.0)
 
 
-@settings(max_examples=10, deadline=None, phases=[Phase.generate])
+@settings(max_examples=20, deadline=None, phases=[Phase.generate])
 @given(data=st.data())
 def test_a_slow_integrator_agrees(data: st.DataObject) -> None:
-    """A replay of the loads in millisecond steps has the same charge at every row, and the same spill in the end."""
+    """A replay in millisecond steps from each row has the charge of the next one, and the same spill in the end.
+
+    It starts from each row anew: where the battery charges slowly, a millijoule of rounding at the end of a cycle is
+    seconds at the end of the next one.
+    """
     trace = tuple(data.draw(st.lists(POWERS, min_size=1, max_size=4), "trace"))
     idle_w, capacity_j = data.draw(POWERS, "idle"), data.draw(st.floats(1.0, 50.0), "capacity")
     harvesting = TraceHarvesting(power_w=trace, step_s=0.5)
@@ -234,25 +238,25 @@ def test_a_slow_integrator_agrees(data: st.DataObject) -> None:
     for start, length, power_w in plan:
         bench.clock.call_at(start * NS_PER_S, lambda _, item=(start, length, power_w): begin(*item))
     rows = bench.rows(30.0)
-    emptied = [(row[1], False) for row in rows if row[2] <= 1e-6 and row[1] > 0]
-
-    step_ns, charge_j, on, cut_ns, spilled_j = 1_000_000, capacity_j, True, -1, 0.0
-    replayed = [charge_j]
-    for at_ns in range(0, 30 * NS_PER_S, step_ns):
+    step_ns, charge_j, on, cut_ns, spilled_j, ahead = 1_000_000, capacity_j, True, -1.0, 0.0, list(rows)
+    slack_j = 2e-3 * (5.0 + idle_w + sum(power_w for _, _, power_w in asked))  # all power, at both ends of a replay
+    for at_ns in range(0, 30 * NS_PER_S + 1, step_ns):
+        while ahead and ahead[0][1] <= at_ns:
+            row = ahead.pop(0)
+            assert row[2] == pytest.approx(charge_j, abs=slack_j)
+            charge_j = row[2]
+            if on and charge_j <= 1e-6:
+                on, cut_ns = False, row[1]
+            elif not on:
+                on = charge_j >= 0.3 * capacity_j - 1e-6
         draws = [p for a, b, p in asked if a <= at_ns < b and a > cut_ns]
         drawn_w = (sum(draws) + idle_w) if on else 0.0
         charge_j += (trace[at_ns // (NS_PER_S // 2) % len(trace)] - drawn_w) * 1e-3
+        assert charge_j > -slack_j or not on, "the battery has been empty without a row"
         spilled_j += max(charge_j - capacity_j, 0.0)
         charge_j = min(charge_j, capacity_j)
-        if on and charge_j < 0:
-            on, cut_ns = False, at_ns + step_ns
-        elif not on and charge_j >= 0.3 * capacity_j:
-            on = True
-        replayed.append(charge_j)
-    slack_j = 1e-3 * 30.0 * (1 + 2 * len(emptied))  # what a millisecond of all draws is, at each switch
-    for row in rows:
-        assert row[2] == pytest.approx(replayed[int(row[1] // step_ns)], abs=slack_j + 0.05)
-    assert rows[-1, 4] == pytest.approx(spilled_j, abs=slack_j + 0.05)
+    assert not ahead
+    assert rows[-1, 4] == pytest.approx(spilled_j, abs=slack_j * len(rows))
     drawn_j = rows[:, 5:].sum(axis=1)
     assert np.allclose(capacity_j + rows[:, 3] - rows[:, 4] - drawn_j, rows[:, 2], rtol=0, atol=1e-9 * 200)
 
