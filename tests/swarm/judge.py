@@ -69,12 +69,13 @@ def conserved(case: Case) -> str | None:
 
 
 def ends(case: Case) -> str | None:
-    """Nobody waits for ever where nothing is lost, and nobody leaves or has an empty battery that nothing charges."""
+    """Nobody waits for ever where nothing is lost or late, nobody leaves, and no battery is empty for good."""
     ledger, devices = case.whole.ledger, case.scenario.devices
     lost = ledger.transfers.column("lost").any() or ledger.receptions.column("lost").any()
     never_charged = devices.battery is not None and not devices.battery.harvesting.mean_w
     stranded = never_charged and not ledger.batteries.column("state").all()
-    if lost or stranded or not isinstance(devices.availability, Always):
+    late = getattr(case.scenario.algorithm, "deadline_s", None) is not None and ledger.computes.column("stopped").any()
+    if lost or late or stranded or not isinstance(devices.availability, Always):
         return None
     return case.whole.why
 
