@@ -12,6 +12,7 @@ from tests.commands import LIMIT_S
 
 STEPS = {
     "the package": "import fednet_emu as fe; assert 'run' in dir(fe)",
+    "the help": "import fednet_emu.cli.app",
     "a scenario": """
 from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
@@ -52,6 +53,12 @@ def test_the_import_is_cheap(modules: dict[str, set[str]]) -> None:
 
     assert not there & {"torch", "numpy", "pandas", "matplotlib", "pydantic", "simpy", "rich", "typer"}
     assert {name for name in there if name.startswith("fednet_emu")} == {"fednet_emu"}
+
+
+def test_the_help_waits_for_no_large_library(modules: dict[str, set[str]]) -> None:
+    """The commands are there before PyTorch, pandas, Matplotlib and SciPy are."""
+    assert "fednet_emu.cli.app" in modules["the help"]
+    assert not modules["the help"] & {"torch", "pandas", "matplotlib", "scipy", "pyarrow"}
 
 
 def test_no_library_of_an_extra_is_imported_before_it_is_used(modules: dict[str, set[str]]) -> None:

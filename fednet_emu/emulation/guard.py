@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from threadpoolctl import ThreadpoolController
-
 from fednet_emu.kernel.clock import Clock
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -111,6 +108,9 @@ def none_left_behind() -> Iterator[None]:
 
 
 def _kept() -> Callable[[], None]:
+    import torch  # the command line imports this file, and must not wait for it
+    from threadpoolctl import ThreadpoolController
+
     collector, threads, level = gc.get_threshold(), torch.get_num_threads(), LOG.level
     filters = warnings.catch_warnings()  # libraries that are loaded on the way add their own
     filters.__enter__()
