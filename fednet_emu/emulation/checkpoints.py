@@ -24,7 +24,7 @@ from typing import IO, Any, final
 from fednet_emu.emulation.serialise import NotPlain, Reader, Writer, packed, unpacked
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learner import Checkpoint, Kept
-from fednet_emu.files.writing import told
+from fednet_emu.files.writing import file_errors
 from fednet_emu.learning.graph.graph import Snapshot
 from fednet_emu.records.folder.store import CHECKPOINT, REPLIES, RunFolder
 
@@ -238,7 +238,7 @@ class Replies(Kept):
     def _append(self, data: bytes) -> int:
         """Write at the end, over what was cut off there; return where it begins."""
         place = self._end
-        with told(Path(self._file.name), "written"):
+        with file_errors(Path(self._file.name), "written"):
             self._file.seek(place)
             self._file.truncate()
             self._file.write(data)
@@ -255,7 +255,7 @@ def kept_replies(folder: Path, belongs: Mapping[str, Any]) -> Iterator[Replies]:
         DataError: the file cannot be written.
     """
     path = folder / REPLIES
-    with told(path, "opened"):
+    with file_errors(path, "opened"):
         path.touch()
         file = path.open("r+b")
     with file:

@@ -91,7 +91,7 @@ class RoundPlans:
         """
         able = (round_.gamma > 0) & np.isfinite(round_.ready_s)
         for device in numbers[~able].tolist():
-            self._links.grants[device] = _CRUMB
+            self._links.grants[device] = _LEAST_GRANT
         asked = able.copy()
         while asked.any():
             grants = planner.plan(self._after_download(round_, asked | ~able).only(asked))
@@ -152,5 +152,5 @@ class RoundPlans:
         )
 
 
-_CRUMB = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
+_LEAST_GRANT = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
 """A tiny part of the band for a device that no plan can help, since it has no link."""

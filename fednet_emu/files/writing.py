@@ -97,7 +97,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         DataError: the file cannot be written, for example because the disk is full.
     """
     part = path.with_name(f".{path.name}{PART}")
-    with told(path, "written"):
+    with file_errors(path, "written"):
         try:
             with part.open("wb") as file:
                 write(file)
@@ -111,7 +111,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 @contextmanager
-def told(path: Path, what: str) -> Iterator[None]:
+def file_errors(path: Path, what: str) -> Iterator[None]:
     """Turn an error of the operating system inside the `with` block into one sentence about a path.
 
     Raises:

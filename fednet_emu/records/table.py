@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from fednet_emu.files.writing import told
+from fednet_emu.files.writing import file_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ class Table(Generic[Row]):
             self._file_away(self.folder)
 
     def _file_away(self, folder: Path) -> None:
-        with told(folder, "written to"):
+        with file_errors(folder, "written to"):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (open as long as the table is there)
                 weakref.finalize(self, self._file.close)

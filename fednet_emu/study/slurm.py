@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fednet_emu.errors import FednetError
-from fednet_emu.files.writing import told, write_text
+from fednet_emu.files.writing import file_errors, write_text
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.attempt import Job, Outcome, complete
 from fednet_emu.study.file import Limits
@@ -72,7 +72,7 @@ class Slurm:
 
 def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
     """Write the files of a job array of at least one job into a new folder in `slurm/` of a study's folder."""
-    with told(out / "slurm", "made"):
+    with file_errors(out / "slurm", "made"):
         (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
         number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
         folder = (out / "slurm" / str(number)).resolve()

@@ -20,7 +20,7 @@ from fednet_emu.analysis.scales import Measure, first_reached, with_total_bits
 from fednet_emu.analysis.settings import data_set_names
 from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.files.writing import told, write_json, write_table, write_text
+from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
 from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.study.attempt import Job, Outcome, finished
@@ -205,11 +205,11 @@ class Sweep:
         if outcome.status == "done":
             self.done.add(place)
             self.host_s.append(outcome.host_s)
-            with told(report, "deleted"):
+            with file_errors(report, "deleted"):
                 report.unlink(missing_ok=True)
         elif outcome.status == "failed":
             self.failures[place] = outcome.reason
-            with told(folder, "made"):
+            with file_errors(folder, "made"):
                 folder.mkdir(exist_ok=True)
             write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 

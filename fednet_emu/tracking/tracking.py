@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.errors import FednetError
-from fednet_emu.files.writing import told
+from fednet_emu.files.writing import file_errors
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.records.folder.manifest import MANIFEST, read_manifest
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
@@ -184,7 +184,7 @@ def _identity(folder: RunFolder | None) -> tuple[str, bool]:
     known = None
     if folder is not None:
         try:
-            with told(folder.path / NOTE, "read"):
+            with file_errors(folder.path / NOTE, "read"):
                 known = json.loads((folder.path / NOTE).read_text(encoding="utf-8"))["id"]
         except (FednetError, ValueError, KeyError, TypeError):
             known = None

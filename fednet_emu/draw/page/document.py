@@ -33,7 +33,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
 from fednet_emu.draw.page.packing import Packer
 from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
-from fednet_emu.files.writing import told, write_text
+from fednet_emu.files.writing import file_errors, write_text
 from fednet_emu.records.folder.manifest import PACKAGES, versions
 from fednet_emu.records.rows import KINDS
 
@@ -86,7 +86,7 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
     Raises:
         DataError: the file cannot be written.
     """
-    with told(path.parent, "made"):
+    with file_errors(path.parent, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))
     return path

@@ -88,7 +88,7 @@ class Activity:
         yield place[begins] - 1, packets.begins().filled(started_ns[begins], track[begins], name)
         for form in TOLD:
             chosen = rows["form"] == form
-            yield place[chosen], _told(form, rows[chosen], own[chosen])
+            yield place[chosen], _slices(form, rows[chosen], own[chosen])
         self.slices += len(rows) + int(begins.sum())
 
     def _of_media(
@@ -117,7 +117,7 @@ def _moment(rows: Rows) -> IntArray:
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
-def _told(form: int, rows: Rows, track: IntArray) -> Bytes:
+def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
     values = [rows[_COLUMNS.get(name, name)] for name in TOLD[form]]
     flows = () if form == WAITING else (rows["comes"], rows["goes"])
     written = packets.slices(TOLD[form], len(flows))

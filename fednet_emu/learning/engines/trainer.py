@@ -13,8 +13,8 @@ from fednet_emu.learning.graph.engine import Results
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 
 
-class Told(NamedTuple):
-    """What comes back of a call at once; the parameters are a value of their own, which stays until it is asked for.
+class TrainReport(NamedTuple):
+    """What a process reports of a call; the trained parameters are a value of their own, read when they are needed.
 
     Attributes:
         losses: mean loss and mean square of each job that has ended, by its place.
@@ -57,7 +57,7 @@ class Trainer:
 
     def train(
         self, jobs: Sequence[ResolvedJob], run: Callable[[Sequence[ResolvedJob]], Results], keep: Callable[..., None]
-    ) -> Told:
+    ) -> TrainReport:
         """Train jobs by `run`; `keep(place, parameters)` is called with what each comes to."""
         start_s = time.perf_counter()
         losses: dict[int, tuple[float, float]] = {}
@@ -70,7 +70,7 @@ class Trainer:
                 losses[place] = result.loss, result.square
         except Exception as problem:  # raised again where the run is
             error = problem.with_traceback(None)
-        return Told(losses, error, time.perf_counter() - start_s)
+        return TrainReport(losses, error, time.perf_counter() - start_s)
 
     def _fetched(self, ref: Any) -> Any:
         thing = self._get(ref)

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.files.writing import PART, told, write_atomically, write_json, write_table, write_text
+from fednet_emu.files.writing import PART, file_errors, write_atomically, write_json, write_table, write_text
 from fednet_emu.records.folder.manifest import FINISHED, MANIFEST, fingerprint, new_manifest, read_manifest
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RunFolder:
             _move_up(path)
             cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now that the folder is locked
             where = path / STAGED if force and read_manifest(path) is not None else path
-            with told(where, "made"):
+            with file_errors(where, "made"):
                 where.mkdir(exist_ok=True)
             facts = {**facts, "timing_only": timing_only, "scenario": fingerprint(scenario_text)}
             folder = cls(path, where, lock, facts)
@@ -143,7 +143,7 @@ class RunFolder:
         write_atomically(self.path / CHECKPOINT, lambda file: file.write(data))
 
     def _note(self, name: str) -> None:
-        with told(self.path / name, "read"):
+        with file_errors(self.path / name, "read"):
             self._files[name] = checksum(self.path / name)
         self._written.add(name)
 
@@ -160,7 +160,7 @@ class RunFolder:
         has noted as its own stay.
         """
         if status in FINISHED:
-            with told(self.path, "tidied"):
+            with file_errors(self.path, "tidied"):
                 for name in self._files.keys() - self._written:
                     _remove_own(self.path / name, self._files.pop(name))
         try:
@@ -194,7 +194,7 @@ def tidy(path: Path) -> None:
     Raises:
         DataError: the folder cannot be changed.
     """
-    with told(path, "tidied"):
+    with file_errors(path, "tidied"):
         for name in (CHECKPOINT, REPLIES):
             (path / name).unlink(missing_ok=True)
         for part in path.glob(f".*{PART}"):
@@ -248,7 +248,7 @@ def _move_up(home: Path) -> None:
     new, old = read_manifest(staged), read_manifest(home)
     if new is None or new["status"] not in FINISHED:
         return
-    with told(home, "replaced"):
+    with file_errors(home, "replaced"):
         tidy(staged)
         for name in (*new["files"], LOG_FILE):
             if (staged / name).is_file():

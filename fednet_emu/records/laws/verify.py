@@ -48,7 +48,7 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
     return {law: check() for law, check in laws.items()}
 
 
-def _told(count: int, total: int, first: int, name: str) -> str:
+def _problem(count: int, total: int, first: int, name: str) -> str:
     return f"{count} of {total} {name}, first in row {first}" if count else ""
 
 
@@ -60,7 +60,7 @@ def _rows(blocks: Iterable[Mask], name: str) -> str:
         if len(places) and not count:
             first = total + int(places[0])
         count, total = count + len(places), total + len(bad)
-    return _told(count, total, first, name)
+    return _problem(count, total, first, name)
 
 
 def _each(table: Table[Any], wrong: Callable[[Rows], Mask], name: str) -> str:
@@ -240,8 +240,8 @@ def _used_before_there(ledger: Ledger) -> str:
         "computations start before their input has come": (computes, ledger.computes),
         "transfers are asked for before their payload is there": (sends, ledger.transfers),
     }
-    told = (_told(len(rows), len(table), int(rows[0]), name) for name, (rows, table) in found.items() if len(rows))
-    return next(told, "")
+    found_rows = ((name, rows, len(table)) for name, (rows, table) in found.items() if len(rows))
+    return next((_problem(len(rows), total, int(rows[0]), name) for name, rows, total in found_rows), "")
 
 
 def _energy(ledger: Ledger) -> str:

@@ -19,7 +19,7 @@ from fednet_emu.analysis.ranked import ENDED
 from fednet_emu.analysis.scales import COSTS
 from fednet_emu.analysis.searched import SEARCH, TRIALS
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.files.writing import csv_text, told, write_json, write_text
+from fednet_emu.files.writing import csv_text, file_errors, write_json, write_text
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.study.search.aim import values_of
 from fednet_emu.study.search.proposals import importance
@@ -105,7 +105,7 @@ def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
 
 def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
     """Write the scenarios of the best settings, the best first, and take away those of an earlier search."""
-    with told(folder, "written"):
+    with file_errors(folder, "written"):
         folder.mkdir(exist_ok=True)
         for path in folder.glob("*.yaml"):
             if path.stem.isdecimal():  # others are not ours

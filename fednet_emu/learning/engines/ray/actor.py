@@ -13,7 +13,7 @@ from torch import Tensor
 from fednet_emu.learning.engines.parcels import tensor_of
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
-from fednet_emu.learning.engines.trainer import Told, Trainer
+from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 
 
 @final
@@ -37,11 +37,11 @@ class Actor:
 
     def train(
         self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
-    ) -> tuple[Told, list[NDArray[Any] | None]]:
+    ) -> tuple[TrainReport, list[NDArray[Any] | None]]:
         """Train the jobs of a parcel, which is described as for `Trainer.unpack`.
 
         Returns:
-            What is told, and the parameters of each job that has ended.
+            The report, and the parameters of each job that has ended.
         """
         jobs = self._trainer.unpack(text, used, keeps, arrays)
         params: list[NDArray[Any] | None] = [None] * len(jobs)

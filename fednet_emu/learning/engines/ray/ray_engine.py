@@ -21,7 +21,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.learning.engines.parcels import Kept, Rows, packed, span
 from fednet_emu.learning.engines.ray.actor import Actor
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.learning.engines.trainer import Told
+from fednet_emu.learning.engines.trainer import TrainReport
 from fednet_emu.learning.graph.engine import Engine, Group, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
@@ -58,9 +58,9 @@ class _Call:
 
     def __init__(self, actor: int) -> None:
         self.actor, self.jobs, self.flop, self.byte = actor, list[ResolvedJob](), 0.0, 0
-        self.told_ref: Any = None
+        self.report_ref: Any = None
         self.params_ref: Any = None
-        self.told: Told | None = None
+        self.report: TrainReport | None = None
         self.params: list[Any] | None = None
 
     def add(self, resolved: ResolvedJob) -> int:
@@ -137,7 +137,7 @@ class RayEngine(Engine):
     @override
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         calls = [self._begun[resolved.job] for resolved in jobs]
-        if any(self._told(call).error for call, _ in calls):
+        if any(self._report_of(call).error for call, _ in calls):
             return []
         by_actor: dict[int, list[int]] = {}
         for place, (call, _) in enumerate(calls):
@@ -153,7 +153,7 @@ class RayEngine(Engine):
         for places, ref in zip(by_actor.values(), refs, strict=True):
             mean = torch.tensor(self._got(ref))
             self._statistics["received_byte"] += mean.nbytes
-            losses = [self._told(call).losses[own] for call, own in (calls[place] for place in places)]
+            losses = [self._report_of(call).losses[own] for call, own in (calls[place] for place in places)]
             groups.append(Group(places, mean, losses))
         for resolved in jobs:
             del self._begun[resolved.job]
@@ -165,11 +165,11 @@ class RayEngine(Engine):
         errors = []
         for resolved in jobs:
             call, own = self._begun.pop(resolved.job)
-            told = self._told(call)
-            if own in told.losses:
-                yield resolved, TrainResult(self._params(call, own), *told.losses[own])
-            elif told.error is not None:
-                errors.append(told.error)
+            report = self._report_of(call)
+            if own in report.losses:
+                yield resolved, TrainResult(self._params(call, own), *report.losses[own])
+            elif report.error is not None:
+                errors.append(report.error)
         self._put.clear()
         self._since = self._since and time.perf_counter()
         if errors:
@@ -204,7 +204,7 @@ class RayEngine(Engine):
         used = [self._number(thing, call.actor) for thing in parcel.kept]
         arrays = [self._sent(tensor) for tensor in parcel.tensors]
         train = self._actors[call.actor].train.options(num_returns=2)
-        call.told_ref, call.params_ref = train.remote(parcel.text, used, keeps, *arrays)
+        call.report_ref, call.params_ref = train.remote(parcel.text, used, keeps, *arrays)
         call.jobs = []
         self._statistics["sent_byte"] += len(parcel.text)
         self._since = self._since or time.perf_counter()
@@ -243,11 +243,11 @@ class RayEngine(Engine):
             self._statistics["sent_byte"] += tensor.nbytes
         return self._put[id(tensor)][1]
 
-    def _told(self, call: _Call) -> Told:
-        if call.told is None:
-            call.told = self._got(call.told_ref)
-            self._statistics["computing_s"] += call.told.computing_s
-        return call.told
+    def _report_of(self, call: _Call) -> TrainReport:
+        if call.report is None:
+            call.report = self._got(call.report_ref)
+            self._statistics["computing_s"] += call.report.computing_s
+        return call.report
 
     def _params(self, call: _Call, place: int) -> Tensor:
         """A copy of a result, whose place in the object store is released with the last of its call."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fednet_emu.errors import FednetError
 from fednet_emu.host import Beside, clean_context
-from fednet_emu.learning.engines.trainer import Told
+from fednet_emu.learning.engines.trainer import TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory
 from fednet_emu.learning.engines.workers.worker import Order, serve
 from fednet_emu.learning.graph.jobs import ResolvedJob
@@ -38,7 +38,7 @@ class Call:
         order: the order.
         arrays: what must stay in memory until it is done.
         results: parameters [jobs, size].
-        told: what is told of it, once it is done; None if a worker cannot understand it.
+        report: what the worker reports of it, once it is done; None if a worker cannot unpack it.
         done: whether it is done.
         deaths: how many workers have died of it.
     """
@@ -47,7 +47,7 @@ class Call:
         self, owner: object, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]
     ) -> None:
         self.owner, self.jobs, self.order, self.arrays, self.results = owner, jobs, order, arrays, results
-        self.told: Told | None = None
+        self.report: TrainReport | None = None
         self.done, self.deaths = False, 0
 
     def of(self, resolved: ResolvedJob) -> Call:
@@ -122,12 +122,12 @@ class Pool:
         for ready in connection.wait(list(busy), timeout_s):
             worker = busy[ready]  # type: ignore[index]
             try:
-                told = worker.process.connection.recv()
+                report = worker.process.connection.recv()
             except (EOFError, OSError):
                 self._replace(worker)
             else:
                 call = worker.calls.popleft()
-                call.told, call.done, call.arrays = told, True, []
+                call.report, call.done, call.arrays = report, True, []
 
     def _replace(self, dead: _Worker) -> None:
         how = dead.process.death()

@@ -13,7 +13,7 @@ from torch import Tensor
 from fednet_emu.host import end_with_parent
 from fednet_emu.learning.engines.parcels import tensor_of
 from fednet_emu.learning.engines.table import ENGINES
-from fednet_emu.learning.engines.trainer import Told, Trainer
+from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
 from fednet_emu.learning.graph.jobs import TrainData
 
@@ -39,7 +39,7 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Answer each order by what is told of it, or None if it cannot be understood here, until the orders end."""
+    """Answer each order by its report, or by None if it cannot be unpacked here, until the orders end."""
     end_with_parent()
     torch.set_num_threads(1)
 
@@ -58,7 +58,7 @@ def serve(orders: Any, memory: Memory) -> None:
             orders.send(_answer(order, memory, trainer, engines))
 
 
-def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> Told | None:
+def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | None:
     arrays = [memory.at(place) for place in order.tensors]
     try:
         jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
@@ -69,5 +69,7 @@ def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str
     def keep(place: int, params: Tensor) -> None:
         results[place] = params
 
-    told = trainer.train(jobs, engines[order.engine].run_stack, keep)
-    return told if told.error is None else told._replace(error=RuntimeError())  # it is raised where the job is repeated
+    report = trainer.train(jobs, engines[order.engine].run_stack, keep)
+    if report.error is None:
+        return report
+    return report._replace(error=RuntimeError())  # it is raised where the job is repeated

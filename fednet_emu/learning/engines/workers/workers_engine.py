@@ -187,13 +187,13 @@ class WorkersEngine(Engine):
     def _results(self, call: Call) -> Results:
         """What a call comes to; what a worker cannot do is done here, where an error is raised as it is."""
         self._pool.wait_for(call, self._count)
-        told, results = call.told, call.results
-        if told is None or told.error is not None:
-            if told is None:
+        report, results = call.report, call.results
+        if report is None or report.error is not None:
+            if report is None:
                 self._stay.add(call.jobs[0].job.model)
             yield from self._here.run_stack(call.jobs)
             return
-        self._statistics["computing_s"] += told.computing_s
+        self._statistics["computing_s"] += report.computing_s
         self._statistics["received_byte"] += results.nbytes
         for place, resolved in enumerate(call.jobs):
-            yield resolved, TrainResult(torch.from_numpy(results[place]), *told.losses[place])
+            yield resolved, TrainResult(torch.from_numpy(results[place]), *report.losses[place])
