@@ -48,7 +48,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
     if not law.PER_HERTZ or not open_.any():
         return shares
     narrowing = _Narrowing(law)
-    budget, shares = 1.0, np.where(open_, 0.0, _CRUMB)
+    budget, shares = 1.0, np.where(open_, 0.0, _LEAST_SHARE)
     work = np.divide(left_bit, snr * bandwidth_hz, out=np.zeros(count), where=open_)
     while open_.any():
         parts, at_limit = _least_time(narrowing, work[open_], snr[open_], budget)
@@ -61,7 +61,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
     return np.asarray(shares / max(shares.sum(), 1.0))
 
 
-_CRUMB = 1e-9
+_LEAST_SHARE = 1e-9
 """Share of the band of a link that has nothing to send or no signal, so that no share is zero."""
 
 
