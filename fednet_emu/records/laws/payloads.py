@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import Ledger
+from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.table import BLOCK_ROWS, Rows
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _DELIVERED = CODE[""]
 _FOREVER = np.iinfo(np.int64).max
+_DEVICE_BITS = 32
 
 
 def with_receptions(ledger: Ledger) -> Iterator[tuple[int, Rows, Rows]]:
@@ -48,9 +46,9 @@ def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
     computes, sends = [], []
     for first, end in _ranges(ledger):
         uses, made = _computed(ledger, first, end)
-        sent, arrivals = _sent(ledger, first, end)
-        computes.append(_too_early(uses, made, arrivals, ledger.given, must_arrive=False))
-        sends.append(_too_early(sent, made, arrivals, ledger.given, must_arrive=True))
+        sent, arrived = _sent(ledger, first, end)
+        computes.append(_too_early(uses, made, arrived, ledger.given, must_arrive=False))
+        sends.append(_too_early(sent, made, arrived, ledger.given, must_arrive=True))
     return np.sort(np.concatenate(computes)), np.sort(np.concatenate(sends))
 
 
@@ -64,68 +62,97 @@ def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _computed(ledger: Ledger, first: int, end: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Uses by computations (row, device, payload, used_ns), and who made which payload when, of a range of payloads."""
+class _Uses(NamedTuple):
+    """Rows in which a device needs a payload, from a time on: arrays [uses]."""
+
+    row: IntArray
+    device: IntArray
+    payload: IntArray
+    used_ns: IntArray
+
+
+class _Made(NamedTuple):
+    """Who made which payload, and when: arrays [payloads], in the order of the payloads."""
+
+    payload: IntArray
+    device: IntArray
+    ended_ns: IntArray
+
+
+class _Arrived(NamedTuple):
+    """When a payload first arrived where it was sent, `_FOREVER` if never: arrays [places], in the order of `place`."""
+
+    place: IntArray
+    arrived_ns: IntArray
+
+
+def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
+    """Uses by computations, and the makers, of a range of payloads."""
     uses, made, row = [], [], 0
     for block in ledger.computes.blocks():
         using = np.flatnonzero((block["input"] >= first) & (block["input"] < end))
         own = block[using]
-        uses.append(
-            {"row": row + using, "device": own["device"], "payload": own["input"], "used_ns": own["started_ns"]}
-        )
+        uses.append((row + using, own["device"], own["input"], own["started_ns"]))
         own = block[(block["result"] >= first) & (block["result"] < end)]
-        made.append({"payload": own["result"], "device": own["device"], "ended_ns": own["ended_ns"]})
+        made.append((own["result"], own["device"], own["ended_ns"]))
         row += len(block)
-    return _frame(uses), _frame(made).groupby("payload").first()
+    payload, device, ended_ns = _joined(made)
+    payload, firsts = np.unique(payload, return_index=True)
+    return _Uses(*_joined(uses)), _Made(payload, device[firsts], ended_ns[firsts])
 
 
-def _sent(ledger: Ledger, first: int, end: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Uses by transfers (row, device, payload, used_ns), and first arrivals (receiver, payload, arrived_ns).
-
-    What never arrived where it was sent to has arrived at `_FOREVER`.
-    """
+def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
+    """Uses by transfers, and the first arrivals, of a range of payloads."""
     uses, arrivals = [], []
     for row, block, receptions in with_receptions(ledger):
         among = (block["payload"] >= first) & (block["payload"] < end)
         using = np.flatnonzero(among)
         own = block[using]
-        used = {"device": own["sender"], "payload": own["payload"], "used_ns": own["requested_ns"]}
-        uses.append({"row": row + using, **used})
+        uses.append((row + using, own["sender"], own["payload"], own["requested_ns"]))
         single = own[own["receivers"] == 1]
-        arrivals.append(_arrived(single, single))
+        arrivals.append(_arrivals(single, single))
         several = receptions[among[receptions["transfer"] - row]]
-        arrivals.append(_arrived(several, block[several["transfer"] - row]))
-    return _frame(uses), _frame(arrivals).groupby(["receiver", "payload"])["arrived_ns"].min().reset_index()
+        arrivals.append(_arrivals(several, block[several["transfer"] - row]))
+    place, arrived_ns = _joined(arrivals)
+    order = np.lexsort((arrived_ns, place))
+    place, firsts = np.unique(place[order], return_index=True)
+    return _Uses(*_joined(uses)), _Arrived(place, arrived_ns[order][firsts])
 
 
-def _arrived(heard: Rows, transfers: Rows) -> dict[str, Any]:
+def _arrivals(heard: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
     arrived_ns = np.where(heard["lost"] == _DELIVERED, transfers["ended_ns"], _FOREVER)
-    return {"receiver": heard["receiver"], "payload": transfers["payload"], "arrived_ns": arrived_ns}
+    return _places(transfers["payload"], heard["receiver"]), arrived_ns
 
 
-def _frame(parts: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Join columns [rows] that come in parts."""
-    import pandas as pd
-
-    parts = list(parts)
-    return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+def _places(payload: IntArray, device: IntArray) -> IntArray:
+    """One number for each payload at each device, or at the server."""
+    return (payload.astype(np.int64) << _DEVICE_BITS) | (device - SERVER)
 
 
-def _too_early(
-    uses: pd.DataFrame, made: pd.DataFrame, arrivals: pd.DataFrame, given: set[int], *, must_arrive: bool
-) -> IntArray:
-    """Rows of the uses (row, device, payload, used_ns) that come before the payload is available to the device.
+def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
+    """Columns [rows] that come in parts."""
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, must_arrive: bool) -> IntArray:
+    """Rows of the uses that come before the payload is available to the device.
 
     At its maker, a payload is available from the end of the computation. Elsewhere it is available from its first
     arrival; a use where it was never sent is too early only if `must_arrive` and another device's computation made it.
     """
-    found = uses.merge(arrivals, how="left", left_on=["device", "payload"], right_on=["receiver", "payload"])
-    origin = made.reindex(found["payload"])
-    maker, ended_ns = origin["device"].to_numpy(), origin["ended_ns"].to_numpy()
-    used_ns, arrived_ns = found["used_ns"].to_numpy(), found["arrived_ns"].to_numpy()
-    device, free = found["device"].to_numpy(), found["payload"].isin(given).to_numpy()
-    at_maker = maker == device
-    elsewhere = ~at_maker & (used_ns < arrived_ns)
-    unsent = ~at_maker & np.isnan(arrived_ns) & ~np.isnan(maker) & must_arrive
-    early = ~free & ((at_maker & (used_ns < ended_ns)) | elsewhere | unsent)
-    return np.asarray(found["row"].to_numpy()[early], np.int64)
+    by, is_made = _found(made.payload, uses.payload)
+    at, is_sent = _found(arrived.place, _places(uses.payload, uses.device))
+    early = np.full(len(uses.row), must_arrive) & is_made & ~is_sent
+    early[is_sent] = uses.used_ns[is_sent] < arrived.arrived_ns[at[is_sent]]
+    own = is_made.copy()
+    own[is_made] = made.device[by[is_made]] == uses.device[is_made]
+    early[own] = uses.used_ns[own] < made.ended_ns[by[own]]
+    return uses.row[early & ~np.isin(uses.payload, list(given))]
+
+
+def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
+    """Where numbers are among the known ones, which are sorted, and which of them are there at all."""
+    places = np.searchsorted(known, wanted)
+    within = places < len(known)
+    within[within] = known[places[within]] == wanted[within]
+    return places, within
