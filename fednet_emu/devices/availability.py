@@ -6,7 +6,6 @@ One whose battery is empty is away, too.
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any
@@ -19,40 +18,33 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.batteries import Batteries
+from fednet_emu.devices.mobility.base import Paths, Visits
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 
 
 class Availability(Component):
-    """When each device is reachable."""
+    """When each device is reachable: always, unless a kind says otherwise."""
 
-    @abstractmethod
+    def along(self, paths: Paths) -> Availability:
+        """The same where devices move on these paths, for kinds that follow from how they move."""
+        return self
+
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
         """Time in ns until which a device is present; `now_ns` if it is away now, `FOREVER_NS` if it never leaves."""
+        return FOREVER_NS
 
-    @abstractmethod
     def present(self, count: int, now_ns: int, key: int) -> Mask:
         """Mask [count] of the devices that are present now."""
+        return np.ones(count, np.bool_)
 
-    @abstractmethod
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         """First time in ns, now or later, at which a device is present; `FOREVER_NS` if it never returns."""
+        return now_ns
 
 
 class Always(Availability):
     """Every device is always there."""
-
-    def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """No end."""
-        return FOREVER_NS
-
-    def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """All."""
-        return np.ones(count, np.bool_)
-
-    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Now."""
-        return now_ns
 
 
 class Periodic(Availability):
@@ -131,7 +123,24 @@ class Windows(Availability):
         return next(starts, FOREVER_NS)
 
 
-AVAILABILITIES = kinds(Always, Periodic, Windows)
+class FromMobility(Availability):
+    """A device is present while the vehicle that it rides in is in the recording, for a mobility that comes and goes.
+
+    A vehicle leaves one time step after its last row; gaps of its rows are absences, too.
+    """
+
+    @override
+    def along(self, paths: Paths) -> Availability:
+        return Windows(devices=dict(enumerate(paths.present_s))) if isinstance(paths, Visits) else self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        mobility = scenario.devices.mobility
+        if not mobility.COMES_AND_GOES:
+            yield "", f"nobody leaves by {mobility.kind} mobility, got from-mobility; give vehicles, or another kind"
+
+
+AVAILABILITIES = kinds(Always, Periodic, Windows, FromMobility)
 AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 

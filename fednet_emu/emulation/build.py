@@ -14,6 +14,7 @@ from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.batteries import Batteries
+from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.powers import DevicePowers, PerDevice
 from fednet_emu.devices.processors import Processors
 from fednet_emu.emulation.hardware import hardware, speeds
@@ -117,7 +118,8 @@ def build(
     torch.set_num_threads(1 if small else threads)
     training = scenario.training if task is not None else scenario.training.model_copy(update={"workers": 1})
     hard = hardware(scenario, streams)
-    presence = build_presence(scenario, clock, ledger, streams, hard.powers.idle_w)
+    paths = paths_of(scenario, streams, folder)
+    presence = build_presence(scenario, clock, ledger, streams, paths, hard.powers.idle_w)
     processors = Processors(
         clock,
         ledger,
@@ -142,7 +144,7 @@ def build(
             host,
         ),
         task,
-        build_network(scenario, clock, ledger, streams, presence, folder, hard.powers),
+        build_network(scenario, clock, ledger, streams, presence, paths, folder, hard.powers),
         processors,
         presence,
         scenario.stop,
@@ -181,13 +183,22 @@ def _number(training: Training) -> int | None:
     return None if training.workers == "auto" else training.workers
 
 
-def build_presence(scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, idle_w: PerDevice) -> Presence:
+def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Paths:
+    """Place the devices, and create their paths of movement."""
+    devices = scenario.devices
+    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
+    return devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+
+
+def build_presence(
+    scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, paths: Paths, idle_w: PerDevice
+) -> Presence:
     """When devices are there, with their batteries if they have any; their idle power counts from now on."""
     devices, batteries = scenario.devices, None
     ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:
         batteries = Batteries(devices.battery, devices.count, idle_w, clock, ledger, streams)
-    return Presence(devices.availability, streams.key("availability"), devices.count, batteries)
+    return Presence(devices.availability.along(paths), streams.key("availability"), devices.count, batteries)
 
 
 def build_task(
@@ -213,13 +224,11 @@ def build_network(
     ledger: Ledger,
     streams: Streams,
     presence: Presence,
+    paths: Paths,
     data_dir: Path | None = None,
     powers: DevicePowers | None = None,
 ) -> Network:
-    """Place the devices, create their paths of movement, and build the network that connects them."""
-    devices = scenario.devices
-    xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+    """Build the network that connects the devices on their paths."""
     settings, channel = scenario.network, scenario.channel
     ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
     return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)

@@ -129,10 +129,17 @@ def host_memory_byte() -> float:
     return min(limits)
 
 
-def links_at_start(scenario: Scenario) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks of the cells with all devices at their initial positions."""
+def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
+    """Uplinks and downlinks of the cells with all devices at their initial positions.
+
+    Raises:
+        DataError: recorded positions cannot be read.
+    """
     streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
+    if devices.mobility.places:
+        paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_folder(data_dir))
+        xy_m = paths.positions_m(np.arange(devices.count), 0.0)
     environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
     return network_links(environment, xy_m, network.cells.positions_m())
 
@@ -213,7 +220,7 @@ class Outlook:
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
         """Uplinks and downlinks at the start; they take seconds for a million devices."""
-        up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario))
+        up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario, self.data_dir))
         return up, down
 
 

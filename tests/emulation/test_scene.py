@@ -6,7 +6,7 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.devices.availability import Presence
-from fednet_emu.emulation.build import build, build_network
+from fednet_emu.emulation.build import build, build_network, paths_of
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.outlook import links_at_start
 from fednet_emu.emulation.record import scene
@@ -26,7 +26,8 @@ def look(scenario, until_s):
     """The scene of a scenario whose network is built, but does not run."""
     streams, devices = Streams(scenario.seed), scenario.devices
     presence = Presence(devices.availability, streams.key("availability"), devices.count)
-    return scene(scenario, build_network(scenario, Clock(), Ledger(), streams, presence), until_s)
+    paths = paths_of(scenario, streams, None)
+    return scene(scenario, build_network(scenario, Clock(), Ledger(), streams, presence, paths), until_s)
 
 
 def test_a_run_records_its_scene(tmp_path):

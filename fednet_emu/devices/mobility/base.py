@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,8 +30,27 @@ class Paths(Protocol):
         """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
 
 
+@runtime_checkable
+class Visits(Paths, Protocol):
+    """Where devices are that come and go.
+
+    Attributes:
+        present_s: When each device is there: windows [from, to) in s, in order and apart.
+    """
+
+    present_s: Sequence[tuple[tuple[float, float], ...]]
+
+
 class Mobility(Component):
     """How devices move."""
+
+    COMES_AND_GOES: ClassVar[bool] = False
+    """Whether its paths are `Visits`."""
+
+    @property
+    def places(self) -> bool:
+        """Whether it says where devices are at the start, whatever their placement."""
+        return False
 
     @abstractmethod
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> Paths:

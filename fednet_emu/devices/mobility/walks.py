@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
+from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.devices.mobility.regions import Region
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
@@ -39,6 +41,11 @@ class TraceMobility(Mobility):
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
 
+    @property
+    @override
+    def places(self) -> bool:
+        return self.origin == "recorded"
+
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:
         """Paths along the walks; they may leave the region. The typical speed is all distance over all time."""
         walks = load_walks(locate(self.path, data_dir))
@@ -63,32 +70,17 @@ class WalkPaths:
     """
 
     def __init__(self, walks: list[Array], walk: IntArray, offset_s: Array, shift_m: Array) -> None:
-        lengths = np.array([len(rows) for rows in walks])
-        last = np.cumsum(lengths) - 1
-        duration_s = np.array([rows[-1, 0] - rows[0, 0] for rows in walks])
-        distance_m = sum(float(np.hypot(*np.diff(rows[:, 1:], axis=0).T).sum()) for rows in walks)
-        self.speed_m_s = distance_m / float(duration_s.sum())
+        self._lines = Polylines(walks)
+        self.speed_m_s = sum(self._lines.length_m.tolist()) / float(self._lines.duration_s.sum())
         self.shift_m = np.broadcast_to(shift_m, (len(walk), 2))
-        # all walks on one time axis, a second apart, so that one search serves devices on different walks
-        base_s = np.cumsum(duration_s + 1.0) - duration_s
-        self._time_s = np.concatenate(
-            [rows[:, 0] - rows[0, 0] + start_s for rows, start_s in zip(walks, base_s, strict=True)]
-        )
-        self._xy_m = np.concatenate([rows[:, 1:] for rows in walks])
-        self._duration_s, self._base_s, self._offset_s = duration_s[walk], base_s[walk], offset_s
-        self._first, self._last = (last - lengths + 1)[walk], last[walk]
+        self._walk, self._offset_s = walk, offset_s
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
-        duration_s = self._duration_s[devices]
+        walk = self._walk[devices]
+        duration_s = self._lines.duration_s[walk]
         phase_s = (self._offset_s[devices] + time_s) % (2 * duration_s)
-        clock_s = self._base_s[devices] + np.minimum(phase_s, 2 * duration_s - phase_s)
-        row = np.searchsorted(self._time_s, clock_s, side="right") - 1
-        row = np.minimum(np.maximum(row, self._first[devices]), self._last[devices] - 1)
-        start_s = self._time_s[row]
-        along = np.minimum(np.maximum((clock_s - start_s) / (self._time_s[row + 1] - start_s), 0.0), 1.0)[:, None]
-        here_m: Array = self._xy_m[row] * (1 - along) + self._xy_m[row + 1] * along + self.shift_m[devices]
-        return here_m
+        return self._lines.at_m(walk, np.minimum(phase_s, 2 * duration_s - phase_s)) + self.shift_m[devices]
 
 
 def load_walks(path: Path) -> list[Array]:

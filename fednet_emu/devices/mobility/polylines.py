@@ -1,0 +1,44 @@
+"""Lines through recorded points, along which devices move."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+
+
+@final
+class Polylines:
+    """Lines of arrays [rows, 3] of time in s, x and y in m, straight between the rows.
+
+    Times do not decrease, and the last one is later than the one before it.
+
+    Attributes:
+        duration_s: Time in s from the first row of each line to its last, [lines].
+        length_m: Length in m of each line, [lines].
+    """
+
+    def __init__(self, lines: list[Array]) -> None:
+        lengths = np.array([len(rows) for rows in lines])
+        last = np.cumsum(lengths) - 1
+        self.duration_s = np.array([rows[-1, 0] - rows[0, 0] for rows in lines])
+        self.length_m = np.array([float(np.hypot(*np.diff(rows[:, 1:], axis=0).T).sum()) for rows in lines])
+        # all lines on one time axis, a second apart, so that one search serves devices on different lines
+        self._base_s = np.cumsum(self.duration_s + 1.0) - self.duration_s
+        self._time_s = np.concatenate(
+            [rows[:, 0] - rows[0, 0] + start_s for rows, start_s in zip(lines, self._base_s, strict=True)]
+        )
+        self._xy_m = np.concatenate([rows[:, 1:] for rows in lines])
+        self._first, self._last = last - lengths + 1, last
+
+    def at_m(self, line: IntArray, time_s: Array) -> Array:
+        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows; their ends beyond them."""
+        clock_s = self._base_s[line] + time_s
+        row = np.searchsorted(self._time_s, clock_s, side="right") - 1
+        row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)
+        start_s = self._time_s[row]
+        along = np.minimum(np.maximum((clock_s - start_s) / (self._time_s[row + 1] - start_s), 0.0), 1.0)[:, None]
+        here_m: Array = self._xy_m[row] * (1 - along) + self._xy_m[row + 1] * along
+        return here_m
