@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,17 +15,25 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyInputs
 
-_HOW = "lines of time, CONN, node, node, up or down, separated by blanks, are right"
+_HOW = {
+    "one": "lines of time, CONN, node, node, up or down",
+    "intervals": "lines of node, node, begin and end, nodes from 1 on",
+    "snapshots": "lines of time, node and node, sorted by time",
+}
+_SNAPSHOT_S = 20.0
 
 
 class Contacts(Edges):
-    """Contacts of a trace in the format of the ONE simulator (StandardEvents), as the Haggle traces have.
-
-    Device k is node k of the trace. A contact is an edge for as long as it lasts, and for `memory_s` after its end.
-    """
+    """Recorded contacts. One is an edge for as long as it lasts, and for `memory_s` after its end."""
 
     path: str
     """The trace, plain or .gz; in the data folder, or where the program was started."""
+
+    format: Literal["one", "intervals", "snapshots"] = "one"
+    """`one`: lines `t CONN a b up` and `down` of the ONE simulator (StandardEvents); device k is node k. `intervals`:
+    lines `a b begin end` in s, further columns ignored; device k is node k + 1. `snapshots`: lines `t a b` of contacts
+    in the 20 s up to t, further columns ignored, as SocioPatterns publishes them; time begins 20 s before the first
+    line, and devices are the nodes in the order of their numbers."""
 
     start_s: float = Field(0.0, ge=0)
     """Time of the trace in s at which the run begins."""
@@ -45,7 +55,7 @@ class Contacts(Edges):
         """
         path = locate(self.path, inputs.data_dir)
         ((name, text),) = read_texts(path, "*")
-        trace = read_contacts(str(path) if name == path.name else name, text)
+        trace = _READERS[self.format](str(path) if name == path.name else name, text)
         nodes = int(max(trace.first.max(initial=-1), trace.second.max(initial=-1))) + 1
         if nodes < inputs.count:
             raise DataError(str(path), f"has {nodes} nodes for {inputs.count} devices", "lower devices.count")
@@ -103,11 +113,11 @@ def read_contacts(where: str, text: str) -> ContactTrace:
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split()
         if len(fields) != 5 or fields[1] != "CONN" or fields[4] not in ("up", "down"):
-            raise DataError(where, f"line {number} is no contact, got {line[:60]!r}", _HOW)
+            raise _no_contact(where, number, line, "one")
         try:
             time_s, pair = float(fields[0]), (int(fields[2]), int(fields[3]))
         except ValueError as error:
-            raise DataError(where, f"line {number} is no contact, got {line[:60]!r}", _HOW) from error
+            raise _no_contact(where, number, line, "one") from error
         if fields[4] == "up":
             open_since.setdefault(pair, []).append(time_s)
         elif open_since.get(pair):
@@ -115,8 +125,65 @@ def read_contacts(where: str, text: str) -> ContactTrace:
             if not open_since[pair]:
                 rows.append((began_s, time_s, *pair))
         else:
-            raise DataError(where, f"line {number} ends a contact that has not begun, got {line[:60]!r}", _HOW)
+            what = f"line {number} ends a contact that has not begun, got {line[:60]!r}"
+            raise DataError(where, what, f"{_HOW['one']}, separated by blanks, are right")
     rows += [(since_s[0], time_s, *pair) for pair, since_s in open_since.items() if since_s]
-    rows.sort()
-    up_s, down_s, first, second = np.array(rows, np.float64).reshape(-1, 4).T
+    return _trace(rows)
+
+
+def read_intervals(where: str, text: str) -> ContactTrace:
+    """Contacts of a text of lines `a b begin end`, whose nodes are numbered from 1.
+
+    Raises:
+        DataError: a line is not of this form, or a contact ends before it begins.
+    """
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            first, second, begin, end = line.split()[:4]
+            row = float(begin), float(end), int(first) - 1, int(second) - 1
+        except ValueError as error:
+            raise _no_contact(where, number, line, "intervals") from error
+        if not 0 <= row[0] <= row[1] < np.inf or min(row[2:]) < 0:
+            raise _no_contact(where, number, line, "intervals")
+        rows.append(row)
+    return _trace(rows)
+
+
+def read_snapshots(where: str, text: str) -> ContactTrace:
+    """Contacts of a text of lines `t a b`, each of which says that a and b met in the 20 s up to t.
+
+    Raises:
+        DataError: a line is not of this form, or time goes back.
+    """
+    rows: list[tuple[float, int, int]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            time, first, second = line.split()[:3]
+            row = float(time), int(first), int(second)
+        except ValueError as error:
+            raise _no_contact(where, number, line, "snapshots") from error
+        if not np.isfinite(row[0]) or (rows and row[0] < rows[-1][0]):
+            raise _no_contact(where, number, line, "snapshots")
+        rows.append(row)
+    nodes = {node: k for k, node in enumerate(sorted({node for _, *ends in rows for node in ends}))}
+    begin_s = rows[0][0] if rows else 0.0
+    return _trace((at_s - begin_s, at_s - begin_s + _SNAPSHOT_S, nodes[a], nodes[b]) for at_s, a, b in rows)
+
+
+_READERS: dict[str, Callable[[str, str], ContactTrace]] = {
+    "one": read_contacts,
+    "intervals": read_intervals,
+    "snapshots": read_snapshots,
+}
+
+
+def _no_contact(where: str, number: int, line: str, form: str) -> DataError:
+    what = f"line {number} is no contact, got {line[:60]!r}"
+    return DataError(where, what, f"{_HOW[form]}, separated by blanks, are right")
+
+
+def _trace(rows: Iterable[tuple[float, float, int, int]]) -> ContactTrace:
+    """Contacts from rows of begin and end in s and two nodes."""
+    up_s, down_s, first, second = np.array(sorted(rows), np.float64).reshape(-1, 4).T
     return ContactTrace(first.astype(np.int64), second.astype(np.int64), up_s, down_s)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.devices.mobility.base import StillPaths
@@ -274,6 +274,52 @@ def test_damaged_traces_are_named(line: str, problem: str) -> None:
     """The file, the line and what would be right."""
     with pytest.raises(DataError, match=f"trace.*{problem}"):
         read_contacts("trace", line)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sets(st.tuples(st.integers(0, 9), st.sampled_from([(0, 1), (0, 2), (1, 2), (1, 3)])), min_size=1))
+def test_three_formats_hold_the_same_contacts(tmp_path_factory: pytest.TempPathFactory, met: set[Any]) -> None:
+    """A random trace on a grid of 20 s, written in each format, gives one digraph at every time; ends are open.
+
+    Snapshots have nodes 100, 101, ... and Unix time; their first line is at time 20 s of the trace.
+    """
+    met |= {(0, (0, 1)), (0, (2, 3)), (9, (0, 1))}
+    one = [(20 * slot, 1, f"{20 * slot} CONN {a} {b} up") for slot, (a, b) in met]
+    one += [(20 * slot + 20, 0, f"{20 * slot + 20} CONN {a} {b} down") for slot, (a, b) in met]
+    texts = {
+        "one": "\n".join(line for *_, line in sorted(one)),
+        "intervals": "\n".join(f"{a + 1} {b + 1} {20 * slot} {20 * slot + 20} 1 0" for slot, (a, b) in met),
+        "snapshots": "\n".join(
+            f"{1e9 + 20 * slot + 20:.0f}\t{a + 100}\t{b + 100}\tx\ty" for slot, (a, b) in sorted(met)
+        ),
+    }
+    folder = tmp_path_factory.mktemp("contacts")
+    found = []
+    for form, text in texts.items():
+        (folder / form).write_text(text)
+        law = {"kind": "contacts", "path": form, "format": form}
+        found.append(graphs(law, {"kind": "equal", "count": 1}, 4, data_dir=folder))
+    for at_s in np.arange(0, 200, 5.0):
+        expected = {its for slot, (a, b) in met if 20 * slot <= at_s < 20 * slot + 20 for its in ((a, b), (b, a))}
+        assert [pairs(graph.at(float(at_s), 0)) for graph in found] == [expected] * 3
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "line"),
+    [
+        ("intervals", "1 2 0 5\n0 1 0 5", 2),
+        ("intervals", "1 2 5 0", 1),
+        ("intervals", "1 2 5", 1),
+        ("snapshots", "20 1 2\n0 1 2", 2),
+        ("snapshots", "nan 1 2", 1),
+        ("snapshots", "20 1", 1),
+    ],
+)
+def test_lines_of_other_formats_are_named(tmp_path: Path, form: str, text: str, line: int) -> None:
+    """Nodes from 0, times that go back, and missing columns."""
+    (tmp_path / "trace").write_text(text)
+    with pytest.raises(DataError, match=f"trace: line {line} is no contact"):
+        graphs({"kind": "contacts", "path": "trace", "format": form}, {"kind": "equal", "count": 1}, data_dir=tmp_path)
 
 
 def test_a_trace_with_too_few_nodes_is_refused(tmp_path: Path) -> None:
