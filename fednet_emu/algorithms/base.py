@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.algorithms.selection import AnySelection
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
@@ -72,6 +73,17 @@ class Algorithm(Component):
     def answers(self, count: int) -> int:
         """The number of answers that end a round without losses, out of `count` devices: one of each participant."""
         return self.participants(count)
+
+    def asking_rate(self, count: int) -> float | None:
+        """Probability with which each of `count` devices is asked in a round, if independently; None if not."""
+        return None
+
+    def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
+        """What so many rounds reveal at most of one of `count` devices; None for no bound.
+
+        Unless all are `always_there`, not only a random draw decides who takes part.
+        """
+        return None
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
@@ -213,6 +225,10 @@ class Synchronous(Algorithm, LocalTraining):
     def participants(self, count: int) -> int:
         """The largest number of devices, out of `count`, that the rule asks in a round."""
         return self.selection.most(cohort_size(self.cohort, count), count)
+
+    @override
+    def asking_rate(self, count: int) -> float | None:
+        return self.selection.rate(min(cohort_size(self.cohort, count), count), count)
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """A rule that cannot choose so many of the devices, or asks what they do not know, as (key, what)."""

@@ -7,7 +7,9 @@ from operator import itemgetter
 from typing import Any, Literal, Self, final
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
+from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.algorithms.aggregation import AnyAggregation, Mean
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
@@ -46,6 +48,10 @@ class ServerSettings(Algorithm):
         """How the server moves its model."""
         return self.server_optimizer or ServerSgd(lr=1.0 if self.server_lr is None else self.server_lr)
 
+    @override
+    def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
+        return self.aggregation.privacy(rounds, self.asking_rate(count) if always_there else None)
+
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """An aggregation that needs more updates than a round can have, as (key, what is wrong)."""
         yield from super().conflicts(scenario)
@@ -75,7 +81,8 @@ class Server:
             return w
         if type(own.aggregation) is Mean and type(server) is ServerSgd:  # one sum and no memory
             return arrived.average(own.weighting, server.lr)
-        update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting))
+        rate = own.asking_rate(fed.n_devices)
+        update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting), rate)
         if self._memory is None:
             self._memory = fed.defer(server.start, w, size=server.vectors * w.size)
         after = fed.defer(server.step, w, update, self._memory, size=(1 + server.vectors) * w.size)

@@ -78,6 +78,8 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("accuracy", "accuracy", "{:.3f}".format),
     ("loss", "loss", "{:.4g}".format),
     *((name, title[0].lower() + title[1:], "{:.4g}".format) for name, title in OWN_METRICS.items()),
+    ("epsilon", "privacy: epsilon", "{:.4g}".format),
+    ("delta", "  at delta", "{:g}".format),
     ("event_digest", "event digest", lambda digest: str(digest)[:DIGEST_LENGTH]),
     ("verified", "verdict", lambda sound: "all records consistent" if sound else "records are not consistent"),
 )

@@ -107,8 +107,10 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def notes(scenario: Scenario) -> Iterator[str]:
-    """Say which energies are not counted, and the weakest evidence of the numbers that a run takes from profiles."""
-    devices = scenario.devices
+    """Say what a run reveals, which energies are not counted, and the weakest evidence of numbers from profiles."""
+    devices, rounds = scenario.devices, scenario.stop.rounds
+    if rounds is not None and (bound := scenario.privacy(rounds)) is not None:
+        yield f"{rounds} rounds reveal at most epsilon = {bound.epsilon:.4g} of a device, at delta = {bound.delta:g}"
     if devices.compute_energy is None and not devices.profiles:
         yield (
             "the energy of computing is not counted: nothing says what devices draw; give devices.profile, or "

@@ -165,6 +165,7 @@ def _totals(fed: Federation, scenario: Scenario) -> dict[str, Any]:
         **(backhaul if len(ledger.backhaul) else {}),
         **_energies(fed, scenario),
         **_emptiness(fed),
+        **_privacy(fed, scenario),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
         "event_digest": ledger.event_digest(),
@@ -226,6 +227,14 @@ def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
 def _takes_turns(queue: TurnQueue) -> bool:
     """Whether only one burst of a cell is on the air at a time."""
     return queue.places == 1 and not queue.clustered
+
+
+def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
+    """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
+    bound = scenario.privacy(fed.round)
+    if bound is None:
+        return {}
+    return {"epsilon": bound.epsilon if math.isfinite(bound.epsilon) else None, "delta": bound.delta}
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
+from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.component.component import Component
 from fednet_emu.devices.availability import Always, AnyAvailability
 from fednet_emu.devices.battery import Battery
@@ -270,6 +271,11 @@ class Scenario(Component):
             known = f"choose {self.users(part)}"
             remedy = known if algorithm.kind in ALGORITHMS else f'say uses = frozenset({{"{part}"}}) in the class'
             yield key, f"the algorithm {algorithm.kind} {without}, got {got}; leave it out, or {remedy}"
+
+    def privacy(self, rounds: int) -> Privacy | None:
+        """What so many rounds reveal at most of one device; None for no bound."""
+        always = isinstance(self.devices.availability, Always) and self.devices.battery is None
+        return self.algorithm.privacy(rounds, self.devices.count, always_there=always)
 
     def losses(self) -> list[str]:
         """The settings that can cause messages to be lost, as `key: value`."""

@@ -11,6 +11,7 @@ from fednet_emu.algorithms.selection.rules import (
     BestChannel,
     Everybody,
     MostCharged,
+    Poisson,
     ProportionalFair,
     RoundRobin,
     Uniform,
@@ -20,7 +21,7 @@ from fednet_emu.component.slot import Slot, kinds
 __all__ = ["SELECTIONS", "AnySelection", "Selection", "ServerView", "highest", "weighted"]
 
 SELECTIONS: dict[str, type[Selection]] = kinds(
-    Age, Everybody, BestChannel, FedCs, MostCharged, Oort, PowerOfChoice, ProportionalFair, RoundRobin, Uniform
+    Age, Everybody, BestChannel, FedCs, MostCharged, Oort, Poisson, PowerOfChoice, ProportionalFair, RoundRobin, Uniform
 )
 """Every rule that is built in."""
 

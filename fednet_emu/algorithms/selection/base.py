@@ -185,6 +185,10 @@ class Selection(Component):
         """The largest number of devices that may be asked."""
         return min(cohort, n_devices)
 
+    def rate(self, cohort: int, n_devices: int) -> float | None:
+        """Probability with which each device is asked, independently of all others; None if it is not so."""
+        return None
+
     def problem(self, cohort: int) -> str:
         """What is wrong with these settings for cohorts of this size; an empty text if nothing is."""
         return ""

@@ -31,8 +31,33 @@ class Everybody(Selection):
         return n_devices
 
     @override
+    def rate(self, cohort: int, n_devices: int) -> float:
+        return 1.0
+
+    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         chosen: list[int] = view.there.tolist()
+        return chosen
+
+
+class Poisson(Selection):
+    """Each device that is there by itself, with probability `cohort` over the number of devices; perhaps nobody.
+
+    The draw of differential privacy with sampling, as in McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963.
+    """
+
+    @override
+    def most(self, cohort: int, n_devices: int) -> int:
+        return n_devices
+
+    @override
+    def rate(self, cohort: int, n_devices: int) -> float:
+        return cohort / n_devices
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        drawn = view.rng.random(len(view.asked))[view.there] < view.size / len(view.asked)
+        chosen: list[int] = view.there[drawn].tolist()
         return chosen
 
 

@@ -1,0 +1,107 @@
+"""What rounds with Gaussian noise reveal of a device: (epsilon, delta) differential privacy, adding or removing one.
+
+Without sampling, T releases are those of one Gaussian mechanism with mu = sqrt(T) / z, whose delta is exact: Balle and
+Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, https://arxiv.org/abs/1805.06530; Dong,
+Roth and Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling,
+Renyi differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential Privacy of the Sampled
+Gaussian Mechanism", 2019, https://arxiv.org/abs/1908.10530, turned into epsilon as by Canonne, Kamath and Steinke, "The
+Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. That is an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaln, log_ndtr
+
+from fednet_emu.arrays import Array
+from fednet_emu.errors import FednetError
+
+_ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512)
+_LEAST, _LARGEST = 0.01, 1e6
+
+
+class Privacy(NamedTuple):
+    """A bound on what is revealed: with probability 1 - delta, at most a factor e^epsilon of likelihood."""
+
+    epsilon: float
+    delta: float
+
+
+def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0) -> float:
+    """The epsilon of so many rounds; infinite without noise.
+
+    Args:
+        noise_multiplier: standard deviation of the noise on the sum over the largest norm of an update (z).
+        delta: probability of a worse loss, above 0 and below 1.
+        rounds: number of rounds (T).
+        rate: probability with which each device takes part in a round, independently of all others (q).
+    """
+    if rounds == 0 or rate == 0:
+        return 0.0
+    if noise_multiplier == 0:
+        return math.inf
+    if rate == 1:
+        return _of_gaussian(math.sqrt(rounds) / noise_multiplier, delta)
+    least: float = min(
+        rounds * renyi(order, noise_multiplier, rate) + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+        for order in _ORDERS
+    )
+    return max(least, 0.0)
+
+
+def renyi(order: int, noise_multiplier: float, rate: float) -> float:
+    """Renyi divergence of an integer order between a round with a device and one without it."""
+    k: Array = np.arange(order + 1, dtype=np.float64)
+    binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    sampled = k * math.log(rate) + (order - k) * math.log1p(-rate)
+    terms = binomial + sampled + (k * k - k) / (2 * noise_multiplier**2)
+    return float(np.logaddexp.reduce(terms)) / (order - 1)
+
+
+def _of_gaussian(mu: float, delta: float) -> float:
+    """The epsilon at which a Gaussian mechanism of sensitivity mu has this delta."""
+
+    def excess(eps: float) -> float:
+        near, far = log_ndtr(mu / 2 - eps / mu), eps + log_ndtr(-mu / 2 - eps / mu)
+        return float(np.exp(near) - np.exp(far)) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
+    return float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12))
+
+
+def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0) -> float:
+    """The least noise multiplier with which so many rounds have an epsilon of at most `target`.
+
+    Args:
+        target: the epsilon, above 0.
+        delta: as for `epsilon`.
+        rounds: as for `epsilon`.
+        rate: as for `epsilon`.
+
+    Raises:
+        FednetError: an argument is out of its range, or no noise suffices.
+    """
+    for name, value, right in (
+        ("target", target, 0 < target < math.inf),
+        ("delta", delta, 0 < delta < 1),
+        ("rounds", rounds, rounds >= 1),
+        ("rate", rate, 0 < rate <= 1),
+    ):
+        if not right:
+            raise FednetError(f"noise_for: {name} is out of its range, got {value}; see its documentation")
+
+    def too_much(log_z: float) -> float:
+        return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate) - target
+
+    low, high = math.log(_LEAST), math.log(_LARGEST)
+    if too_much(high) > 0:
+        raise FednetError(f"noise_for: no noise below {_LARGEST:g} times the norm suffices, got {target}; give more")
+    if too_much(low) <= 0:
+        return _LEAST
+    return math.exp(brentq(too_much, low, high, xtol=1e-9) + 1e-9)

@@ -1,0 +1,200 @@
+"""Claims about differential privacy: what is revealed, and that the server adds just the noise that bounds it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+import fednet_emu as fe
+from fednet_emu.algorithms.accountant import epsilon, renyi
+from fednet_emu.algorithms.aggregation import DifferentiallyPrivate
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.hardware import notes
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.errors import FednetError, ScenarioError
+
+KNOWN = [  # z, q, T, delta, the least over integer orders by another program; dp-accounting 0.6.0 with fractional ones
+    (1.1, 256 / 60000, 14062, 1e-5, 2.596981, 2.596556),
+    (1.3, 256 / 60000, 3515, 1e-5, 0.954430, 0.954430),
+    (0.7, 256 / 60000, 10546, 1e-5, 6.372841, 6.319464),
+    (1.0, 0.001, 1500, 1e-6, 0.875810, 0.875810),
+]
+EXACT = [(4.0, 1, 1e-5, 0.926342), (10.0, 100, 1e-5, 4.377178), (4.0, 100, 1e-3, 10.204769)]
+
+
+@pytest.mark.parametrize(("z", "q", "rounds", "delta", "integer", "fractional"), KNOWN)
+def test_sampled_rounds_have_the_known_epsilon(z, q, rounds, delta, integer, fractional):
+    """The bound of another program over the same orders; fractional orders would gain less than one per cent."""
+    found = epsilon(z, delta=delta, rounds=rounds, rate=q)
+    assert found == pytest.approx(integer, abs=2e-6)
+    assert fractional - 1e-6 <= found < 1.01 * fractional
+
+
+def test_a_large_rate_comes_near_fractional_orders():
+    """dp-accounting 0.6.0 has 1.076441 for a tenth of 1,000 devices in each of 200 rounds."""
+    assert 1.076441 <= epsilon(4.0, delta=1e-3, rounds=200, rate=0.1) < 1.0767
+
+
+@pytest.mark.parametrize(("z", "rounds", "delta", "known"), EXACT)
+def test_rounds_with_everybody_are_exact(z, rounds, delta, known):
+    """The closed form of the Gaussian mechanism, which dp-accounting's PLD accountant meets."""
+    assert epsilon(z, delta=delta, rounds=rounds) == pytest.approx(known, abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 12), st.floats(0.7, 5.0), st.floats(0.01, 0.9))
+def test_the_divergence_is_its_integral(order, z, q):
+    """E over N(0, z^2) of ((1 - q) + q N(1, z^2) / N(0, z^2)) ** order, by quadrature."""
+
+    def integrand(x):
+        ratio = 1 - q + q * math.exp((2 * x - 1) / (2 * z * z))
+        return norm.pdf(x, scale=z) * ratio**order
+
+    whole, _ = quad(integrand, -12 * z, 12 * z + order, epsabs=0, epsrel=1e-10, limit=400)
+    assert renyi(order, z, q) == pytest.approx(math.log(whole) / (order - 1), rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0.05, 50), st.integers(1, 3000), st.sampled_from([1.0, 0.5, 0.01]))
+def test_the_noise_for_an_epsilon_is_the_least(target, rounds, rate):
+    """It reaches the target, and a little less does not."""
+    z = fe.noise_for(target, delta=1e-5, rounds=rounds, rate=rate)
+
+    assert epsilon(z, delta=1e-5, rounds=rounds, rate=rate) <= target * (1 + 1e-6)
+    if z > 0.011:
+        assert epsilon(z * 0.999, delta=1e-5, rounds=rounds, rate=rate) > target
+
+
+def test_bounds_of_the_accountant():
+    """No round reveals nothing, no noise everything; arguments out of range are named."""
+    assert epsilon(1.0, delta=1e-5, rounds=0) == 0
+    assert epsilon(0.0, delta=1e-5, rounds=1) == math.inf
+    for wrong in ({"delta": 0.0}, {"rounds": 0}, {"rate": 1.5}):
+        with pytest.raises(FednetError, match=f"noise_for: {next(iter(wrong))} is out of its range"):
+            fe.noise_for(1.0, **{"delta": 1e-5, "rounds": 10, **wrong})
+
+
+def played(name="quickstart", **changes):
+    """A short run with these settings."""
+    plain = {"stop.rounds": 4, "algorithm.cohort": 6, "model": "softmax", "algorithm.selection": "poisson"}
+    return fe.run(name, settings={**plain, **changes}, progress=False)
+
+
+def dp(**fields):
+    """The settings of the aggregation."""
+    return {"algorithm.aggregation": {"kind": "dp", **fields}}
+
+
+def test_without_noise_or_limit_it_is_federated_averaging():
+    """Everybody asked, no clipping, no noise: the model of FedAvg with uniform weights, and the same clock."""
+    every = {"algorithm.selection": "all"}
+    plain = played(**every, **{"algorithm.weighting": "uniform"})
+    private = played(**every, **dp(clip_norm=1e9, noise_multiplier=0))
+
+    assert private.digest == plain.digest
+    assert private.summary["loss"] == pytest.approx(plain.summary["loss"], rel=1e-5)
+    assert private.summary["epsilon"] is None
+
+
+def vectors(fed_rounds, models, **fields):
+    """What the aggregation makes of given models [n, P] around 0 out of 20 devices, 10 of whom are asked on average."""
+    from fednet_emu.kernel.streams import Streams
+
+    law = DifferentiallyPrivate(**fields)
+    w = torch.zeros(models.shape[1])
+    found = []
+    for t in range(fed_rounds):
+        total = law._sum(w, len(models), 10.0, Streams(7), ("dp", t))
+        next(total)
+        try:
+            for model in models:
+                total.send(model)
+        except StopIteration as end:
+            found.append(end.value)
+    return torch.stack(found)
+
+
+def test_updates_are_clipped_as_a_whole_and_divided_by_the_expected_number():
+    """(3, 4) and (0.3, 0.4) with a norm of 1 are (0.6, 0.8) and (0.3, 0.4): their sum over 10 is (0.09, 0.12)."""
+    models = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    assert vectors(1, models, clip_norm=1.0, noise_multiplier=0)[0].tolist() == pytest.approx([0.09, 0.12])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.01, 10))
+def test_leaving_one_device_out_moves_the_sum_by_at_most_the_norm(seed, clip_norm):
+    """Whatever it sends: the sensitivity that the noise is made for."""
+    rng = np.random.default_rng(seed)
+    models = torch.from_numpy(rng.normal(size=(5, 7)) * 10 ** rng.uniform(-3, 4, (5, 1))).float()
+    whole, without = (vectors(1, its, clip_norm=clip_norm, noise_multiplier=0)[0] for its in (models, models[1:]))
+    assert float((10 * (whole - without)).norm()) <= clip_norm * (1 + 1e-4)
+
+
+def test_the_noise_has_the_stated_size_and_is_new_in_every_round():
+    """Its variance over 200 rounds and 50 entries is (z S / (q N))^2; chi-square at five standard deviations."""
+    noise = vectors(200, torch.zeros(3, 50), clip_norm=2.0, noise_multiplier=1.5)
+    n = noise.numel()
+    assert float(noise.square().sum()) / (1.5 * 2.0 / 10) ** 2 == pytest.approx(n, abs=5 * math.sqrt(2 * n))
+    assert abs(float((noise[1:] * noise[:-1]).mean())) < 5 * 0.09 / math.sqrt(n)
+    assert not torch.equal(noise[0], noise[1])
+
+
+def test_a_run_draws_everybody_by_itself_and_says_what_it_reveals():
+    """The numbers asked are binomial, rounds with nobody included; the summary has the accountant's epsilon."""
+    run = played(**{"stop.rounds": 150, "algorithm.cohort": 2}, **dp(clip_norm=1.0, noise_multiplier=2.0, delta=1e-3))
+    asked = np.bincount(run.rounds["round"], run.rounds["invited"]) if "invited" in run.rounds else None
+
+    assert run.summary["rounds"] == 150
+    assert run.summary["epsilon"] == pytest.approx(epsilon(2.0, delta=1e-3, rounds=150, rate=0.1))
+    assert run.summary["delta"] == 1e-3
+    counts = run.rounds["cohort"].to_numpy() if asked is None else asked
+    assert counts.min() == 0
+    assert abs(counts.sum() - 300) < 5 * math.sqrt(150 * 20 * 0.1 * 0.9)
+    assert np.var(counts) == pytest.approx(1.8, abs=5 * 1.8 * math.sqrt(2 / 150))
+
+
+def test_after_rounds_of_noise_alone_the_model_has_moved_by_their_sum():
+    """With lr = 0, T rounds of half of twenty devices leave noise of variance T (z S / 10)^2 in each of 650 entries."""
+    changes = ["model=softmax", "algorithm.lr=0", "algorithm.cohort=10", "algorithm.selection=poisson", "stop.rounds=9",
+               "algorithm.aggregation={kind: dp, clip_norm: 2, noise_multiplier: 0.5}"]  # fmt: skip
+    scenario = load_scenario("quickstart", changes)
+    fed = build(scenario)
+    moved = fed.read(fed.run(scenario.algorithm)) - fed.task.model.initial()
+    n = moved.numel()
+
+    assert n == 650
+    assert float(moved.square().sum()) / (9 * (0.5 * 2 / 10) ** 2) == pytest.approx(n, abs=5 * math.sqrt(2 * n))
+
+
+def test_devices_that_leave_take_the_gain_of_sampling_away():
+    """With windows, who takes part is not decided by the draw alone."""
+    away = {"devices.availability": {"kind": "periodic", "on_s": 5, "off_s": 5}}
+    run = played(**away, **dp(clip_norm=1.0, noise_multiplier=2.0))
+    assert run.summary["epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=run.summary["rounds"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"algorithm.selection": "uniform"}, "asked independently, got selection: uniform; choose poisson or all"),
+        ({"algorithm.selection": "oort"}, "asked independently, got selection: oort"),
+        ({"network.uplink.compression": {"kind": "top-k", "share": 0.1}}, "compressing changes the norms"),
+    ],
+)
+def test_what_would_void_the_bound_is_refused(changes, problem):
+    """With place and remedy."""
+    with pytest.raises(ScenarioError, match=rf"algorithm\.aggregation: {'.*'}{problem}"):
+        played(**changes, **dp(clip_norm=1.0, noise_multiplier=1.0))
+
+
+def test_what_a_run_will_reveal_is_said_before():
+    """From `stop.rounds`, in the notes of `fednet check`."""
+    settings = ["algorithm.selection=poisson", "algorithm.aggregation={kind: dp, clip_norm: 1, noise_multiplier: 4}"]
+    told = list(notes(load_scenario("quickstart", [*settings, "stop.rounds=10"])))
+    value = epsilon(4.0, delta=1e-5, rounds=10, rate=0.5)
+    assert told[0] == f"10 rounds reveal at most epsilon = {value:.4g} of a device, at delta = 1e-05"
