@@ -12,15 +12,17 @@ from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.energy import transmit_energy_j
 from fednet_emu.radio.fading import AnyFading, Fading, NoFading
-from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz
+from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz, resource_blocks
 from fednet_emu.radio.profiles import RadioProfile, StationProfile, TransmitterProfile
 from fednet_emu.radio.propagation.base import Propagation
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from fednet_emu.radio.propagation.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
+from fednet_emu.radio.rates.ageing import AgedRate, ages
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.ergodic import averaged, require_mean
 from fednet_emu.radio.rates.narrowing import narrowed
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import AnyRateLaw, Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
@@ -215,6 +217,12 @@ class Channel(Component):
             occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
         if self.long_transfers == "ergodic":
             require_mean(self.rate, self.fading)
+        if self._aged and (self.long_transfers == "walk" or not ages(self.fading)):
+            raise ValueError(
+                "a rate by aged reports is a mean over fading whose course is known, got rate.feedback: aged with "
+                f"fading {self.fading.kind} and long_transfers: {self.long_transfers}; set long_transfers: ergodic and "
+                "fading rayleigh, rician or nakagami, or rate.feedback: ideal"
+            )
         if self.narrowing == "off" and self.narrowest_hz is not None:
             raise ValueError(
                 f"narrowest_hz says nothing with narrowing: off, got {self.narrowest_hz:g} Hz; leave one of the two out"
@@ -236,19 +244,35 @@ class Channel(Component):
             return self.bandwidth_hz
         return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
 
+    @property
+    def _aged(self) -> bool:
+        return isinstance(self.rate, NrBlocks) and self.rate.feedback == "aged"
+
+    @property
+    def _law(self) -> RateLaw:
+        """The rate law in this band."""
+        if not isinstance(self.rate, NrBlocks) or self.numerology_khz is None:
+            return self.rate
+        return self.rate.in_blocks(resource_blocks(self.bandwidth_hz, self.numerology_khz, self.carrier_hz))
+
     def block_rate(self, *, narrows: bool) -> RateLaw:
         """The rate law of a block, for a sender that may send on part of its band, or for one that may not."""
+        return self._on_parts(self._law, narrows=narrows)
+
+    def _on_parts(self, law: RateLaw, *, narrows: bool) -> RateLaw:
         if not narrows or self.narrowing == "off":
-            return self.rate
+            return law
         spacing_khz = self.numerology_khz or _LTE_SPACING_KHZ
-        return narrowed(self.rate, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
+        return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
 
     def medium_rate(self, branches: int = 1, *, narrows: bool = False) -> RateLaw:
         """That law, or its average over the fading of combined antennas, as `long_transfers` says."""
-        law = self.block_rate(narrows=narrows)
         if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
-            return law
-        return averaged(law, self.fading.combined(branches))
+            return self.block_rate(narrows=narrows)
+        fading = self.fading.combined(branches)
+        if self._aged:
+            return self._on_parts(AgedRate(law=self._law, fading=fading), narrows=narrows)
+        return averaged(self.block_rate(narrows=narrows), fading)
 
     @property
     def medium_fading(self) -> Fading:
