@@ -198,6 +198,12 @@ class NetworkSettings(Component):
         if up.trace is not None:
             yield "uplink.trace", "signals add up on a channel, got recorded rates"
 
+    @property
+    def phased(self) -> bool:
+        """Whether transfers have phases beside their turn and their time on the air."""
+        ways = (self.uplink, self.downlink, self.sidelink)
+        return any(way.access.delays for way in ways if way is not None and way.trace is None)
+
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.
 
