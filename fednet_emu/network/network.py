@@ -198,7 +198,8 @@ class Network:
             rates = device_rates(settings.trace, len(self._everybody), streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
         law = channel.medium_rate(reception.branches(1), narrows=settings.narrows)
-        band = Band.of(channel.usable_hz, law, channel.medium_fading, streams.key("access", kind), reception)
+        key, down = streams.key("access", kind), kind == "downlink"
+        band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         radios = Radios(
             channel.device if sends_up else channel.base_station,
             self._powers.circuit_w(channel.device) if sends_up else None,

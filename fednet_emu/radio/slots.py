@@ -62,6 +62,11 @@ class TddPattern:
             slot += 1
         return slot
 
+    def repeated(self, slot: int, decode: int) -> int:
+        """Downlink slot of the next attempt of a block: device and base station each take some slots to decode."""
+        answer = self.next(slot + 1 + decode, "U")
+        return self.next(answer + 1 + decode, "D")
+
 
 class Grants(NamedTuple):
     """What an arrival that uses one occasion of the scheduling request gets.

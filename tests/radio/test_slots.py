@@ -104,7 +104,12 @@ def test_a_slot_is_a_millisecond_over_a_power_of_two():
 
 @pytest.mark.parametrize(
     ("slots", "what"),
-    [("DDDS", "at least one"), ("UUU", "at least one"), ("DDXU", "D, S and U"), ("DDU", "whole periods fit into 10 ms")],
+    [
+        ("DDDS", "at least one"),
+        ("UUU", "at least one"),
+        ("DDXU", "D, S and U"),
+        ("DDU", "whole periods fit into 10 ms"),
+    ],
 )
 def test_what_is_no_pattern_is_refused(slots, what):
     """Without U nobody may send, without D nobody is granted anything, and 10 ms hold whole periods."""

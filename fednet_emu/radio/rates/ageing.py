@@ -38,7 +38,7 @@ class AgedRate(ErgodicRate):
     law: NrBlocks
     """The law of one block, with its reports."""
 
-    @cached_property
+    @property
     def peaks(self) -> Array:
         """The SINRs at which the mean rate over the SINR is highest nearby."""
         log_rate = self._means.log_rates[0]

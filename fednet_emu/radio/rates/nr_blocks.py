@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy
 from pydantic import Field
 
-from fednet_emu.arrays import Array, exp10, log10
+from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.numerology import rows
 from fednet_emu.radio.rates.base import RateLaw
-from fednet_emu.radio.rates.nr_mcs import attempts
 from fednet_emu.radio.transport_blocks import transport_block_bit
 from fednet_emu.units import db_to_linear
 
@@ -45,10 +45,11 @@ class NrBlocks(RateLaw):
     On a link that does not change it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
     (p - b_m) / (b_(m+1) - b_m) of the blocks has the faster one, and a failed block arrives at the second attempt, so
     the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme up to four
-    copies of a block add up, down to the SINR at which half of the blocks fail every attempt. Block sizes are those of
-    TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB); SNR_50 is fitted to curves of Sionna 2.2
-    for the LDPC code over Gaussian noise in code blocks of 2000 bit, or lies 1.68 dB above Shannon for schemes without
-    a curve. With `feedback: aged` the law is a mean over fading (`long_transfers: ergodic`).
+    copies of a block add up, down to the SINR at which half of the blocks fail every attempt.
+    Block sizes are those of TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in
+    slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the
+    LDPC code over Gaussian noise in code blocks of 2000 bit, or lies 1.68 dB above Shannon for schemes without a curve.
+    With `feedback: aged` the law is a mean over fading (`long_transfers: ergodic`).
     Ignored here: several layers, the swing of a loop of large steps, incremental redundancy, retransmissions of the
     RLC, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
@@ -96,32 +97,34 @@ class NrBlocks(RateLaw):
         """Where half of the blocks of the lowest scheme fail every attempt."""
         return db_to_linear(self.curves[0].half_db) / MAX_ATTEMPTS
 
-    @cached_property
+    @property
     def peaks(self) -> Array:
         """The SINRs at which the rate over the SINR is highest nearby."""
-        sinr = exp10((self._low_db + _STEP_DB * np.arange(len(self._mixture))) / 10.0)
-        per_sinr = np.concatenate([[0.0], self._mixture / sinr, [0.0]])
+        loop = self._loop
+        sinr = exp10((loop.low_db + _STEP_DB * np.arange(len(loop.steps))) / 10.0)
+        per_sinr = np.concatenate([[0.0], loop.efficiency_bps_hz / sinr, [0.0]])
         return sinr[(per_sinr[1:-1] > per_sinr[:-2]) & (per_sinr[1:-1] >= per_sinr[2:])]
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
-        if sinr < self._min_sinr:
+        loop = self._loop
+        if sinr < loop.least:
             return 0.0
-        mixture = self._steps
-        place = (10.0 * math.log10(sinr) - self._low_db) / _STEP_DB
-        below = int(place)
-        if below >= len(mixture) - 1:
-            return bandwidth_hz * mixture[-1]
-        return bandwidth_hz * (mixture[below] + (place - below) * (mixture[below + 1] - mixture[below]))
+        place = (10.0 * math.log10(sinr) - loop.low_db) / _STEP_DB
+        steps, below = loop.steps, int(place)
+        if below >= len(steps) - 1:
+            return bandwidth_hz * steps[-1]
+        return bandwidth_hz * (steps[below] + (place - below) * (steps[below + 1] - steps[below]))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        mixture, last = self._mixture, len(self._mixture) - 1
+        loop = self._loop
+        steps, last = loop.efficiency_bps_hz, len(loop.steps) - 1
         with np.errstate(divide="ignore"):
-            place = np.clip((10.0 * log10(sinr) - self._low_db) / _STEP_DB, 0.0, last)
+            place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, last)
         below = np.minimum(place.astype(np.int64), last - 1)
-        efficiency_bps_hz = mixture[below] + (place - below) * (mixture[below + 1] - mixture[below])
-        return bandwidth_hz * np.where(np.asarray(sinr) < self._min_sinr, 0.0, efficiency_bps_hz)
+        efficiency_bps_hz = steps[below] + (place - below) * (steps[below + 1] - steps[below])
+        return bandwidth_hz * np.where(np.asarray(sinr) < loop.least, 0.0, efficiency_bps_hz)
 
     # ---- schemes -----------------------------------------------------------------------------------------------------
 
@@ -147,7 +150,7 @@ class NrBlocks(RateLaw):
                 used.append(curve)
         return used
 
-    @cached_property
+    @property
     def thresholds_db(self) -> Array:
         """SNRs in dB [schemes] at which the block error rate of each scheme is the target."""
         target_db = -WATERFALL_DB * float(scipy.special.ndtri(self.target_bler))
@@ -162,40 +165,51 @@ class NrBlocks(RateLaw):
         errors[doubtful] = scipy.special.ndtr(deviation[doubtful])
         return errors
 
-    # ---- the mixture -------------------------------------------------------------------------------------------------
-
     @cached_property
-    def _min_sinr(self) -> float:
-        return self.min_sinr
+    def _loop(self) -> OuterLoop:
+        return _outer_loop(self)
 
-    @cached_property
-    def _low_db(self) -> float:
-        return 10.0 * math.log10(self.min_sinr)
 
-    @cached_property
-    def _steps(self) -> list[float]:
-        steps: list[float] = self._mixture.tolist()
-        return steps
+@dataclass(frozen=True, slots=True, eq=False)
+class OuterLoop:
+    """What an outer loop holds on a link that does not change.
 
-    @cached_property
-    def _mixture(self) -> Array:
-        """Efficiency in bit/s/Hz of the outer loop, every 0.01 dB from the least SINR on."""
-        efficiency_bps_hz = np.array([curve.efficiency_bps_hz for curve in self.curves])
-        span_db = self.thresholds_db[-1] + 10.0 * WATERFALL_DB - self._low_db
-        snr_db = self._low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1)
-        errors, points = self.block_errors(snr_db), np.arange(len(snr_db))
-        scheme = np.searchsorted(self.thresholds_db, snr_db, side="right") - 1
-        below, above = np.clip(scheme, 0, None), np.clip(scheme + 1, None, len(self.curves) - 1)
-        gap = errors[above, points] - errors[below, points]
-        faster = np.divide(self.target_bler - errors[below, points], gap, out=np.zeros(len(points)), where=above > below)
-        mixed = (1.0 - faster) * efficiency_bps_hz[below] + faster * efficiency_bps_hz[above]
-        failing = np.where(above > below, self.target_bler, errors[below, points])
-        mixture = mixed / (1.0 + failing)
-        for point in np.flatnonzero(scheme < 0).tolist():
-            mixture[point] = efficiency_bps_hz[0] * self._lowest_throughput(float(snr_db[point]))
-        return np.maximum.accumulate(mixture)
+    Attributes:
+        least: SINR (linear) below which nothing gets through.
+        low_db: the same in dB, the first point.
+        efficiency_bps_hz: [points] efficiency every 0.01 dB, up to the last that is not constant.
+        steps: the same as a list.
+    """
 
-    def _lowest_throughput(self, snr_db: float) -> float:
-        """Blocks of the lowest scheme that arrive per attempt, with the SNRs of all copies added up."""
-        copies_db = snr_db + 10.0 * log10(np.arange(1.0, MAX_ATTEMPTS + 1.0))
-        return attempts(self.block_errors(copies_db)[0].tolist()).throughput
+    least: float
+    low_db: float
+    efficiency_bps_hz: Array
+    steps: list[float]
+
+
+@lru_cache(maxsize=64)
+def _outer_loop(law: NrBlocks) -> OuterLoop:
+    """Mix the schemes of a law at each SNR."""
+    low_db = 10.0 * math.log10(law.min_sinr)
+    thresholds_db, of_scheme = law.thresholds_db, np.array([curve.efficiency_bps_hz for curve in law.curves])
+    span_db = float(thresholds_db[-1]) + 10.0 * WATERFALL_DB - low_db
+    snr_db = low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1)
+    errors, points = law.block_errors(snr_db), np.arange(len(snr_db))
+    scheme = np.searchsorted(thresholds_db, snr_db, side="right") - 1
+    below, above = np.maximum(scheme, 0), np.minimum(scheme + 1, len(of_scheme) - 1)
+    few, many = errors[below, points], errors[above, points]
+    mixes = (scheme >= 0) & (above > below)
+    faster = np.divide(law.target_bler - few, many - few, out=np.zeros(len(points)), where=mixes)
+    mixed = (1.0 - faster) * of_scheme[below] + faster * of_scheme[above]
+    throughput = np.where(mixes, 1.0 / (1.0 + law.target_bler), _chase(law, scheme=below, snr_db=snr_db))
+    efficiency_bps_hz = np.maximum.accumulate(mixed * throughput)
+    return OuterLoop(law.min_sinr, low_db, efficiency_bps_hz, efficiency_bps_hz.tolist())
+
+
+def _chase(law: NrBlocks, *, scheme: IntArray, snr_db: Array) -> Array:
+    """Blocks that arrive per attempt [points], with the SNRs of all copies of a block added up."""
+    expected, reached = np.zeros(len(snr_db)), np.ones(len(snr_db))
+    for copies in range(1, MAX_ATTEMPTS + 1):
+        expected += reached
+        reached *= law.block_errors(snr_db + 10.0 * math.log10(copies))[scheme, np.arange(len(snr_db))]
+    return (1.0 - reached) / expected
