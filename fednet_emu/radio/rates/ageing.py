@@ -154,4 +154,4 @@ _PRIMES = np.array([[2.0], [3.0], [5.0], [7.0], [11.0]])
 
 def _spread(count: int) -> Array:
     """Evenly spread points of the unit cube [5, count]: multiples of the roots of primes, modulo 1 (Kronecker)."""
-    return (0.5 + np.sqrt(_PRIMES) * np.arange(1.0, count + 1.0)) % 1.0
+    return np.asarray((0.5 + np.sqrt(_PRIMES) * np.arange(1.0, count + 1.0)) % 1.0, np.float64)

@@ -193,7 +193,7 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
     low_db = 10.0 * math.log10(law.min_sinr)
     thresholds_db, of_scheme = law.thresholds_db, np.array([curve.efficiency_bps_hz for curve in law.curves])
     span_db = float(thresholds_db[-1]) + 10.0 * WATERFALL_DB - low_db
-    snr_db = low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1)
+    snr_db: Array = low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1, dtype=np.float64)
     errors, points = law.block_errors(snr_db), np.arange(len(snr_db))
     scheme = np.searchsorted(thresholds_db, snr_db, side="right") - 1
     below, above = np.maximum(scheme, 0), np.minimum(scheme + 1, len(of_scheme) - 1)

@@ -37,7 +37,7 @@ def end_to_end(access, *, down=False, key=5):
 
 
 def test_devices_have_equal_shares_of_the_uplink_slots(cell):
-    """A fifth of 1 Mbit/s alone, a tenth for each of two: half of a Mbit of each after 5 s, the other half after 7.5."""
+    """A fifth of 1 Mbit/s alone, a tenth for each of two: 0.5 Mbit of each after 5 s, the rest after 7.5 s."""
     deliveries = cell(PROMPT).play((0.0, 0, MBIT), (0.0, 1, MBIT // 2))
 
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx([7.5, 5.0])

@@ -70,11 +70,11 @@ def test_an_outer_loop_mixes_two_schemes(snr_db):
     assert played_bps(snr_db, 0.02, 0.1, 40_000) == pytest.approx(expected_bps, rel=0.01)
 
 
-def test_a_staircase_is_lower_just_below_a_threshold():
-    """At 5 dB MCS 12 is the fastest below 10 % of errors, and the rate is 1 to 4 % above its own at that loss."""
-    alone_bps = transport_block_bit(51, 13, 12, 4, 434) * 2000 / 1.1
+def test_a_staircase_is_too_low_just_below_a_threshold():
+    """At 5 dB MCS 11 is the fastest below 10 % of errors; the loop is 15 % faster by what it sends with MCS 12."""
+    stair_bps = transport_block_bit(51, 13, 12, 4, 378) * 2000 / 1.1
 
-    assert 1.01 < IN_20_MHZ.rate_bps(10**0.5, WIDTH_HZ) / alone_bps < 1.04
+    assert IN_20_MHZ.rate_bps(10**0.5, WIDTH_HZ) / stair_bps == pytest.approx(1.15, abs=0.01)
 
 
 @pytest.mark.parametrize("row", PEAKS, ids=lambda row: "-".join(row.values()))
