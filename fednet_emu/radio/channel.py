@@ -177,8 +177,9 @@ class Channel(Component):
 
     narrowing: Literal["on", "off"] = "on"
     """Whether a device that is too weak for its whole band sends on a part of it, with all its power, as schedulers
-    let it. It holds for uplinks and sidelinks on which each sender has a part of the band to itself (`tdma`, `ofdma`,
-    `planned`), and for rate laws with a least efficiency. Base stations have a fixed power per block."""
+    let it. It holds for uplinks and sidelinks on which each sender has a part of the band or of the time to itself
+    (`tdma`, `ofdma`, `planned`, `nr-grants`), and for rate laws with a least efficiency. Base stations have a fixed
+    power per block."""
 
     narrowest_hz: float | None = Field(default=None, gt=0)
     """Narrowest part in Hz that a device sends on; null for a resource block, which has 12 subcarriers: 180 kHz, or
