@@ -158,7 +158,7 @@ def test_what_has_no_parts_is_refused(change, what):
 
 
 def test_uploads_over_a_wide_band_vary_less():
-    """Forty uploads of a block each at 10 dB in 20 MHz, flat and at 1 us: as long in the mean, a third of the spread."""
+    """Forty uploads of a block each at 10 dB in 20 MHz, flat and at 1 us: equal in the mean, a third of the spread."""
     took_s = {}
     for delay_spread_s in (None, 1e-6):
         its = channel(

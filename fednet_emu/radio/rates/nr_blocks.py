@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import scipy
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.numerology import rows
@@ -24,6 +24,7 @@ approximation, by which curves of 24 to 2000 bit fall within 23 %."""
 MAX_ATTEMPTS = 4
 """Transmissions of a block, whose copies the receiver adds up (chase combining)."""
 
+_REPORT_S, _DELAY_S = 0.02, 0.004
 _CERTAIN = 8.0
 _STEP_DB = 0.01
 _WIDE_BLOCKS = 273
@@ -73,15 +74,25 @@ class NrBlocks(RateLaw):
     feedback: Literal["ideal", "aged"] = "ideal"
     """`ideal` knows the SINR of each block, `aged` that of a report: `report_s` and `delay_s` say how old it is."""
 
-    report_s: float = Field(default=0.02, gt=0)
+    report_s: float = Field(default=_REPORT_S, gt=0)
     """Period in s of the reports, for `feedback: aged`."""
 
-    delay_s: float = Field(default=0.004, ge=0)
+    delay_s: float = Field(default=_DELAY_S, ge=0)
     """Time in s from a measurement to the first block that its report serves, for `feedback: aged`."""
 
     blocks: int | None = Field(default=None, gt=0, le=275)
     """Resource blocks of a slot, by which the sizes of transport blocks are rounded; null for those of the channel
     (`numerology_khz`), and 273, those of 100 MHz, without."""
+
+    @model_validator(mode="after")
+    def _reports_are_aged(self) -> Self:
+        given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
+        if self.feedback == "ideal" and given:
+            raise ValueError(
+                f"report_s and delay_s say nothing with feedback: ideal, got {self.report_s:g} and {self.delay_s:g}; "
+                "leave them out, or set feedback: aged"
+            )
+        return self
 
     def in_blocks(self, blocks: int) -> NrBlocks:
         """The law in a channel of so many resource blocks, unless it has its own number."""

@@ -114,10 +114,12 @@ def test_the_best_link_of_each_block_has_its_slots(cell):
     snr = [2.0, 5.0, 9.0, 20.0]
     scheme = NrGrants(scheduler="proportional-fair", target_bler=0)
 
-    ends_s = [d.ended_s for d in cell(scheme, CAPACITY, fading, snr=snr).play(*requests)]
+    its = cell(scheme, CAPACITY, fading, snr=snr, drawn_w=2.0)
+    ends_s = [delivery.ended_s for delivery in its.play(*requests)]
 
     slow = cell(Ofdma(scheduler="proportional-fair"), Fifth(), fading, snr=snr).play(*requests)
     assert ends_s == pytest.approx([d.ended_s for d in slow], rel=1e-9)
+    assert its.rows["energy_j"].sum() == pytest.approx(2.0 * max(ends_s) / 5)
 
 
 class Fifth(Shannon):
@@ -270,7 +272,7 @@ def test_it_is_for_cells_of_its_own_spacing():
 
 
 def test_learning_runs_over_grants_in_both_directions():
-    """Three rounds of the quickstart: every law holds, uploads wait 10 to 30 ms, both directions have tails."""
+    """Three rounds of the quickstart: every law holds, uploads wait 10 to 30 ms, downloads four slots at most."""
     grants = {"kind": "nr-grants", "pattern": "DDSUU"}
     run = fe.run(
         "quickstart",
@@ -280,7 +282,9 @@ def test_learning_runs_over_grants_in_both_directions():
 
     rows = run.transfers
     up = rows[rows["kind"] == "uplink"]
+    down = rows[rows["kind"] == "downlink"]
     assert len(up) >= 3
+    assert down["access_s"].max() <= 4 * SLOT_S
     assert ((up["access_s"] >= 0.0099) & (up["access_s"] <= 0.0301)).all()
     assert (rows["tail_s"] >= 0.001).all()
     assert Downlink(access=NrGrants()).access.kind == "nr-grants"

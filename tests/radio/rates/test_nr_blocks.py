@@ -168,3 +168,9 @@ def test_aged_reports_need_a_mean_over_fading():
     for change in ({"fading": "rayleigh"}, {"fading": "none", "long_transfers": "ergodic"}):
         with pytest.raises((ValueError, ScenarioError), match="long_transfers: ergodic and fading rayleigh"):
             Channel(**channel, **change)
+
+
+def test_times_of_reports_need_reports():
+    """A period without aged reports would say nothing."""
+    with pytest.raises(ValueError, match="report_s and delay_s say nothing with feedback: ideal, got 0.08 and 0.004"):
+        NrBlocks(report_s=0.08)
