@@ -25,14 +25,14 @@ def coherence_s(speed_km_h):
 
 
 def course(draws, doppler_hz, slots, k):
-    """Power gains of a link over time: 32 waves from all around, and a line of sight."""
+    """Power gains of a link over time: 64 waves from all around, and a line of sight."""
     time_s = np.arange(slots) * SLOT_S
-    angle = 2 * math.pi * (np.arange(32) + draws.random()) / 32
-    phase = 2 * math.pi * draws.random(32)
+    angle = 2 * math.pi * (np.arange(64) + draws.random()) / 64
+    phase = 2 * math.pi * draws.random(64)
     field = np.zeros(slots, complex)
     for one, start in zip(angle, phase, strict=True):
         field += np.exp(1j * (2 * math.pi * doppler_hz * math.cos(one) * time_s + start))
-    return np.abs(math.sqrt(k / (k + 1)) + field / math.sqrt(32 * (k + 1))) ** 2
+    return np.abs(math.sqrt(k / (k + 1)) + field / math.sqrt(64 * (k + 1))) ** 2
 
 
 def played_bps_hz(mean_db, doppler_hz, period, delay, k=0.0, seconds=150, up_db=0.05):
