@@ -12,7 +12,7 @@ from markdown_text import code, table
 
 from fednet_emu.records.ledger import TABLES, WHERE_USED, Ledger
 from fednet_emu.records.reasons import MEANINGS
-from fednet_emu.records.rows import ROWS
+from fednet_emu.records.rows import ROWS, PhaseColumns
 from fednet_emu.scenario.schema import docstrings
 from fednet_emu.units import unit_of
 
@@ -50,11 +50,13 @@ def page() -> str:
         KeyError: a column has no meaning.
     """
     empty = Ledger()
+    empty.add_phases()
     frames = {**empty.frames(), **{name: getattr(empty, name).frame() for name in WHERE_USED}}
     lines = [LEAD]
     for name in TABLES:
         row, columns = ROWS[name], getattr(empty, name).columns
-        texts = ADDED | {_shown(column): text for column, text in docstrings(row).items()}
+        classes = (row, PhaseColumns) if name == "transfers" else (row,)
+        texts = ADDED | {_shown(column): text for its in classes for column, text in docstrings(its).items()}
         digested = {_shown(column) for column, its in columns.items() if its.digest}
         covered = name in ("transfers", "receptions", "backhaul", "computes")
         rows = [
@@ -67,7 +69,7 @@ def page() -> str:
             )
             for column in frames[name]
         ]
-        about = " ".join(str(row.__doc__).split())
+        about = " ".join(" ".join(str(its.__doc__) for its in classes).split())
         lines += [f"## {name}\n", f"{about}\n", *table(("Column", "Type", "Unit", "Digest", "Meaning"), rows)]
     reasons = [(code(reason) if reason else "empty", its.meaning) for reason, its in MEANINGS.items()]
     lines += [DESCRIBED, "## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]

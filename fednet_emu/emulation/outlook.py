@@ -304,7 +304,8 @@ def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
     law = channel.medium_rate(reception.branches(1), narrows=way.narrows)
-    band = Band.of(channel.usable_hz, law, channel.medium_fading, reception=reception)
+    down = way.DIRECTION == "downlink"
+    band = Band.of(channel.usable_hz, law, channel.medium_fading, reception=reception, down=down)
     patience = Patience(way.access.on(band))
     alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
     return np.where(links.in_sight, *alike)

@@ -18,6 +18,7 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.air.transfer import Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
@@ -32,6 +33,7 @@ from fednet_emu.network.links.links import (
 )
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
@@ -80,6 +82,8 @@ class Network:
         self._powers = powers or DevicePowers.of(channel.device, bytes(presence.count))
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
+        if settings.phased:
+            ledger.add_phases()
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._environment = CellEnvironment(
@@ -194,7 +198,8 @@ class Network:
             rates = device_rates(settings.trace, len(self._everybody), streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
         law = channel.medium_rate(reception.branches(1), narrows=settings.narrows)
-        band = Band.of(channel.usable_hz, law, channel.medium_fading, streams.key("access", kind), reception)
+        key, down = streams.key("access", kind), kind == "downlink"
+        band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         radios = Radios(
             channel.device if sends_up else channel.base_station,
             self._powers.circuit_w(channel.device) if sends_up else None,
@@ -203,18 +208,12 @@ class Network:
             (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
         )
-        return Medium(
-            self._clock,
-            self._ledger,
-            self._presence,
-            settings,
-            settings.access.on(band),
-            links,
-            radios,
-            loss_key=streams.key("loss", kind),
-            cells=cells,
-            rates=rates,
-        )
+        parts = self._clock, self._ledger, self._presence, settings, settings.access.on(band), links, radios
+        loss_key = streams.key("loss", kind)
+        if not self.settings.phased:
+            return Medium(*parts, loss_key=loss_key, cells=cells, rates=rates)
+        latency = settings.access.latency(band) if rates is None else NO_LATENCY
+        return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=EndToEnd(latency))
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""

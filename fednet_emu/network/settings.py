@@ -174,9 +174,11 @@ class NetworkSettings(Component):
         if reception.branches(most) < 1:
             what = f"so many antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
             yield f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
-        if most > 1 and reception.NULLS and channel.medium_rate() != channel.rate:
+        if most > 1 and reception.NULLS and channel.medium_rate() != channel.block_rate(narrows=False):
             what = f"the law of the gains changes with the number of senders, got {reception.kind}"
-            yield f"{what} with long_transfers: ergodic; set channel.long_transfers: walk, or choose mrc"
+            means = "long_transfers: ergodic" if channel.long_transfers == "ergodic" else "fading.delay_spread_s"
+            remedy = "set channel.long_transfers: walk, without channel.fading.delay_spread_s, or choose mrc"
+            yield f"{what} with {means}; {remedy}"
         try:
             channel.fading.combined(reception.antennas)
         except ScenarioError as problem:
@@ -197,6 +199,12 @@ class NetworkSettings(Component):
                 yield key, f"{why}, got {getattr(setting, 'kind', '?')}"
         if up.trace is not None:
             yield "uplink.trace", "signals add up on a channel, got recorded rates"
+
+    @property
+    def phased(self) -> bool:
+        """Whether transfers have phases beside their turn and their time on the air."""
+        ways = (self.uplink, self.downlink, self.sidelink)
+        return any(way.access.delays for way in ways if way is not None and way.trace is None)
 
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.

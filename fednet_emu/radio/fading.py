@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import scipy
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fednet_emu.arrays import Array, Mask, expm1, log1p
 from fednet_emu.component.component import Component
@@ -18,6 +18,10 @@ from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 RARE = 1e-8
 """Share of the fading blocks that is too small to count on: one in fifty days of blocks of 43.5 ms."""
+
+
+_LONGEST_SPREAD_S = 1e-4
+_NARROW = 1e-3
 
 
 class Fading(Component):
@@ -103,13 +107,46 @@ class BlockFading(Fading):
     coherence_s: float = Field(default=0.0435, gt=0)
     """Duration of a block; the default is that of 3 km/h at 3.5 GHz, see `coherence_time_s`."""
 
+    delay_spread_s: float | Literal["from-scenario"] | None = None
+    """Root-mean-square spread in s of the delays of the paths, by which a wide band is selective: its rate is the mean
+    over parts that fade independently (`independent_parts`). `from-scenario` is the median of TR 38.901 Table 7.5-6 for
+    the path loss, with line of sight under Rician fading; null for one gain in the whole band."""
+
+    @field_validator("delay_spread_s")
+    @classmethod
+    def _is_short(cls, spread_s: float | str | None) -> float | str | None:
+        if isinstance(spread_s, float) and not 0 < spread_s <= _LONGEST_SPREAD_S:
+            raise ValueError(
+                f"is a time of nanoseconds to microseconds, got {spread_s:g} s; 3e-8 indoors and 3e-7 in cities are "
+                "usual"
+            )
+        return spread_s
+
+    @property
+    def shape(self) -> float:
+        """Squared mean over variance of the gain, by which parts of a band add up; 0 if that depends on the link."""
+        return 0.0
+
+    def over_band(self, parts: float) -> Fading:
+        """The law of the mean gain over so many parts of a band: Gamma, of mean 1 and a variance divided by `parts`."""
+        return Nakagami(m=self.shape * parts, coherence_s=self.coherence_s)
+
+    def in_band(self, parts: float, branches: int) -> Fading:
+        """The law of the gain of a part over the mean of the band, at so many antennas."""
+        return InBand(shape=self.shape * branches, parts=parts)
+
 
 class Rayleigh(BlockFading):
     """Rayleigh block fading: many paths, none dominant, so the power gain is exponential with mean 1.
 
-    Ignored here: correlation between successive blocks and between frequencies (one gain for the whole band). Averages
-    of dB values are 2.5 dB below the dB value of the average.
+    Ignored here: correlation between successive blocks. Averages of dB values are 2.5 dB below the dB value of the
+    average.
     """
+
+    @property
+    def shape(self) -> float:
+        """One: the variance is that of the mean squared."""
+        return 1.0
 
     def gain(self, uniform: float, los: bool = False) -> float:
         """Exponential quantile -ln(1 - u)."""
@@ -134,7 +171,8 @@ class Rician(BlockFading):
     The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times it is non-central chi-squared with two
     degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 has K = 9 dB in cities and 7 dB indoors, both with
     line of sight.
-    Ignored here: the spread of K between places (3.5 to 8 dB there), correlation between blocks and frequencies.
+    Ignored here: the spread of K between places (3.5 to 8 dB there), correlation between blocks. With a delay spread
+    the law is Nakagami's of the same variance.
     """
 
     k_db: float = Field(ge=-40, le=40)
@@ -144,6 +182,12 @@ class Rician(BlockFading):
     def degrees(self) -> float:
         """Degrees of freedom of the chi-squared law: two for each antenna."""
         return 2.0
+
+    @property
+    def shape(self) -> float:
+        """(K + 1)^2 / (2 K + 1)."""
+        k = db_to_linear(self.k_db)
+        return (k + 1.0) ** 2 / (2.0 * k + 1.0)
 
     def gain(self, uniform: float, los: bool = False) -> float:
         """Non-central chi-squared quantile, scaled to mean 1."""
@@ -183,11 +227,16 @@ class Nakagami(BlockFading):
     """Nakagami-m block fading: the power gain is Gamma with shape m and mean 1.
 
     m = 1 is Rayleigh, m = 0.5 the one-sided Gaussian, a large m hardly any fading.
-    Ignored here: correlation between successive blocks and between frequencies.
+    Ignored here: correlation between successive blocks.
     """
 
     m: float = Field(ge=0.5, le=1e6)
     """Shape; the variance of the power is 1 / m."""
+
+    @property
+    def shape(self) -> float:
+        """`m`."""
+        return self.m
 
     def gain(self, uniform: float, los: bool = False) -> float:
         """Gamma quantile, scaled to mean 1."""
@@ -213,6 +262,9 @@ class FadingByLineOfSight(BlockFading):
     """
 
     kind = "by-line-of-sight"
+
+    delay_spread_s: None = None
+    """One gain in the whole band: the parts of a band would differ with the state of the link."""
 
     k_db: float = Field(default=9.0, ge=-40, le=40)
     """K factor with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
@@ -261,6 +313,52 @@ class CombinedByLineOfSight(FadingByLineOfSight):
     def gain(self, uniform: float, los: bool = False) -> float:
         """Quantile of the law of the link's state."""
         return self.of(los).gain(uniform)
+
+
+class InBand(Fading):
+    """The gain of a part of a band over the mean of all parts: `parts` times a Beta variable, of mean 1.
+
+    Parts with Gamma gains of one shape m have it, whatever their mean is: it is independent of it.
+    """
+
+    kind = "in-band"
+
+    shape: float = Field(gt=0)
+    """Shape m of the gain of a part."""
+
+    parts: float = Field(gt=1)
+    """Number of parts, which need not be whole."""
+
+    @property
+    def coherence_s(self) -> float:
+        """Infinity: all parts are there at once."""
+        return math.inf
+
+    def gain(self, uniform: float, los: bool = False) -> float:
+        """Beta quantile, scaled to mean 1."""
+        return self.parts * float(scipy.special.betaincinv(self.shape, self.shape * (self.parts - 1.0), uniform))
+
+    def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
+        """Beta quantile of every element, scaled to mean 1."""
+        return self.parts * np.asarray(scipy.special.betaincinv(self.shape, self.shape * (self.parts - 1.0), uniform))
+
+    def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
+        """Regularised incomplete Beta function."""
+        share = np.minimum(gain / self.parts, 1.0)
+        return np.asarray(scipy.special.betainc(self.shape, self.shape * (self.parts - 1.0), share))
+
+
+def independent_parts(bandwidth_hz: float, delay_spread_s: float) -> float:
+    """How many independent parts have the variance of the mean gain over a band, at least 1.
+
+    Paths of a power that falls exponentially with their delay have gains at two frequencies with the correlation 1 / (1
+    + (2 pi d tau)^2). Its mean over a band is 1 / L = (2 a arctan(a) - ln(1 + a^2)) / a^2 with a = 2 pi tau B: L is 1
+    in a narrow band and 2 B tau in a wide one, whose coherence bandwidth is 1 / (2 tau).
+    """
+    a = 2.0 * math.pi * delay_spread_s * bandwidth_hz
+    if a < _NARROW:
+        return 1.0
+    return a * a / (2.0 * a * math.atan(a) - math.log1p(a * a))
 
 
 def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:

@@ -21,6 +21,7 @@ from fednet_emu.records.rows import (
     ComputeRow,
     DeviceEvaluationRow,
     EvaluationRow,
+    PhaseColumns,
     ReceptionRow,
     RoundRow,
     TransferRow,
@@ -102,7 +103,7 @@ class Ledger:
     def __init__(self, metrics: Sequence[str] = ()) -> None:
         self.metrics = tuple(metrics)
         measured = dict.fromkeys(metrics, MEASURE)
-        self.transfers: Table[TransferRow] = Table(columns_of(TransferRow))
+        self.transfers: Table[Any] = Table(columns_of(TransferRow))
         self.receptions: Table[ReceptionRow] = Table(columns_of(ReceptionRow))
         self.backhaul: Table[BackhaulRow] = Table(columns_of(BackhaulRow))
         self.computes: Table[ComputeRow] = Table(columns_of(ComputeRow))
@@ -141,6 +142,10 @@ class Ledger:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)
+
+    def add_phases(self) -> None:
+        """From the first transfer on keep the columns of `PhaseColumns` too."""
+        self.transfers = Table(columns_of(TransferRow) | columns_of(PhaseColumns))
 
     def add_round(self, row: RoundRow) -> None:
         """Add a row to the table `rounds`."""

@@ -60,6 +60,27 @@ class TransferRow(NamedTuple):
     """in which it is sent, from 0; of a sidelink the cluster"""
 
 
+class PhaseColumns(NamedTuple):
+    """Further columns of `transfers` in runs with waits beside the air; `size_bit` is then the payload alone.
+
+    From request to end a transfer passes set-up, access, its wait for a turn, the time on the air with its gaps, and
+    the tail.
+    """
+
+    access_ns: Time
+    """wait for access to the channel"""
+    setup_ns: Time
+    """wait for a connection, and for software"""
+    gap_ns: Time
+    """while on the air, with nothing to send: waiting for acknowledgements"""
+    tail_ns: Time
+    """from the last bit on the air until it counts as received"""
+    wire_bit: Number
+    """payload and headers"""
+    reverse_bit: Number
+    """acknowledgements of the receiver; they take no time on the air"""
+
+
 class ReceptionRow(NamedTuple):
     """One row for each receiver of a transmission to several."""
 

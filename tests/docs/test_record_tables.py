@@ -13,9 +13,10 @@ from fednet_emu.scenario.schema import docstrings
 
 def test_every_table_and_column_is_explained() -> None:
     """The page has a section for each table, and a row for each column as `frames` shows it."""
-    text = page()
+    text, ledger = page(), Ledger()
+    ledger.add_phases()
 
-    for name, frame in Ledger().frames().items():
+    for name, frame in ledger.frames().items():
         section = text.split(f"## {name}\n")[1].split("\n## ")[0]
         assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == list(frame)
     assert "| `started_s` | number | s | yes |" in text

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fednet_emu.network.faults import Loss, NoLoss
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw
@@ -102,6 +104,7 @@ def medium_of(
     receive_w: float = 0.0,
     radios: Radios | None = None,
     cells: int = 1,
+    end_to_end: EndToEnd | None = None,
     **of_band: Any,
 ) -> Medium:
     """A medium over 1 MHz, without fading and loss unless told otherwise; what is absent is made."""
@@ -110,9 +113,13 @@ def medium_of(
         settings["mode"] = "broadcast" if multicast else "unicast"
     band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)
     receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
-    return Medium(
+    kind: Any = Medium if end_to_end is None else partial(PhasedMedium, end_to_end=end_to_end)
+    ledger = ledger or Ledger()
+    if end_to_end is not None:
+        ledger.add_phases()
+    made: Medium = kind(
         clock or Clock(),
-        ledger or Ledger(),
+        ledger,
         presence or Presence(Always(), 0, devices),
         WAYS[way].model_construct(**settings),
         access.on(band),
@@ -121,3 +128,4 @@ def medium_of(
         loss_key=77,
         cells=cells,
     )
+    return made

@@ -94,7 +94,7 @@ def test_every_scheme_says_whether_its_senders_are_separate():
     given = {"slotted-aloha": {"slot_s": 1}}
     overlapping = {name for name, scheme in ACCESSES.items() if scheme.model_validate(given.get(name, {})).overlapping}
 
-    assert ACCESSES.keys() - overlapping == {"tdma", "ofdma", "planned"}
+    assert ACCESSES.keys() - overlapping == {"tdma", "ofdma", "planned", "nr-grants"}
 
 
 def test_two_at_once_each_narrow_within_their_halves():

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.latency import NO_LATENCY, Latency
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
@@ -30,6 +31,9 @@ class Access(Component):
 
     only_sums: ClassVar[bool] = False
     """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
+
+    delays: ClassVar[bool] = False
+    """Whether transfers wait for access, or end a tail after their last bit: `latency` then says how long."""
 
     def uplink_conflict(self, scenario: Any) -> str:
         """Why it cannot be the uplink of a scenario, whatever else is received there; empty if it can."""
@@ -64,6 +68,10 @@ class Access(Component):
     def queue(self, cells: int) -> TurnQueue:
         """Who waits for whom in so many cells."""
         return TurnQueue(self.capacity, cells)
+
+    def latency(self, band: Band) -> Latency:
+        """What it takes of transfers beside their turn and their time on the air."""
+        return NO_LATENCY
 
     @abstractmethod
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:

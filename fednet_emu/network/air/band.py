@@ -68,6 +68,7 @@ class Band:
         share: fraction of the band that a lone burst has.
         threshold: SINR (linear) below which a block carries nothing, beside the rate law's own limit.
         slot_ns: length of the access scheme's slots; endless without slots.
+        down: whether base stations send in it, and devices receive.
     """
 
     bandwidth_hz: float
@@ -79,14 +80,22 @@ class Band:
     share: float = 1.0
     threshold: float = 0.0
     slot_ns: int = FOREVER_NS
+    down: bool = False
 
     @classmethod
     def of(
-        cls, bandwidth_hz: float, law: RateLaw, fading: Fading, key: int = 0, reception: Reception = ONE_ANTENNA
+        cls,
+        bandwidth_hz: float,
+        law: RateLaw,
+        fading: Fading,
+        key: int = 0,
+        reception: Reception = ONE_ANTENNA,
+        *,
+        down: bool = False,
     ) -> Band:
         """A band whose blocks last for the fading's coherence time, all of which each burst may use."""
         coherence_ns = FOREVER_NS if np.isinf(fading.coherence_s) else to_ns(fading.coherence_s)
-        return cls(bandwidth_hz, law, fading, coherence_ns, key, reception)
+        return cls(bandwidth_hz, law, fading, coherence_ns, key, reception, down=down)
 
     @cached_property
     def constant(self) -> bool:

@@ -8,6 +8,7 @@ from weakref import ref
 
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion, not_awaited
+from fednet_emu.network.air.phases import Phases
 from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import NEVER_NS, SERVER, device_label
 from fednet_emu.records.rows import KINDS
@@ -80,6 +81,7 @@ class Transfer(Completion):
         self.air_bit = 0.0
         self.power_part = 1.0
         self.grant: Grant[float] | None = None
+        self.phases: Phases | None = None  # None where transfers pass nothing beside the air
         self.drawn_w = 0.0
         self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
         self.lost = ""  # why it was lost, or empty; final at its end

@@ -122,11 +122,15 @@ class Medium:
             transfer.grant, power_part = grant, power_part * grant.power_part
         if power_part != 1.0:
             transfer.power_part = power_part
-        self._requests.append(transfer)
         self._ledger.offered_bit[self.kind] += size_bit
+        self._join(transfer)
+        return transfer
+
+    def _join(self, transfer: Transfer) -> None:
+        """Let a transfer wait for its turn from now on."""
+        self._requests.append(transfer)
         if self._turns.left > 0 or self._several_cells:  # one full cell looks at its requests when a place gets free
             self._settle_at(self.clock.now)
-        return transfer
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
         """Cancel a transfer that waits or is on the air; its event never triggers, and airtime used so far is recorded.
@@ -345,42 +349,47 @@ class Medium:
             self.unheard.append(Unheard(transfer))
 
     def _record(self, burst: Burst, now_ns: int) -> None:
-        """Record one row for a burst that was on the air, delivered or lost."""
-        ledger, radios, first, count = self._ledger, self.radios, burst[0], len(burst)
-        receiver, requested_ns, air_bit, lost = first.receiver, first.requested_ns, first.air_bit, first.lost
-        size_bit, started_ns = first.size_bit, first.started_ns
-        arrived = 0 if lost else 1
-        if count > 1:
-            receiver, lost = SEVERAL, ""
-            requested_ns = min([transfer.requested_ns for transfer in burst])
-            air_bit = max([transfer.air_bit for transfer in burst])
-            arrived = sum([not transfer.lost for transfer in burst])
-            row, add = len(ledger.transfers), ledger.receptions.append
-            for transfer in burst:
-                add(ReceptionRow(row, transfer.receiver, CODE[transfer.lost]))
+        """Record a burst that was on the air, delivered or lost, with the energy that it has taken."""
+        radios, first = self.radios, burst[0]
+        air_bit = first.air_bit if len(burst) == 1 else max([leg.air_bit for leg in burst])
         energy_j, bits_j = first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
         receive_j, receive_w = 0.0, radios.receive_w
         if self._loads is not None:
             receive_j = self._loads.end(burst, energy_j, bits_j, now_ns)
         elif receive_w is not None:
-            receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - started_ns) / NS_PER_S
+            receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - first.started_ns) / NS_PER_S
         if radios.receive_j_per_bit:
             receive_j += radios.receive_j_per_bit * sum([leg.air_bit for leg in burst])
-        energy_j += bits_j
+        self._ledger.energy_j += energy_j + bits_j + receive_j
+        self._write(burst, now_ns, air_bit, energy_j + bits_j, receive_j)
+
+    def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: float) -> None:
+        """Write the row of a burst that is over now."""
+        ledger, first, count = self._ledger, burst[0], len(burst)
+        receiver, requested_ns, lost, size_bit = first.receiver, first.requested_ns, first.lost, first.size_bit
+        arrived = 0 if lost else 1
+        if count > 1:
+            receiver, lost = SEVERAL, ""
+            requested_ns = min([transfer.requested_ns for transfer in burst])
+            arrived = sum([not transfer.lost for transfer in burst])
+            place, add = len(ledger.transfers), ledger.receptions.append
+            for transfer in burst:
+                add(ReceptionRow(place, transfer.receiver, CODE[transfer.lost]))
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        ledger.energy_j += energy_j + receive_j
-        ledger.transfers.append(TransferRow(  # by position: keywords take three times as long
-            self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, started_ns, now_ns,
+        row = TransferRow(  # by position: keywords take three times as long
+            self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, first.started_ns, now_ns,
             air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
-        ))  # fmt: skip
+        )  # fmt: skip
+        ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         if self._several_cells:
             self._release(transfer)
-        self._ledger.transfers.append(TransferRow(
+        row = TransferRow(
             self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
             NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell,
-        ))  # fmt: skip
+        )  # fmt: skip
+        self._ledger.transfers.append(row if transfer.phases is None else transfer.phases.extend(row))
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

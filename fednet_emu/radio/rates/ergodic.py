@@ -69,8 +69,8 @@ class ErgodicRate(RateLaw):
         return rate * bandwidth_hz if self.law.PER_HERTZ else rate
 
     @cached_property
-    def _means(self) -> _Means:
-        return _Means.of([self.law], self.fading)
+    def _means(self) -> Means:
+        return Means.of([self.law], self.fading)
 
 
 class NarrowedErgodicRate(ErgodicRate):
@@ -104,10 +104,10 @@ class NarrowedErgodicRate(ErgodicRate):
         return bandwidth_hz * np.where(mean_bps_hz > _NOTHING_BPS_HZ, mean_bps_hz, 0.0)
 
     @cached_property
-    def _means(self) -> _Means:
+    def _means(self) -> Means:
         """Means of the rates on a band of 1 Hz with parts of any width, and without any."""
         any_width, none = (Narrowed(law=self.law.law, narrowest_hz=width_hz) for width_hz in (_ANY_HZ, 1.0))
-        return _Means.of([any_width, none], self.fading)
+        return Means.of([any_width, none], self.fading)
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
@@ -122,7 +122,7 @@ def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Means:
+class Means:
     """Mean rates of some laws over fading, on a band of 1 Hz.
 
     Attributes:
@@ -134,7 +134,7 @@ class _Means:
     rise: Array
 
     @classmethod
-    def of(cls, laws: Sequence[RateLaw], fading: Fading) -> _Means:
+    def of(cls, laws: Sequence[RateLaw], fading: Fading) -> Means:
         """Average these laws."""
         before, last = db_to_linear(HIGH_DB - STEP_DB), db_to_linear(HIGH_DB)
         rise = [law.rate_bps(last, 1.0) - law.rate_bps(before, 1.0) for law in laws]

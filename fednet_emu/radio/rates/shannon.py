@@ -13,6 +13,7 @@ from fednet_emu.arrays import Array, log1p
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.units import db_to_linear
 
@@ -125,6 +126,6 @@ class FixedRate(RateLaw):
         return np.where(sinrs < threshold, 0.0, self.bit_rate_bps)
 
 
-RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, FiniteBlocklength)
+RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
 
 AnyRateLaw = Annotated[RateLaw, Slot("rate", RATE_LAWS)]

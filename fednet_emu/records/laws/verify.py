@@ -16,7 +16,7 @@ from fednet_emu.records.laws.charge import charge_problem
 from fednet_emu.records.laws.payloads import used_before_there, with_receptions
 from fednet_emu.records.ledger import NEVER_NS, Ledger
 from fednet_emu.records.reasons import CODE
-from fednet_emu.records.rows import KINDS
+from fednet_emu.records.rows import KINDS, PhaseColumns
 from fednet_emu.records.table import Rows, Table
 
 DELIVERED = CODE[""]
@@ -37,6 +37,7 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
         "airtime never overlaps in turns": lambda: _turns(ledger, exclusive),
         "nobody receives while it sends": lambda: _half_duplex(ledger, half_duplex),
         "requested <= started <= ended": lambda: _order(ledger),
+        "phases add up to the time from request to end": lambda: _phases(ledger),
         "records are written as time goes": lambda: _monotone(ledger),
         "the backhaul delivers or loses": lambda: _backhaul(ledger),
         "one computation at a time": lambda: _one_at_a_time(ledger),
@@ -97,7 +98,7 @@ def _offered(ledger: Ledger) -> str:
 
 def _on_air(ledger: Ledger) -> str:
     def wrong(rows: Rows) -> Mask:
-        size_bit, air_bit = rows["size_bit"], rows["air_bit"]
+        size_bit, air_bit = rows["wire_bit" if _phased(rows) else "size_bit"], rows["air_bit"]
         tolerance_bit, whole = 1e-6 * size_bit, rows["delivered_bit"] > 0
         bad: Mask = (air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit))
         return bad
@@ -164,7 +165,8 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
     """Mask of the rows of the next block that start before an earlier row of the same owner has ended."""
     overlap = np.zeros(len(rows), np.bool_)
-    overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], rows["ended_ns"][among])
+    until_ns = rows["ended_ns"] - rows["tail_ns"] if _phased(rows) else rows["ended_ns"]
+    overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])
     return overlap
 
 
@@ -178,6 +180,31 @@ def _order(ledger: Ledger) -> str:
     return _each(ledger.transfers, transfer, "transfers") or _each(
         ledger.computes, lambda rows: rows["started_ns"] > rows["ended_ns"], "computations"
     )
+
+
+def _phased(rows: Rows) -> bool:
+    """Whether these are transfers with the columns of their phases."""
+    return "tail_ns" in (rows.dtype.names or ())
+
+
+def _phases(ledger: Ledger) -> str:
+    """Check that set-up and access fit in before the start, gaps and tail after it, and headers around the payload.
+
+    What they leave is the wait for a turn before the start, and the time on the air after it, which bits need.
+    """
+
+    def wrong(rows: Rows) -> Mask:
+        if not _phased(rows):
+            return np.zeros(len(rows), np.bool_)
+        on_air = rows["started_ns"] != NEVER_NS
+        start_ns = np.where(on_air, rows["started_ns"], rows["ended_ns"])
+        turn_ns = start_ns - rows["requested_ns"] - rows["setup_ns"] - rows["access_ns"]
+        air_ns = rows["ended_ns"] - start_ns - rows["gap_ns"] - rows["tail_ns"]
+        parts = np.array([turn_ns, air_ns, *(rows[name] for name in PhaseColumns._fields)])
+        bad: Mask = (parts < 0).any(axis=0) | ((air_ns == 0) & (rows["air_bit"] > 0.0))
+        return bad | (rows["wire_bit"] < rows["size_bit"])
+
+    return _each(ledger.transfers, wrong, "transfers")
 
 
 def _monotone(ledger: Ledger) -> str:

@@ -1,0 +1,185 @@
+"""5G NR in time-division duplex: turns in slots, the way to the first grant, and the tail of the last block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from fednet_emu.arrays import Array
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.schedulers import best_of_each_block
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.latency import Latency
+from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.radio.rates.in_slots import InSlots
+from fednet_emu.radio.slots import TddPattern, UplinkAccess
+
+_MOST_REPEATS = 3
+
+
+class NrGrants(RatedAccess):
+    """5G NR in time-division duplex: senders take turns in the slots that a pattern has for the direction.
+
+    An uplink begins with a scheduling request, a grant for the report of the buffer, and the grant with which the bulk
+    starts (TS 38.321 clauses 5.4.4 and 5.4.5): 10.5 to 30.5 ms with the defaults. Requests have occasions in an uplink
+    slot of each device, drawn once. A downlink waits for the next downlink slot. Both directions end with the time to
+    decode, and with a share `target_bler` of the last blocks that fail, one more round trip for each attempt. Senders
+    have the whole band in their slots, at full power, and energy counts these slots alone; a fluid of bits stands for
+    them, right to a slot per device and turn. Cells have their slots in step.
+    Ignored here: data in special slots, requests that are lost, a request that a transfer under way makes needless,
+    contention for grants, segments of the RLC.
+    """
+
+    DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    delays: ClassVar[bool] = True
+
+    pattern: str = "DDDSU"
+    """Slots of a period: D for the downlink, U for the uplink, S for the special slot between, in which no data goes;
+    whole periods fit into 10 ms."""
+
+    spacing_khz: Literal[15, 30, 60, 120] = 30
+    """Subcarrier spacing, by which a slot lasts 1, 0.5, 0.25 or 0.125 ms: that of `channel.numerology_khz`."""
+
+    sr_period_s: float = Field(default=0.02, gt=0)
+    """Time in s between two occasions of a device's scheduling request, a whole number of slots."""
+
+    k2_slots: int = Field(default=4, ge=1, le=32)
+    """Least number of slots from a grant to the slot that it grants."""
+
+    decode_slots: int = Field(default=2, ge=0)
+    """Slots that a receiver takes to decode."""
+
+    target_bler: float = Field(default=0.1, ge=0, lt=0.5)
+    """Share of first transmissions that fail, by which the last block of a transfer takes further round trips."""
+
+    scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
+    """Who has a slot. round-robin: all in turn, equal shares of the slots. proportional-fair: in each fading block the
+    link whose gain is best relative to its own mean, the limit of slow fading; equal shares without fading."""
+
+    @model_validator(mode="after")
+    def _frame_fits(self) -> Self:
+        period = self.sr_period_s * NS_PER_S / self.frame.slot_ns
+        if round(period) < 1 or abs(period - round(period)) > 1e-6:
+            raise ValueError(
+                f"sr_period_s is a whole number of slots of {self.frame.slot_ns / NS_PER_S:g} s, at least one, got "
+                f"{self.sr_period_s:g}; 0.005 to 0.04 are usual"
+            )
+        return self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        numerology_khz = scenario.channel.numerology_khz
+        if numerology_khz not in {None, self.spacing_khz}:
+            what = f"the channel has another subcarrier spacing, got {self.spacing_khz} and channel.numerology_khz"
+            yield "spacing_khz", f"{what}: {numerology_khz}; set both alike"
+
+    @cached_property
+    def frame(self) -> TddPattern:
+        """The pattern at its spacing."""
+        return TddPattern(self.pattern, self.spacing_khz)
+
+    def duty(self, *, down: bool) -> float:
+        """Share of all slots that a direction has."""
+        return self.frame.share("D" if down else "U")
+
+    @override
+    def share(self, active: int) -> float:
+        return 1.0 / active
+
+    @override
+    def on(self, band: Band) -> Band:
+        law = InSlots(law=band.law, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))
+        return replace(super().on(band), law=law)
+
+    @override
+    def latency(self, band: Band) -> Latency:
+        return DownlinkSlots(self, band.access_key) if band.down else UplinkSlots(self, band.access_key)
+
+    def power(self, inputs: RateInputs) -> Array:
+        """The share of time in which each burst is on the air [bursts, blocks or 1]."""
+        active, duty = inputs.active, self.duty(down=inputs.band.down)
+        senders = len(active.sender)
+        if self.scheduler == "round-robin" or inputs.band.constant:
+            return np.full((senders, 1), duty / senders)
+        winner = best_of_each_block(inputs.own, active.of_legs(active.mean), active.first_leg)
+        won = np.zeros((senders, inputs.heard.shape[2]))
+        won[winner, np.arange(len(winner))] = duty
+        return won
+
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
+        """SINR of each leg at full power in its slots; other cells send in the same slots and are heard in these."""
+        assert power is not None, "slots always say who sends"
+        active, duty = inputs.active, self.duty(down=inputs.band.down)
+        noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty
+        if power.shape[1] == 1:
+            share = self.share(len(active.sender))
+            return Allocation(inputs.own / noise / share, share, inputs.own / share)
+        return Allocation(inputs.own / noise, 1.0, inputs.own, power[active.burst] > 0)
+
+
+class Slots(Latency):
+    """What both directions take: the tail of the last block.
+
+    Args:
+        access: the settings.
+        key: key of the random draws.
+        repeat: slots from an attempt of a block to the next.
+    """
+
+    def __init__(self, access: NrGrants, key: int, repeat: int) -> None:
+        self.frame = access.frame
+        self._decode, self._loss, self._key, self._repeat = access.decode_slots, access.target_bler, key, repeat
+
+    def key(self, transfer: Transfer) -> int:
+        """Key of the random draws of the device at one end."""
+        return mix(self._key, max(transfer.sender, transfer.receiver))
+
+    @override
+    def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
+        repeats = 0
+        if self._loss:
+            draw = uniform(self.key(transfer), 1 + transfer.requested_ns)
+            repeats = min(int(math.log(draw) / math.log(self._loss)), _MOST_REPEATS)
+        return (self._decode + repeats * self._repeat) * self.frame.slot_ns
+
+
+@final
+class UplinkSlots(Slots):
+    """The wait for the grant of the bulk, and the tail by new grants of the last block."""
+
+    def __init__(self, access: NrGrants, key: int) -> None:
+        frame = access.frame
+        self._sr_period = round(access.sr_period_s * NS_PER_S / frame.slot_ns)
+        self._access = UplinkAccess(frame, self._sr_period, access.k2_slots, access.decode_slots)
+        first = frame.next(0, "U")
+        super().__init__(access, key, self._access.after(first) - first)
+
+    @override
+    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
+        length = len(self.frame.slots)
+        own = int(uniform(self.key(transfer), 0) * max(self._sr_period // length, 1)) * length
+        return self._access.wait_ns(now_ns + own * self.frame.slot_ns)
+
+
+@final
+class DownlinkSlots(Slots):
+    """The wait for a downlink slot, and the tail by answers to the last block."""
+
+    def __init__(self, access: NrGrants, key: int) -> None:
+        first = access.frame.next(0, "D")
+        super().__init__(access, key, access.frame.repeated(first, access.decode_slots) - first)
+
+    @override
+    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
+        slot_ns = self.frame.slot_ns
+        return self.frame.next(-(-now_ns // slot_ns), "D") * slot_ns - now_ns

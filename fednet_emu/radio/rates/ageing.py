@@ -1,0 +1,157 @@
+"""Link adaptation by reports that are old when they are used: the mean rate over fading that has moved on."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+
+import numpy as np
+import scipy
+
+from fednet_emu.arrays import Array, exp10, log, log10
+from fednet_emu.radio.fading import CombinedRician, Fading, Nakagami, Rayleigh, Rician
+from fednet_emu.radio.rates.ergodic import HIGH_DB, LOW_DB, STEP_DB, ErgodicRate, Means
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
+from fednet_emu.units import db_to_linear
+
+_PAIRS = 8192
+_COARSE = 25
+_FAR_DB = 100.0
+_HALVINGS = 24
+_NOTHING_BPS_HZ = 1e-9
+
+
+class AgedRate(ErgodicRate):
+    """The mean rate of transport blocks over fading, as a law of the mean SINR, with reports that are aged.
+
+    A report holds for `report_s`, from `delay_s` after its measurement on, so its age tau is uniform between delay_s
+    and delay_s + report_s. Gains of measurement and block have the correlation J0(2 pi f_D tau) of Clarke's model, with
+    the Doppler frequency f_D = 0.423 / coherence time (`coherence_time_s`). The scheme is the fastest for the reported
+    SINR less an offset, and the outer loop holds the one offset with which a share `target_bler` of first transmissions
+    fails: the rate is E[TBS_m (1 - BLER_m(SINR))] per slot. The mean is over 8192 fixed pairs of gains, on a grid of
+    1 dB, within 1 % of the integral.
+    Ignored here: what the loop learns within a fade (an offset that moves by less than 0.1 dB per block learns
+    nothing), errors of measurement and quantisation of reports, copies of a block that add up (the same fade fails
+    them again), the phase of a line of sight over time.
+    """
+
+    law: NrBlocks
+    """The law of one block, with its reports."""
+
+    @property
+    def peaks(self) -> Array:
+        """The SINRs at which the mean rate over the SINR is highest nearby."""
+        log_rate = self._means.log_rates[0]
+        place_db = LOW_DB + STEP_DB * np.arange(len(log_rate))
+        rise = np.diff(np.nan_to_num(log_rate - place_db / 10.0 * math.log(10.0), neginf=-1e3))
+        return exp10(place_db[1:-1][(rise[:-1] > 0.0) & (rise[1:] <= 0.0)] / 10.0)
+
+    @cached_property
+    def _means(self) -> Means:
+        return _tabulated(self.law, self.fading)
+
+
+@lru_cache(maxsize=16)
+def _tabulated(law: NrBlocks, fading: Fading) -> Means:
+    """The mean rate of a law over aged fading on the grid of `Means`."""
+    before, now = aged_gains(fading, law.delay_s, law.report_s)
+    step_db = _COARSE * STEP_DB
+    coarse_db = LOW_DB + step_db * np.arange(round((HIGH_DB - LOW_DB) / step_db) + 1)
+    heard = coarse_db > law.thresholds_db[0] - 10.0 * math.log10(now.max())
+    mean_bps_hz = np.zeros(len(coarse_db))
+    mean_bps_hz[heard] = [aged_efficiency(law, level_db, before, now)[0] for level_db in coarse_db[heard].tolist()]
+    mean_bps_hz = np.maximum.accumulate(mean_bps_hz)
+    fine_db = LOW_DB + STEP_DB * np.arange(round((HIGH_DB - LOW_DB) / STEP_DB) + 1)
+    log_rate = np.interp(fine_db, coarse_db, log(np.maximum(mean_bps_hz, _NOTHING_BPS_HZ)))
+    log_rate[: int(np.argmax(mean_bps_hz > _NOTHING_BPS_HZ)) * _COARSE] = -math.inf
+    return Means(log_rate[None], np.zeros(1))
+
+
+def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) -> tuple[float, float]:
+    """Mean efficiency in bit/s/Hz of an outer loop, and the offset in dB that it holds.
+
+    A link on which even the lowest scheme fails too often keeps that one, and one on which the highest hardly fails
+    keeps that; the offset is then as far as it goes.
+
+    Args:
+        law: schemes, thresholds and target.
+        mean_db: mean SNR of the link in dB.
+        before: [pairs] gains when they were measured, of mean 1, in rising order.
+        now: [pairs] gains of the blocks that use them.
+    """
+    snr_db = mean_db + 10.0 * log10(now)
+    failing = law.block_errors(snr_db)
+    efficiency_bps_hz = np.array([curve.efficiency_bps_hz for curve in law.curves])
+    pairs, lower = len(now), np.arange(len(law.curves))
+    failed = np.concatenate([np.zeros((len(lower), 1)), np.cumsum(failing, axis=1)], axis=1) / pairs
+    reported_db = mean_db + 10.0 * log10(before)
+
+    def cuts(offset_db: float) -> tuple[Array, Array]:
+        """Share of the pairs for which each scheme is chosen, and share of all pairs with which it fails."""
+        firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
+        edges = np.concatenate([[0], firsts, [pairs]])
+        lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
+        return np.diff(edges) / pairs, lost
+
+    low_db, high_db = -_FAR_DB, _FAR_DB
+    for _ in range(_HALVINGS):
+        offset_db = 0.5 * (low_db + high_db)
+        if float(cuts(offset_db)[1].sum()) > law.target_bler:
+            low_db = offset_db
+        else:
+            high_db = offset_db
+    chosen, lost = cuts(high_db)
+    return float(efficiency_bps_hz @ (chosen - lost)), high_db
+
+
+def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
+    """Pairs of gains of mean 1 of one link at two times, the earlier ones in rising order [pairs].
+
+    With m antennas (or the shape m of Nakagami fading) the amplitudes are a line of sight and Gaussian parts: the part
+    along the line of sight, in phase, and the power R of all others. Given the earlier ones, the later gain is
+    non-central: (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
+
+    Args:
+        fading: Rayleigh, Rician or Nakagami fading, of one antenna or several.
+        delay_s: least age of the earlier gain in s.
+        report_s: how much older it may be; ages are uniform.
+
+    Raises:
+        ValueError: the fading is of another kind.
+    """
+    m, k = _shape(fading)
+    uniform = _spread(_PAIRS)
+    doppler_hz = 0.423 / fading.coherence_s
+    rho = scipy.special.j0(2.0 * math.pi * doppler_hz * (delay_s + report_s * uniform[0]))
+    scattered, sight = 1.0 / (k + 1.0), math.sqrt(m * k / (k + 1.0))
+    x, y = (math.sqrt(scattered / 2.0) * scipy.special.ndtri(uniform[row]) for row in (1, 2))
+    rest, fresh = (scattered * scipy.special.gammaincinv(max(m - 0.5, 1e-9), uniform[row]) for row in (3, 4))
+    before = (sight + x) ** 2 + rest
+    mean = np.sqrt((sight + rho * x) ** 2 + rho**2 * rest)
+    now = (mean + np.sqrt(1.0 - rho**2) * y) ** 2 + (1.0 - rho**2) * fresh
+    order = np.argsort(before, kind="stable")
+    return before[order] / m, now[order] / m
+
+
+def ages(fading: Fading) -> bool:
+    """Whether the correlation of a fading over time is known."""
+    return isinstance(fading, Rayleigh | Rician | Nakagami)
+
+
+def _shape(fading: Fading) -> tuple[float, float]:
+    """Number of antennas, or Nakagami's m, and the linear K factor."""
+    if isinstance(fading, Rician):
+        return float(fading.branches if isinstance(fading, CombinedRician) else 1), db_to_linear(fading.k_db)
+    if isinstance(fading, Nakagami):
+        return fading.m, 0.0
+    if isinstance(fading, Rayleigh):
+        return 1.0, 0.0
+    raise ValueError(f"aged reports need fading whose course is known, got {fading.kind}; choose rayleigh")
+
+
+_PRIMES = np.array([[2.0], [3.0], [5.0], [7.0], [11.0]])
+
+
+def _spread(count: int) -> Array:
+    """Evenly spread points of the unit cube [5, count]: multiples of the roots of primes, modulo 1 (Kronecker)."""
+    return np.asarray((0.5 + np.sqrt(_PRIMES) * np.arange(1.0, count + 1.0)) % 1.0, np.float64)

@@ -1,0 +1,226 @@
+"""5G NR transport blocks and the outer loop of link adaptation as a rate law."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+import scipy
+from pydantic import Field, model_validator
+
+from fednet_emu.arrays import Array, IntArray, exp10, log10
+from fednet_emu.radio.numerology import rows
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.transport_blocks import transport_block_bit
+from fednet_emu.units import db_to_linear
+
+WATERFALL_DB = 0.2
+"""Standard deviation in dB of the block error rate over SNR, of code blocks of 3000 to 8448 bit: that of the normal
+approximation, by which curves of 24 to 2000 bit fall within 23 %."""
+
+MAX_ATTEMPTS = 4
+"""Transmissions of a block, whose copies the receiver adds up (chase combining)."""
+
+_REPORT_S, _DELAY_S = 0.02, 0.004
+_CERTAIN = 8.0
+_STEP_DB = 0.01
+_WIDE_BLOCKS = 273
+_HERTZ_SLOTS = 180.0
+"""Bandwidth of a resource block times the length of a slot: 12 subcarriers x 15 kHz x 1 ms at every spacing."""
+
+
+class Curve(NamedTuple):
+    """A scheme: its efficiency in bit/s/Hz with all slots, and the SNR in dB at which half of its blocks fail."""
+
+    efficiency_bps_hz: float
+    half_db: float
+
+
+class NrBlocks(RateLaw):
+    """Transport blocks of 5G NR at the schemes that an outer loop holds at a block error rate.
+
+    The loop moves on after each block, so that a share p (`target_bler`) of first transmissions fails on any channel.
+    On a link that does not change it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
+    (p - b_m) / (b_(m+1) - b_m) of the blocks has the faster one, and a failed block arrives at the second attempt, so
+    the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme up to four
+    copies of a block add up, down to the SINR at which half of the blocks fail every attempt.
+    Block sizes are those of TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in
+    slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the
+    LDPC code over Gaussian noise in code blocks of 2000 bit, or lies 1.68 dB above Shannon for schemes without a curve.
+    With `feedback: aged` the law is a mean over fading (`long_transfers: ergodic`).
+    Ignored here: several layers, the swing of a loop of large steps, incremental redundancy, retransmissions of the
+    RLC, synchronisation signals and random access (1 to 5 % of a wide carrier).
+    """
+
+    table: Literal[1, 2, 3] = 1
+    """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
+
+    target_bler: float = Field(default=0.1, gt=0, lt=0.5)
+    """Share of first transmissions that the outer loop lets fail."""
+
+    margin_db: float = Field(default=2.0, ge=0)
+    """SNR in dB that a receiver needs beyond the curves; 0 for theory, about 2 for receivers in software."""
+
+    symbols: int = Field(default=13, ge=2, le=14)
+    """Symbols of a slot, of 14, that carry data: 13 on an uplink with one for sounding or short control, 12 on a
+    downlink with two for control."""
+
+    dmrs: Literal[6, 12, 18, 24, 36] = 12
+    """Resource elements of demodulation reference signals in a resource block; 12 is one symbol."""
+
+    feedback: Literal["ideal", "aged"] = "ideal"
+    """`ideal` knows the SINR of each block, `aged` that of a report: `report_s` and `delay_s` say how old it is."""
+
+    report_s: float = Field(default=_REPORT_S, gt=0)
+    """Period in s of the reports, for `feedback: aged`."""
+
+    delay_s: float = Field(default=_DELAY_S, ge=0)
+    """Time in s from a measurement to the first block that its report serves, for `feedback: aged`."""
+
+    blocks: int | None = Field(default=None, gt=0, le=275)
+    """Resource blocks of a slot, by which the sizes of transport blocks are rounded; null for those of the channel
+    (`numerology_khz`), and 273, those of 100 MHz, without."""
+
+    @model_validator(mode="after")
+    def _reports_are_aged(self) -> Self:
+        given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
+        if self.feedback == "ideal" and given:
+            raise ValueError(
+                f"report_s and delay_s say nothing with feedback: ideal, got {self.report_s:g} and {self.delay_s:g}; "
+                "leave them out, or set feedback: aged"
+            )
+        return self
+
+    def in_blocks(self, blocks: int) -> NrBlocks:
+        """The law in a channel of so many resource blocks, unless it has its own number."""
+        return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
+
+    @property
+    def outage_sinr(self) -> float:
+        """Zero: the rate falls to zero instead of losing anything."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """Where half of the blocks of the lowest scheme fail every attempt."""
+        return db_to_linear(self.curves[0].half_db) / MAX_ATTEMPTS
+
+    @property
+    def peaks(self) -> Array:
+        """The SINRs at which the rate over the SINR is highest nearby."""
+        loop = self._loop
+        sinr = exp10((loop.low_db + _STEP_DB * np.arange(len(loop.steps))) / 10.0)
+        per_sinr = np.concatenate([[0.0], loop.efficiency_bps_hz / sinr, [0.0]])
+        return sinr[(per_sinr[1:-1] > per_sinr[:-2]) & (per_sinr[1:-1] >= per_sinr[2:])]
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s."""
+        loop = self._loop
+        if sinr < loop.least:
+            return 0.0
+        place = (10.0 * math.log10(sinr) - loop.low_db) / _STEP_DB
+        steps, below = loop.steps, int(place)
+        if below >= len(steps) - 1:
+            return bandwidth_hz * steps[-1]
+        return bandwidth_hz * (steps[below] + (place - below) * (steps[below + 1] - steps[below]))
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape."""
+        loop = self._loop
+        steps, last = loop.efficiency_bps_hz, len(loop.steps) - 1
+        with np.errstate(divide="ignore"):
+            place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, last)
+        below = np.minimum(place.astype(np.int64), last - 1)
+        efficiency_bps_hz = steps[below] + (place - below) * (steps[below + 1] - steps[below])
+        return bandwidth_hz * np.where(np.asarray(sinr) < loop.least, 0.0, efficiency_bps_hz)
+
+    # ---- schemes -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """The schemes in use, in rising order of SNR and efficiency: none needs more and gives less than another."""
+        blocks = self.blocks or _WIDE_BLOCKS
+        halves_db = {
+            int(row["mcs"]): float(row["snr_at_bler_0.5_db"])
+            for row in rows("nr_bler.csv")
+            if int(row["table"]) == self.table
+        }
+        found = []
+        for row in rows("nr_mcs.csv"):
+            if int(row["table"]) == self.table:
+                size = int(row["modulation_bits"]), float(row["code_rate_x1024"])
+                bit = transport_block_bit(blocks, self.symbols, self.dmrs, *size)
+                half_db = halves_db[int(row["mcs"])] + self.margin_db
+                found.append(Curve(bit / (_HERTZ_SLOTS * blocks), half_db))
+        used: list[Curve] = []
+        for curve in sorted(found, key=lambda curve: curve.half_db):
+            if not used or curve.efficiency_bps_hz > used[-1].efficiency_bps_hz:
+                used.append(curve)
+        return used
+
+    @property
+    def thresholds_db(self) -> Array:
+        """SNRs in dB [schemes] at which the block error rate of each scheme is the target."""
+        target_db = -WATERFALL_DB * float(scipy.special.ndtri(self.target_bler))
+        return np.array([curve.half_db for curve in self.curves]) + target_db
+
+    def block_errors(self, snr_db: Array) -> Array:
+        """Block error rates of the schemes [schemes, ...] at SNRs in dB."""
+        half_db = np.array([curve.half_db for curve in self.curves]).reshape(-1, *[1] * np.ndim(snr_db))
+        deviation = np.asarray((half_db - snr_db) / WATERFALL_DB)
+        errors = (deviation > 0.0).astype(np.float64)
+        doubtful = np.abs(deviation) < _CERTAIN
+        errors[doubtful] = scipy.special.ndtr(deviation[doubtful])
+        return errors
+
+    @cached_property
+    def _loop(self) -> OuterLoop:
+        return _outer_loop(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OuterLoop:
+    """What an outer loop holds on a link that does not change.
+
+    Attributes:
+        least: SINR (linear) below which nothing gets through.
+        low_db: the same in dB, the first point.
+        efficiency_bps_hz: [points] efficiency every 0.01 dB, up to the last that is not constant.
+        steps: the same as a list.
+    """
+
+    least: float
+    low_db: float
+    efficiency_bps_hz: Array
+    steps: list[float]
+
+
+@lru_cache(maxsize=64)
+def _outer_loop(law: NrBlocks) -> OuterLoop:
+    """Mix the schemes of a law at each SNR."""
+    low_db = 10.0 * math.log10(law.min_sinr)
+    thresholds_db, of_scheme = law.thresholds_db, np.array([curve.efficiency_bps_hz for curve in law.curves])
+    span_db = float(thresholds_db[-1]) + 10.0 * WATERFALL_DB - low_db
+    snr_db: Array = low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1, dtype=np.float64)
+    errors, points = law.block_errors(snr_db), np.arange(len(snr_db))
+    scheme = np.searchsorted(thresholds_db, snr_db, side="right") - 1
+    below, above = np.maximum(scheme, 0), np.minimum(scheme + 1, len(of_scheme) - 1)
+    few, many = errors[below, points], errors[above, points]
+    mixes = (scheme >= 0) & (above > below)
+    faster = np.divide(law.target_bler - few, many - few, out=np.zeros(len(points)), where=mixes)
+    mixed = (1.0 - faster) * of_scheme[below] + faster * of_scheme[above]
+    throughput = np.where(mixes, 1.0 / (1.0 + law.target_bler), _chase(law, scheme=below, snr_db=snr_db))
+    efficiency_bps_hz = np.maximum.accumulate(mixed * throughput)
+    return OuterLoop(law.min_sinr, low_db, efficiency_bps_hz, efficiency_bps_hz.tolist())
+
+
+def _chase(law: NrBlocks, *, scheme: IntArray, snr_db: Array) -> Array:
+    """Blocks that arrive per attempt [points], with the SNRs of all copies of a block added up."""
+    expected, reached = np.zeros(len(snr_db)), np.ones(len(snr_db))
+    for copies in range(1, MAX_ATTEMPTS + 1):
+        expected += reached
+        reached *= law.block_errors(snr_db + 10.0 * math.log10(copies))[scheme, np.arange(len(snr_db))]
+    return (1.0 - reached) / expected
