@@ -50,7 +50,7 @@ def test_uploads_take_as_long_as_those_of_linux() -> None:
 
 @pytest.mark.parametrize("row", [row for row in LINUX if row["series"] == "idle" and row["transfer"] == "1"])
 def test_an_idle_connection_starts_with_a_smaller_window(row: dict[str, str]) -> None:
-    """1 MB after 1 MB and a pause, on the same connection, within 3 %; the reply of the first takes half a round trip."""
+    """1 MB after 1 MB and a pause, on the same connection, within 3 %; the first has a reply."""
     rtt_s, size_bit = float(row["rtt_ms"]) / 1e3, 8 * int(row["size_byte"])
     first_s = rtt_s + played_s(float(row["rate_mbps"]), rtt_s, size_bit // 8)
     its = line(float(row["rate_mbps"]) * 1e6, Tcp(rtt_s=rtt_s))
@@ -108,7 +108,7 @@ def test_calls_of_grpc(row: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("row", [row for row in CALLS if row["status"] != "ok" and row["call"] == "0"])
 def test_calls_of_grpc_that_never_connect(row: dict[str, str]) -> None:
-    """They are told after the 20 s of an attempt; one that waits for a connection until its deadline has none either."""
+    """They are told after the 20 s of an attempt; who waits for a connection until a deadline has none either."""
     its = line(float(row["rate_mbps"]) * 1e6, Tcp(rtt_s=float(row["rtt_ms"]) / 1e3), Grpc(tls=row["tls"] == "tls"))
 
     (delivery,) = its.play((0.0, 0, 8 * int(row["message_byte"])))
@@ -121,7 +121,7 @@ def test_calls_of_grpc_that_never_connect(row: dict[str, str]) -> None:
 @pytest.mark.parametrize(("tls", "one_way_s", "connects"), [
     (False, 4.99, True), (False, 5.0, False), (True, 3.32, True), (True, 10 / 3, False),
 ])  # fmt: skip
-def test_the_published_threshold(tls: bool, one_way_s: float, connects: bool) -> None:  # noqa: FBT001
+def test_the_published_threshold(tls: bool, one_way_s: float, connects: bool) -> None:
     """Flower fails at 5 s one way (arXiv 2605.03870): gRPC's 20 s are then over; with TLS they are at 3.33 s."""
     its = line(1e8, Tcp(rtt_s=2 * one_way_s), Grpc(tls=tls))
 
