@@ -223,5 +223,7 @@ class NetworkSettings(Component):
         for way in (self.uplink, self.downlink):
             if not isinstance(way.loss, NoLoss):
                 yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
+        if self.session.refuses(self.transport):
+            yield f"network.session: {getattr(self.session, 'kind', '?')} that never connects"
         if channel.rate.outage_sinr > 0:
             yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"

@@ -33,18 +33,17 @@ class Connections:
         self._law = transport if isinstance(transport, ConnectedTransport) else None
         self._open_ns: dict[tuple[int, int], int] = {}  # when each pair's connection stands
         self._left: dict[tuple[int, int], Left] = {}  # by sender and receiver
-        self._rtt_ns = transport.rtt_ns
-        self._connect_ns = (transport.handshakes + session.handshakes) * self._rtt_ns if self._law else 0
+        self._rtt_ns, self._connect_ns = transport.rtt_ns, session.connect_ns(transport)
+        self._refused = session.refuses(transport)
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
         """The sizes and the set-up of a message that is asked for now; a path that is too long is refused."""
         wire_bit = self._transport.wire_bit(self._session.framed_bit(transfer.size_bit))
         phases = Phases(transfer.size_bit, wire_bit, self._transport.reverse_bit(wire_bit))
-        connect_ns = self._wait_ns(_pair(transfer), now_ns)
-        if connect_ns >= self._session.patience_ns:
+        if self._refused:
             phases.setup_ns, phases.refused = self._session.patience_ns, "connect"
         else:
-            phases.setup_ns = connect_ns + self._session.message_ns
+            phases.setup_ns = self._wait_ns(_pair(transfer), now_ns) + self._session.message_ns
         return phases
 
     def start(self, transfer: Transfer, now_ns: int) -> int:
@@ -82,8 +81,6 @@ class Connections:
         if self._law is None or not self._law.reuse:
             return self._connect_ns
         if pair not in self._open_ns:
-            if self._connect_ns >= self._session.patience_ns:
-                return self._connect_ns
             self._open_ns[pair] = now_ns + self._connect_ns
         return max(self._open_ns[pair] - now_ns, 0)
 

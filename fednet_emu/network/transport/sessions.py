@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
-from fednet_emu.network.transport.transports import Tcp
+from fednet_emu.network.transport.transports import Tcp, Transport
 
 _FRAME_BYTE = 16_384
 """Data of an HTTP/2 frame and of a TLS record, at most by default (RFC 9113, 4.2; RFC 8446, 5.1)."""
@@ -33,6 +33,14 @@ class Session(Component):
     def message_ns(self) -> int:
         """Time in ns of software for each message."""
         return 0
+
+    def connect_ns(self, transport: Transport) -> int:
+        """Time in ns that a new connection takes."""
+        return (transport.handshakes + self.handshakes) * transport.rtt_ns
+
+    def refuses(self, transport: Transport) -> bool:
+        """Whether no connection ever stands in time."""
+        return self.connect_ns(transport) >= self.patience_ns
 
     def framed_bit(self, size_bit: int) -> int:
         """Bits of a message that the transport is given to carry."""

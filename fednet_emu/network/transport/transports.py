@@ -28,6 +28,11 @@ class Transport(Component):
     handshakes: ClassVar[int] = 0
     """Round trips until a new connection may carry data."""
 
+    @property
+    def rtt_ns(self) -> int:
+        """Round trip in ns of the path beside the radio."""
+        return 0
+
     def wire_bit(self, size_bit: int) -> int:
         """Bits on the air of so many, headers included."""
         return size_bit
@@ -50,8 +55,8 @@ class EndToEndTransport(Transport):
     """Round trip in s of the wired part of the path, without queues; half of it follows the last bit on the air."""
 
     @property
+    @override
     def rtt_ns(self) -> int:
-        """The round trip in ns."""
         return to_ns(self.rtt_s)
 
     @override
@@ -136,7 +141,7 @@ class Tcp(ConnectedTransport):
     """TCP as a fluid that releases bits: bursts of slow start, one per round trip, and then the line is never idle.
 
     Packets of 1500 bytes, 52 of them headers (IPv4, TCP with time stamps); a handshake of one round trip (RFC 9293).
-    Real Linux agrees to 2.5 % without loss, see [fidelity](../project/fidelity.md).
+    Linux agrees to 2.5 % without loss.
     """
 
     header_byte: ClassVar[int] = HEADER_BYTE["tcp-ipv4-timestamps"]
