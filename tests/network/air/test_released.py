@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednet_emu.network.access import Tdma
+from fednet_emu.network.access import Access, Ofdma, Tdma
 from fednet_emu.network.transport import Tcp
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
@@ -62,18 +62,19 @@ def test_a_turn_is_kept_in_the_gaps() -> None:
     assert spent(rows.loc[1]) == Spent(S, 1_200 * MS, 100 * MS, 0, S // 2)
 
 
+@pytest.mark.parametrize("access", [Ofdma(), Tdma()])
 @pytest.mark.parametrize(
     ("at_s", "bits", "gap_ms"),
     [(1.05, 0.5, 0), (1.1, 1, 0), (1.5, 1, 400), (2.0, 1, 900), (2.1, 2, 900), (2.5, 3, 900 + 300)],
 )
-def test_a_transfer_may_end_in_a_burst_or_in_a_gap(at_s: float, bits: float, gap_ms: int) -> None:
+def test_a_transfer_may_end_in_a_burst_or_in_a_gap(at_s: float, bits: float, gap_ms: int, access: Access) -> None:
     """Cancelled or timed out: the row has the bits until then, and the gaps."""
-    its = line(RATE_BPS, tcp())
+    its = line(RATE_BPS, tcp(), access=access)
     sent = its.medium.send(0, SERVER, "payload", 0, 41 * PAYLOAD_BIT)
     its.clock.run_process(_sleep(its, at_s))
     its.medium.cancel(sent, "deadline")
     its.close()
-    timed = line(RATE_BPS, tcp(), timeout_s=round(at_s - 1.0, 9))
+    timed = line(RATE_BPS, tcp(), access=access, timeout_s=round(at_s - 1.0, 9))
     (delivery,) = timed.play((0.0, 0, 41 * PAYLOAD_BIT))
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", at_s)
