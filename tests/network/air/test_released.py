@@ -139,3 +139,21 @@ def test_a_second_emulator_of_a_shared_line(flows: list[tuple[int, int]], rtt_ms
     expected = second_emulator(RATE_BPS * 10, rtt_ms / 1e3, 2 * PACKET_BIT, list(zip(starts, bits, strict=True)))
     assert [its_.ended_s - rtt_ms / 2e3 for its_ in deliveries] == pytest.approx(expected, abs=1e-6)
     assert its.rows["air_bit"].tolist() == its.rows["wire_bit"].tolist()
+
+
+def test_a_battery_is_spared_in_gaps() -> None:
+    """The planned power, which batteries follow, is none in a gap and full on the air."""
+    its = line(RATE_BPS, tcp(), access=Tdma())
+    its.medium.send(0, SERVER, "payload", 0, 41 * PAYLOAD_BIT)
+
+    shares = []
+    for wait_s in (
+        1.05,
+        0.5,
+        0.5,
+    ):  # until 1.05 s in the first burst, 1.55 s in the first gap, 2.05 s in the second burst
+        its.clock.run_process(_sleep(its, wait_s))
+        shares += [power.shares for power in its.medium._air.powers()]
+    its.close()
+
+    assert shares == [(1.0,), (0.0,), (1.0,)]
