@@ -87,9 +87,9 @@ def test_a_transfer_may_end_in_a_burst_or_in_a_gap(at_s: float, bits: float, gap
 
 def test_gaps_do_not_count_in_timeouts_that_are_left_open() -> None:
     """100 round trips of 10 s in a window of a packet: far more than the 60 s that 101 packets have."""
-    its = line(RATE_BPS, tcp(rtt_s=10.0, receive_window_byte=1500), timeout_s=None)
+    its = line(RATE_BPS * 100, tcp(rtt_s=10.0, receive_window_byte=1500), timeout_s=None)
     (delivery,) = its.play((0.0, 0, 101 * PAYLOAD_BIT))
-    assert (delivery.lost, delivery.ended_s) == ("", 10.0 + 1000.0 + 0.1 + 5.0)
+    assert (delivery.lost, delivery.ended_s) == ("", 10.0 + 1000.0 + 0.001 + 5.0)
 
 
 def _sleep(its: Cell, duration_s: float) -> Any:

@@ -13,8 +13,6 @@ from tests.network.conftest import Cell
 from tests.network.transport.lines import line
 
 RATE_BPS, PAYLOAD_BIT = 120_000.0, 8 * 1448
-ONE_S = 0.1
-"""Time in s of a packet on the line."""
 
 
 def starts_s(its: Cell, *at_s: float) -> list[float]:
