@@ -3,8 +3,8 @@
 The walk begins at the end of the round and asks each time what ended at that very instant and let the next thing begin:
 
 - what the server waited for, or else anything that ended then, let the round end;
-- the end of another transfer in the same band let a transfer begin that had waited for its turn, so that the path goes
-  on with the other device, whose sending was in the way, and not with whoever waited;
+- another transfer in the same band left the air and let a transfer begin that had waited for its turn, so that the path
+  goes on with the other device, whose sending was in the way, and not with whoever waited;
 - a transfer or computation of a device began when something was received, computed or sent by it;
 - where edge servers average, the server is the cloud, and the transfers of a cell are to and from its edge server; a
   message on the backhaul began when something was received or sent by whoever sends it.
@@ -19,7 +19,7 @@ its length exactly.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,8 @@ from fednet_emu.records.rows import DIRECTIONS
 
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
+SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
+"""The phases of transfers beside their turn and their time on the air, where they have some."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
 """What a message is, by its direction on the backhaul."""
 NOBODY = -3
@@ -46,8 +48,8 @@ class Part:
     round: int
     """The number of the round."""
     what: str
-    """A kind of transfer, `backhaul up` or `backhaul down`, `compute`, `waiting` for a turn in the band, `deadline` or
-    `idle`."""
+    """A kind of transfer, `backhaul up` or `backhaul down`, `compute`, `waiting` for a turn in the band, `setup`,
+    `access`, `gaps` (before the time on the air, whenever they were) or `tail` of a transfer, `deadline` or `idle`."""
     device: int
     """Who sent or computed; of a transfer from the server to one device, that device; `SERVER`, which stands for edge
     servers, too; or `NOBODY`."""
@@ -77,6 +79,31 @@ class Activity:
     given_up: bool
     cell: int
     energy_j: float
+    setup_ns: int = 0
+    access_ns: int = 0
+    gap_ns: int = 0
+    tail_ns: int = 0
+
+    def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
+        """What it did between two instants, backwards: (what, start, end, energy in J); on the air, with gaps first."""
+        left_ns = min(until, self.ended_ns - self.tail_ns)
+        yield TAIL, max(since, left_ns), until, 0.0
+        begun_ns = min(since + self.gap_ns, left_ns)
+        air_ns = self.ended_ns - self.started_ns - self.gap_ns - self.tail_ns
+        yield self.what, begun_ns, left_ns, self.energy_j * (left_ns - begun_ns) / max(air_ns, 1)
+        yield GAPS, since, begun_ns, 0.0
+
+    def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
+        """What it waited for before it queued for its turn, backwards to an instant."""
+        until = self.ready_ns
+        for what, took_ns in ((ACCESS, self.access_ns), (SETUP, self.setup_ns)):
+            yield what, max(since, until - took_ns), max(since, until), 0.0
+            until -= took_ns
+
+    @property
+    def ready_ns(self) -> int:
+        """When it queued for its turn."""
+        return self.requested_ns + self.setup_ns + self.access_ns
 
     @property
     def device(self) -> int:
@@ -151,18 +178,16 @@ class _Walk:
                 continue
             used.add(id(cause))
             began = max(start, cause.started_ns)
-            if began < now:
-                energy_j = cause.energy_j * (now - began) / (cause.ended_ns - cause.started_ns)
-                yield Part(number, cause.what, cause.device, began, now, energy_j)
+            yield from _parts(number, cause.device, cause.before(began, now))
             now, actor = began, cause.sender
             if cause.requested_ns < cause.started_ns and now > start:
-                before = self._in_the_way(cause, used)
+                before = self._in_the_way(cause, used) if cause.ready_ns < cause.started_ns else None
                 if before is not None:
                     cause = before
                     continue
-                asked = max(start, cause.requested_ns)
-                yield Part(number, WAITING, cause.device, asked, now)
-                now = asked
+                ready = min(max(start, cause.ready_ns), now)
+                yield from _parts(number, cause.device, [(WAITING, ready, now, 0.0), *cause.waits(start)])
+                now = max(start, cause.requested_ns)
             cause = self._cause(now, actor, used)
 
     def _cause(self, now: int, actor: int, used: set[int]) -> Activity | None:
@@ -198,15 +223,25 @@ class _Walk:
         return start
 
 
+def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]]) -> Iterator[Part]:
+    """The parts of a round for what a device did: (what, start, end, energy in J), without those of no length."""
+    for what, since, until, energy_j in spans:
+        if since < until:
+            yield Part(number, what, device, since, until, energy_j)
+
+
 def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
     energy_j = table["energy_j"] + (table["receive_j"].fillna(0.0) if "receive_j" in table else 0.0)
     cells = table["cell"] if "cell" in table else np.zeros(len(table), np.int64)
     columns = (table["kind"], table["sender"], table["receiver"], *_times(table), table["lost"], cells, energy_j)
-    for kind, sender, receiver, asked, began, over, lost, cell, joule in zip(*columns, strict=True):
+    none = np.zeros(len(table), np.int64)
+    phases = (_ns(table[name]) if name in table else none for name in ("setup_s", "access_s", "gap_s", "tail_s"))
+    rows = zip(zip(*columns, strict=True), np.transpose([*phases]).tolist(), strict=True)
+    for (kind, sender, receiver, asked, began, over, lost, cell, joule), own in rows:
         here = _edge(cell) if edges else SERVER
         ends = (here if sender == SERVER else sender, here if receiver == SERVER else receiver)
-        times = (int(asked), int(began), int(over), int(over))
-        yield Activity(str(kind), *ends, *times, lost == "deadline", int(cell), float(joule))
+        times = (int(asked), int(began), int(over) - own[-1], int(over))
+        yield Activity(str(kind), *ends, *times, lost == "deadline", int(cell), float(joule), *own)
 
 
 def _computes(table: pd.DataFrame) -> Iterator[Activity]:

@@ -9,7 +9,18 @@ from typing import Any, Self
 import pandas as pd
 from typing_extensions import override
 
-from fednet_emu.analysis.critical_path import BACKHAUL, DEADLINE, IDLE, WAITING, critical_path, parts_frame
+from fednet_emu.analysis.critical_path import (
+    ACCESS,
+    BACKHAUL,
+    DEADLINE,
+    GAPS,
+    IDLE,
+    SETUP,
+    TAIL,
+    WAITING,
+    critical_path,
+    parts_frame,
+)
 from fednet_emu.analysis.quantities import TextResult, counted, format_energy, format_seconds
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.errors import DataError
@@ -27,6 +38,10 @@ MEANING = {
     BACKHAUL["up"]: "sending to the cloud over the backhaul",
     BACKHAUL["down"]: "sending to the edge servers over the backhaul",
     "compute": "computing",
+    SETUP: "setting up connections, and software for each message",
+    ACCESS: "waiting for access to the channel",
+    GAPS: "waiting for acknowledgements",
+    TAIL: "on the way after the last bit on the air",
     WAITING: "waiting for a turn, with nobody in the way",
     DEADLINE: "waiting for the deadline",
     IDLE: "nothing recorded: pauses, or devices that were away or out of reach",

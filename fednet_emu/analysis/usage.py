@@ -21,6 +21,8 @@ from fednet_emu.records.summaries import losses_in_words
 
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip
+OFF_AIR = ("gap_s", "tail_s")
+"""Times between start and end in which a transfer carries nothing, where it has such."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
@@ -50,7 +52,8 @@ class Usage:
         """All transfers, each with an end; those of runs before cells were recorded are in cell 0."""
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
-        return whole[list(TRANSFERS)].assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
+        columns = [*TRANSFERS, *(name for name in OFF_AIR if name in whole)]
+        return whole[columns].assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
     @cached_property
     def receptions(self) -> pd.DataFrame:
@@ -230,7 +233,7 @@ BINS = 40
 def spreads(usage: Usage) -> dict[str, Any]:
     """Return histograms by what they are of: `latency_s`, `rate_bps` of each kind of link, and `staleness`."""
     rounds, sent = usage.rounds, usage.transfers
-    took_s = sent["ended_s"] - sent["started_s"]
+    took_s = sent["ended_s"] - sent["started_s"] - sum(sent[name] for name in OFF_AIR if name in sent)
     on_air = sent[(took_s > 0) & (sent["air_bit"] > 0)]
     rate_bps = on_air["air_bit"] / took_s[on_air.index]
     found = {

@@ -35,6 +35,8 @@ PATIENCE_S = 604_800.0
 
 BEYOND_REACH = "unreachable"
 """Reason of a loss because the link carries nothing: where nobody moves, sending again fails for ever."""
+NO_CONNECTION = "connect"
+"""Reason of a loss because the path is too long to connect in time: sending again fails for ever."""
 GONE = frozenset({"away", "left", "empty"})
 """Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 
@@ -232,7 +234,7 @@ def retrying(
     moving: bool,
 ) -> Process:
     """Send until it has arrived, as `Federation.retry` says; `moving` tells whether links change."""
-    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH})
+    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH}) | {NO_CONNECTION}
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s

@@ -37,6 +37,8 @@ from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
+from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.transports import EndToEndTransport
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.radio.receiver.power_control import FullPower
@@ -84,6 +86,8 @@ class Network:
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
         if settings.phased:
             ledger.add_phases()
+        transport, session = settings.transport, settings.session
+        self._connections = Connections(transport, session) if isinstance(transport, EndToEndTransport) else None
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._environment = CellEnvironment(
@@ -213,7 +217,8 @@ class Network:
         if not self.settings.phased:
             return Medium(*parts, loss_key=loss_key, cells=cells, rates=rates)
         latency = settings.access.latency(band) if rates is None else NO_LATENCY
-        return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=EndToEnd(latency))
+        end_to_end = EndToEnd(latency, self._connections)
+        return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=end_to_end)
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""

@@ -18,6 +18,7 @@ from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
+from fednet_emu.network.transport import AnySession, AnyTransport, NoSession, NoTransport
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, AnyReception, SingleAntenna
@@ -139,6 +140,11 @@ class NetworkSettings(Component):
     """What base stations make of the signals of their antennas, on the uplink; the downlink has one antenna."""
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
+    transport: AnyTransport = NoTransport()
+    """The transport protocol from end to end, in the place of `overhead: packets`: its headers, its handshakes, the
+    gaps in which it waits for acknowledgements, and the wired part of the path."""
+    session: AnySession = NoSession()
+    """What is above the transport: framing, further handshakes, and the software's time for each message."""
     movement_s: float = Field(1.0, gt=0)
     """Period in s after which links are recomputed when devices move; they are computed only when used."""
 
@@ -204,7 +210,9 @@ class NetworkSettings(Component):
     def phased(self) -> bool:
         """Whether transfers have phases beside their turn and their time on the air."""
         ways = (self.uplink, self.downlink, self.sidelink)
-        return any(way.access.delays for way in ways if way is not None and way.trace is None)
+        return not isinstance(self.transport, NoTransport) or any(
+            way.access.delays for way in ways if way is not None and way.trace is None
+        )
 
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.
@@ -217,5 +225,7 @@ class NetworkSettings(Component):
         for way in (self.uplink, self.downlink):
             if not isinstance(way.loss, NoLoss):
                 yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
+        if self.session.refuses(self.transport):
+            yield f"network.session: {getattr(self.session, 'kind', '?')} that never connects"
         if channel.rate.outage_sinr > 0:
             yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"

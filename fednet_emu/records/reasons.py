@@ -23,6 +23,7 @@ MEANINGS = {
     "deadline": Reason("the algorithm stopped waiting", "given up at a deadline"),
     "end": Reason("the run ended", "cut off by the end of the run"),
     "empty": Reason("the battery of an end ran out in the middle", "with an empty battery"),
+    "connect": Reason("no connection within `network.session.connect_timeout_s`", "without a connection"),
 }
 """By word, in the order of their codes, which the event digest covers; the empty one means delivered."""
 

@@ -223,3 +223,48 @@ def test_parts_lie_end_to_end_and_add_up(data):
         assert sum(b - a for a, b in edges) == stop - start
         assert not edges or (edges[0][0], edges[-1][1]) == (start, stop)
     assert parts_frame(found)["took_s"].sum() == pytest.approx(end / 1e9)
+
+
+PHASES = ["setup_s", "access_s", "gap_s", "tail_s"]
+
+
+def phased_path(sent, phases, rounds):
+    """The parts of transfers with phases in s."""
+    transfers, computes, spans = tables(sent, rounds=rounds)
+    found = critical_path(
+        transfers.assign(**dict(zip(PHASES, zip(*phases, strict=True), strict=True))), computes, spans
+    )
+    return [(its.what, its.device, its.started_ns / 1e9, its.ended_ns / 1e9, its.energy_j) for its in found]
+
+
+def test_the_phases_of_a_transfer_have_parts_of_their_own():
+    """Set-up, access, a turn that nobody was in the way of, gaps and air, tail; the air has all the energy."""
+    sent = [("uplink", 0, SERVER, 0, 4, 10)]
+    assert phased_path(sent, [(1, 2, 1.5, 0.5)], [(0, 10)]) == [
+        ("setup", 0, 0, 1, 0),
+        ("access", 0, 1, 3, 0),
+        ("waiting", 0, 3, 4, 0),
+        ("gaps", 0, 4, 5.5, 0),
+        ("uplink", 0, 5.5, 9.5, 3.0),
+        ("tail", 0, 9.5, 10, 0),
+    ]
+
+
+def test_who_is_in_the_way_is_so_until_it_leaves_the_air():
+    """Device 1 is ready at 2 s and waits for device 0, whose tail it does not wait for; the round began at 0.5 s."""
+    sent = [("uplink", 0, SERVER, 0, 1, 5), ("uplink", 1, SERVER, 0, 4, 9)]
+    assert phased_path(sent, [(1, 0, 0, 1), (1, 1, 0, 1)], [(0.5, 9)]) == [
+        ("setup", 0, 0.5, 1, 0),
+        ("uplink", 0, 1, 4, 3.0),
+        ("uplink", 1, 4, 8, 3.0),
+        ("tail", 1, 8, 9, 0),
+    ]
+
+
+def test_nobody_is_in_the_way_of_who_is_not_ready():
+    """Device 1 starts as device 0 leaves the air, but only because its connection stands just then."""
+    sent = [("uplink", 0, SERVER, 0, 1, 4), ("uplink", 1, SERVER, 0, 4, 9)]
+    assert phased_path(sent, [(1, 0, 0, 0), (4, 0, 0, 0)], [(0, 9)]) == [
+        ("setup", 1, 0, 4, 0),
+        ("uplink", 1, 4, 9, 3.0),
+    ]

@@ -11,7 +11,7 @@ import pytest
 
 from fednet_emu.federation import Federation, Process
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.testing import small_federation
+from fednet_emu.testing import small_federation, small_scenario
 
 MODEL_S = 320e-6
 LOSSY = "network.uplink.loss={kind: random, probability: 0.999999}"
@@ -254,3 +254,12 @@ def test_who_moves_may_come_back_and_is_sent_to_again() -> None:
     assert delivery.lost == "unreachable"
     assert np.diff(begun_s) == pytest.approx(1.0 + 1e-3 * 2.0 ** np.arange(len(begun_s) - 1))
     assert begun_s[-1] <= 120.0
+
+
+def test_a_path_that_is_too_long_to_connect_is_tried_once() -> None:
+    """It stays so: after the 20 s of the first attempt the message is given up, and the scenario says so before."""
+    long = ("network.transport={kind: tcp, rtt_s: 10}", "network.session=grpc", "network.downlink.mode=unicast")
+    delivery, fed = play(far_upload, *long)
+
+    assert (delivery.lost, fed.clock.now_s, requested_s(fed)) == ("connect", 20.0, [0.0])
+    assert small_scenario(*long).losses() == ["network.session: grpc that never connects"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fednet_emu.network.air.window import Window
 from fednet_emu.records.rows import PhaseColumns, TransferRow
 
 
@@ -20,6 +21,8 @@ class Phases:
         setup_ns: wait for a connection, and for software.
         gap_ns: time between the first bit on the air and the last in which the sender had nothing to send.
         tail_ns: time from the last bit on the air until it counts as received.
+        window: how its bits are released; None for all at once.
+        refused: why it is lost when its waits are over, without ever being sent; empty as a rule.
     """
 
     payload_bit: int
@@ -29,6 +32,8 @@ class Phases:
     setup_ns: int = 0
     gap_ns: int = 0
     tail_ns: int = 0
+    window: Window | None = None
+    refused: str = ""
 
     @property
     def wait_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""A medium whose transfers wait before they queue, and whose ends are reported a tail after the last bit."""
+"""A medium whose transfers wait before they queue, release their bits in bursts, and end a tail after the last bit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing_extensions import override
 
 from fednet_emu.kernel.clock import Timer
 from fednet_emu.network.air.latency import Latency
+from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.phases import Phases
+from fednet_emu.network.air.released import ReleasedAir
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.transport.connections import Connections
 
 
 class EndToEnd:
@@ -20,20 +23,35 @@ class EndToEnd:
 
     Args:
         latency: what the access scheme takes.
+        connections: the connections between ends; None without a transport.
     """
 
-    def __init__(self, latency: Latency) -> None:
-        self._latency = latency
+    def __init__(self, latency: Latency, connections: Connections | None = None) -> None:
+        self._latency, self._connections = latency, connections
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
-        """The phases of a transfer that is asked for now."""
-        phases = Phases(transfer.size_bit, transfer.size_bit)
-        phases.access_ns = self._latency.access_ns(transfer, now_ns)
+        """The phases of a transfer that is asked for now, as far as they are known."""
+        if self._connections is None:
+            phases = Phases(transfer.size_bit, transfer.size_bit)
+        else:
+            phases = self._connections.enter(transfer, now_ns)
+        if not phases.refused:
+            phases.access_ns = self._latency.access_ns(transfer, now_ns + phases.setup_ns)
         return phases
+
+    def start(self, transfer: Transfer, now_ns: int) -> int:
+        """Say how the bits of a transfer that starts now are released; return how long its gaps are in ns, at most."""
+        return 0 if self._connections is None else self._connections.start(transfer, now_ns)
 
     def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
         """Time in ns until a transfer counts as received whose last bit leaves the air now."""
-        return self._latency.tail_ns(transfer, now_ns)
+        under_way_ns = 0 if self._connections is None else self._connections.leave(transfer, now_ns)
+        return self._latency.tail_ns(transfer, now_ns) + under_way_ns
+
+    def lose(self, transfer: Transfer) -> None:
+        """Note that a transfer was lost."""
+        if self._connections is not None:
+            self._connections.lose(transfer)
 
 
 class Late(NamedTuple):
@@ -59,7 +77,8 @@ class PhasedMedium(Medium):
 
     def __init__(self, *of_medium: Any, end_to_end: EndToEnd, **more: Any) -> None:
         super().__init__(*of_medium, **more)
-        self._end_to_end = end_to_end
+        self._end_to_end, self._air = end_to_end, ReleasedAir(self._air)
+        self._plain_timeout_ns, self._gaps_ns = self._timeout_ns, 0
         self._early: dict[Transfer, Timer] = {}
         self._late: dict[Transfer, Late] = {}
 
@@ -73,7 +92,13 @@ class PhasedMedium(Medium):
 
         def ready(_event: Event) -> None:
             del self._early[transfer]
-            self._queue(transfer)
+            if not phases.refused:
+                self._queue(transfer)
+                return
+            transfer.lost = phases.refused
+            self._record_unsent(transfer, phases.refused)
+            self._deliver(transfer, self.clock.now)
+            self._settle_at(self.clock.now)
 
         self._early[transfer] = self.clock.call_at(self.clock.now + phases.wait_ns, ready, NORMAL)
 
@@ -81,6 +106,20 @@ class PhasedMedium(Medium):
         """Let a transfer queue in the order in which waits end, even where every place is in use."""
         super()._join(transfer)
         self._settle_at(self.clock.now)
+
+    @override
+    def _start(self, burst: Burst) -> bool:
+        """Timeouts that the scenario leaves open do not count gaps."""
+        gaps_ns = max([self._end_to_end.start(transfer, self.clock.now) for transfer in burst])
+        self._gaps_ns = 0 if self.settings.timeout_s is not None else gaps_ns
+        self._timeout_ns = self._plain_timeout_ns + self._gaps_ns
+        return super()._start(burst)
+
+    @override
+    def _limit(self, transfer: Transfer, patience: Patience) -> None:
+        super()._limit(transfer, patience)
+        if transfer.until_ns > self.clock.now:
+            transfer.until_ns += self._gaps_ns
 
     @override
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -111,6 +150,8 @@ class PhasedMedium(Medium):
 
     @override
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
+        if transfer.lost:
+            self._end_to_end.lose(transfer)
         if transfer.lost or not self._tail_ns(transfer, now_ns):
             super()._deliver(transfer, now_ns)
 

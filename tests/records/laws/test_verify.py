@@ -35,6 +35,7 @@ USED = "nothing is used before it is there"
 BACKHAUL = "the backhaul delivers or loses"
 DUPLEX = "nobody receives while it sends"
 CHARGE = "charge is conserved"
+PHASES = "phases add up to the time from request to end"
 
 BREACHES = [
     # table, row, changes, law, part of the text
@@ -330,4 +331,4 @@ def test_every_law_has_a_breach():
     """The table above, and the tests of staleness, half duplex and charge, leave no law untested."""
     laws = set(verify(Ledger(), BOTH))
 
-    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", DUPLEX, CHARGE}
+    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", DUPLEX, CHARGE, PHASES}

@@ -1,0 +1,72 @@
+"""Lines of a constant rate in bit/s at the IP layer, and the tables of what was measured on such."""
+
+import csv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.access import Ofdma
+from fednet_emu.network.air.latency import NO_LATENCY
+from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.transport import NoSession, Session, Transport
+from fednet_emu.network.transport.connections import Connections
+from fednet_emu.radio.rates.base import RateLaw
+from tests.network.conftest import Cell
+
+
+class Line(RateLaw):
+    """One bit per second in each hertz, whatever the SINR."""
+
+    @property
+    def outage_sinr(self) -> float:
+        """Never lost."""
+        return 0.0
+
+    @property
+    def min_sinr(self) -> float:
+        """Any."""
+        return 0.0
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """The bandwidth."""
+        return bandwidth_hz
+
+    def rates_bps(self, sinr: Any, bandwidth_hz: Any) -> Any:
+        """The bandwidth."""
+        return np.broadcast_to(
+            np.asarray(bandwidth_hz, float), np.broadcast_shapes(np.shape(sinr), np.shape(bandwidth_hz))
+        )
+
+
+def line(rate_bps: float, transport: Transport, session: Session | None = None, **more: Any) -> Cell:
+    """A cell whose devices share a line equally."""
+    connections = Connections(transport, session or NoSession())  # type: ignore[arg-type]
+    access = more.pop("access", None) or Ofdma()
+    return Cell(
+        access, Line(), bandwidth_hz=rate_bps, snr=(1.0,) * 16, end_to_end=EndToEnd(NO_LATENCY, connections), **more
+    )
+
+
+class Spent(NamedTuple):
+    """The phases of a row in ns, those before the start and those after it."""
+
+    setup: int
+    turn: int
+    air: int
+    gap: int
+    tail: int
+
+
+def spent(row: Any) -> Spent:
+    """The phases of a row of `transfers`."""
+    names = ("requested_s", "started_s", "ended_s", "access_s", "setup_s", "gap_s", "tail_s")
+    asked, start, end, access, setup, gap, tail = (round(row[name] * NS_PER_S) for name in names)
+    return Spent(setup, start - asked - access - setup, end - start - gap - tail, gap, tail)
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """A table of what was measured."""
+    with (Path(__file__).parent / "reference" / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
