@@ -236,7 +236,8 @@ class Needed:
         """What the links of a direction need."""
         channel, reception = scenario.channel, scenario.network.reception
         branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
-        law, threshold = channel.block_rate(narrows=way.narrows), way.access.threshold
+        law, threshold = way.access.law(channel.usable_hz), way.access.threshold
+        law = law or channel.block_rate(narrows=way.narrows)
         least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
         return cls(max(least, threshold), least >= threshold, channel.fading.combined(branches))
 

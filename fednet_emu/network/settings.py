@@ -80,6 +80,13 @@ class Downlink(Uplink):
     """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
     worst receiver needs; `unicast` uses one transmission per device."""
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if self.broadcasts and not self.access.multicasts:
+            what = f"acknowledged frames have one receiver, got broadcast with {self.access.kind}"
+            yield "mode", f"{what}; set mode: unicast, or choose another access"
+
     @property
     @override
     def broadcasts(self) -> bool:
