@@ -66,8 +66,8 @@ class Coding(NamedTuple):
         bit: bits of a subcarrier.
         rate: numerator and denominator of the code rate.
         snr_db: SNR in dB at which 10 % of the frames of 1458 bytes fail over Gaussian noise.
-        control_mbps: rate in Mbit/s of the control frames that belong to it: the fastest mandatory one, 6, 12 or 24, that
-            is not faster than 802.11a's rate with this modulation and code.
+        control_mbps: rate in Mbit/s of the control frames that belong to it: the fastest mandatory one, 6, 12 or 24,
+            that is not faster than 802.11a's rate with this modulation and code.
     """
 
     bit: int

@@ -66,7 +66,7 @@ class Access(Component):
         return None
 
     def on(self, band: Band) -> Band:
-        """The band as this scheme uses it: its law, threshold and slots if it has some, and the share of a lone burst."""
+        """The band as this scheme uses it: its law, threshold and slots if it has any, the share of a lone burst."""
         return band
 
     def queue(self, cells: int) -> TurnQueue:

@@ -160,9 +160,9 @@ class Dcf(RatedAccess):
 
     def mode(self, bandwidth_hz: float) -> Mode:
         """How the stations of a band send."""
-        aggregates, width_mhz = self._aggregates, self.width_mhz or round(bandwidth_hz / 1e6)
+        aggregates, width_mhz = self._aggregates, float(self.width_mhz or bandwidth_hz / 1e6)
         requests = aggregates and not self.rts and self.block_ack_request is not False
-        return Mode(self.standard, width_mhz, self.streams, aggregates, self.rts, requests)
+        return Mode(self.standard, round(width_mhz), self.streams, aggregates, self.rts, requests)
 
     @override
     def law(self, bandwidth_hz: float) -> Uncontended:
