@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from fednet_emu.network.access import (
     ACCESSES,
+    Dcf,
     Noma,
     Ofdma,
     OverTheAir,
@@ -35,6 +36,7 @@ ONE_OF_EACH = [
     OverTheAir(),
     Planned(),
     Planned(planner=Fedl()),
+    Dcf(),
 ]
 
 
@@ -85,7 +87,9 @@ def test_the_worked_example_of_sharing():
 
 def test_only_turns_limit_how_many_send():
     """TDMA one, others all, or as many as the scheme is told."""
-    assert [access.capacity for access in ONE_OF_EACH] == [1, None, 4, None, None, None, None, None, 1, None, None, 1]
+    limited = {place: access.capacity for place, access in enumerate(ONE_OF_EACH) if access.capacity is not None}
+
+    assert limited == {0: 1, 2: 4, 8: 1, 11: 1}
     assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
 
 
