@@ -216,5 +216,6 @@ class NetworkSettings(Component):
         for way in (self.uplink, self.downlink):
             if not isinstance(way.loss, NoLoss):
                 yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
-        if channel.rate.outage_sinr > 0:
+        rated = any(way.access.law(channel.usable_hz) is None for way in (self.uplink, self.downlink))
+        if rated and channel.rate.outage_sinr > 0:
             yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"

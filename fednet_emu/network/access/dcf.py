@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -12,19 +11,19 @@ import numpy as np
 from pydantic import model_validator
 from typing_extensions import override
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.access.wifi import Mode, Shares, contend
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.radio.fading import NoFading
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.staircase import Staircase
 from fednet_emu.radio.wifi import FAMILIES, WifiStandard, schemes
 from fednet_emu.units import db_to_linear
 
 
-class Uncontended(RateLaw):
+class Uncontended(Staircase):
     """The rate of a Wi-Fi station that has the channel to itself, in bit/s of IP packets of 1500 bytes.
 
     It takes the fastest scheme that loses at most 10 % of its frames at the SINR (ideal rate control), and loses none.
@@ -33,47 +32,19 @@ class Uncontended(RateLaw):
     mode: Mode
     """How stations send; the law is that of a band of this width."""
 
-    @property
-    def outage_sinr(self) -> float:
-        """Zero: below the lowest scheme a station is silent."""
-        return 0.0
-
-    @property
-    def min_sinr(self) -> float:
-        """What the lowest scheme needs."""
-        return self._stairs[0][0]
-
-    @property
-    def jumps(self) -> Array:
-        """What each scheme needs."""
-        return np.array(self._stairs[0])
-
     @override
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         """The Wi-Fi channel, on which a station puts its whole power."""
         return np.minimum(self.mode.width_mhz * 1e6 / bandwidth_hz, 1.0)
 
-    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
-        thresholds, rates_bps_hz = self._stairs
-        return bandwidth_hz * rates_bps_hz[bisect_right(thresholds, sinr)]
-
-    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
-        return bandwidth_hz * np.array(self._stairs[1])[self.scheme(sinr) + 1]
-
-    def scheme(self, sinr: Array) -> IntArray:
-        """Number of the fastest scheme at each SINR, in its shape; -1 below the lowest."""
-        return np.searchsorted(self._stairs[0], sinr, side="right") - 1
-
     @cached_property
-    def _stairs(self) -> tuple[list[float], list[float]]:
-        """Linear thresholds in rising order, and bit/s/Hz below, between and above them."""
+    def stairs(self) -> tuple[list[float], list[float]]:
+        """Thresholds (linear) in rising order, and the bit/s/Hz of the Wi-Fi channel that each scheme carries."""
         mode = self.mode
         known = schemes(mode.standard, mode.width_mhz, mode.streams)
         alone = contend(mode, np.arange(len(known))[None, :], np.zeros(1, np.int64)).rate_bps[0]
         thresholds = [mode.streams * db_to_linear(scheme.snr_db) for scheme in known]
-        return thresholds, [0.0, *(alone / (mode.width_mhz * 1e6)).tolist()]
+        return thresholds, (alone / (mode.width_mhz * 1e6)).tolist()
 
 
 class Dcf(RatedAccess):

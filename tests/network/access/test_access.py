@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from fednet_emu.network.access import (
     ACCESSES,
     Dcf,
+    Lora,
     Noma,
     Ofdma,
     OverTheAir,
@@ -14,6 +15,7 @@ from fednet_emu.network.access import (
     Shared,
     SlottedAloha,
     SpatialReuse,
+    Switch,
     Tdma,
 )
 from fednet_emu.network.air.band import Band
@@ -37,6 +39,8 @@ ONE_OF_EACH = [
     Planned(),
     Planned(planner=Fedl()),
     Dcf(),
+    Switch(),
+    Lora(),
 ]
 
 
