@@ -20,7 +20,7 @@ def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
 
     Semtech, data sheets of SX1276 (4.1.1.7) and SX1261 (6.1.4).
     """
-    symbol_s = 2**spreading / bandwidth_hz
+    symbol_s = (1 << spreading) / bandwidth_hz
     slow = 2 if symbol_s >= _LOW_RATE_S else 0  # low data rate optimisation
     needed_bit = max(8 * size_byte - 4 * spreading + 28 + 16, 0)
     symbols = 8 + 5 * -(-needed_bit // (4 * (spreading - slow)))

@@ -20,13 +20,13 @@ class Frames(NamedTuple):
 
     Attributes:
         group: frames of one group collide with each other, and with no others.
-        count: number of frames.
+        number: how many frames.
         frame_ns: duration of all but the last.
         last_ns: duration of the last.
     """
 
     group: int
-    count: int
+    number: int
     frame_ns: int
     last_ns: int
 
@@ -53,7 +53,7 @@ class _Sending:
 
     def arrival_ns(self, now_ns: int) -> int:
         """When the last frame has arrived, at the present pace."""
-        left = self.frames.count - self.arrives - self.done
+        left = self.frames.number - self.arrives - self.done
         return round(max(now_ns, self.begins_ns) + left / self.arrives * self.period_ns + self.frames.last_ns)
 
     def end_ns(self, now_ns: int) -> int:
@@ -124,7 +124,7 @@ class DutyCycleAir:
     def rates(self) -> Iterator[Rates]:
         """The mean rates from now on."""
         for sending in self._on_air:
-            per_s = sending.arrives / sending.period_ns / sending.frames.count * NS_PER_S
+            per_s = sending.arrives / sending.period_ns / sending.frames.number * NS_PER_S
             yield Rates(sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst]))
 
     def _pace(self) -> None:
@@ -143,7 +143,7 @@ class DutyCycleAir:
         for leg in burst:
             if not leg.lost and (leg.until_ns < now_ns or not through):
                 leg.lost = leg.until_reason
-                leg.air_bit = min(sending.done / frames.count, 1.0) * leg.size_bit
+                leg.air_bit = min(sending.done / frames.number, 1.0) * leg.size_bit
             elif not leg.lost:
                 leg.air_bit = float(leg.size_bit)
         elapsed_ns = now_ns - sending.begins_ns

@@ -22,9 +22,11 @@ def db(value):
 @pytest.fixture
 def lora(cell):
     """Makes a cell with one LoRa channel of 125 kHz."""
-    return lambda access=None, **given: cell(
-        access or Lora(), **{"bandwidth_hz": 125e3, "timeout_s": 1e6, "snr": [STRONG] * 3, **given}
-    )
+
+    def make(access=None, **given):
+        return cell(access or Lora(), **{"bandwidth_hz": 125e3, "timeout_s": 1e6, "snr": [STRONG] * 3, **given})
+
+    return make
 
 
 def test_each_frame_is_followed_by_silence(lora):
