@@ -2,7 +2,7 @@
 
 from random import Random
 
-SLOT_US, FIRST_WINDOW, LAST_WINDOW = 9.0, 16, 1024
+SLOT_US, REQUEST_FRAME_US, FIRST_WINDOW, LAST_WINDOW = 9.0, 32.0, 16, 1024
 
 
 class Channel:
@@ -12,14 +12,16 @@ class Channel:
         stations: how many there are.
         success_us: a frame of data with its acknowledgement.
         collision_us: a collision that has data.
+        data_us: what a sender radiates of its data.
         request_us: a block-ack request alone and in a collision; None without requests.
         freezes: whether counters stand still in a busy period, which else counts as a slot.
         seed: of the random numbers.
     """
 
-    def __init__(self, stations, success_us, collision_us, request_us=None, *, freezes=False, seed=0):
+    def __init__(self, stations, success_us, collision_us, data_us, request_us=None, *, freezes=False, seed=0):
         self.rng, self.freezes = Random(seed), freezes
         self.success_us, self.collision_us, self.request_us = success_us, collision_us, request_us
+        self.data_us, self.radiated_us = data_us, 0.0
         self.now_us, self.sent = 0.0, [0] * stations
         self.window = dict.fromkeys(range(stations), FIRST_WINDOW)
         self.owes = dict.fromkeys(range(stations), False)
@@ -38,6 +40,7 @@ class Channel:
             self.now_us += self.request_us[1] if len(asking) == len(senders) else self.collision_us
         for station in self.counter:
             if station in senders:
+                self.radiated_us += REQUEST_FRAME_US if self.owes[station] else self.data_us
                 lost = len(senders) > 1
                 self.window[station] = min(2 * self.window[station], LAST_WINDOW) if lost else FIRST_WINDOW
                 self.owes[station] = lost and self.request_us is not None

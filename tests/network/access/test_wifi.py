@@ -197,20 +197,22 @@ def test_stations_radiate_for_their_own_frames_only():
 # ---- frame by frame --------------------------------------------------------------------------------------------------
 
 REQUEST_US = (32 + 16 + 32 + 43, 32 + 43)
-TIMES_US = {"a54": (326.0, 282.0), "n20": (5429.8, 5381.8), "ac80": (1329.8, 1281.8)}
+TIMES_US = {"a54": (326.0, 282.0, 248.0), "n20": (5429.8, 5381.8, 5338.8), "ac80": (1329.8, 1281.8, 1238.8)}
 
 
 @pytest.mark.parametrize("name", TIMES_US)
 @pytest.mark.parametrize("stations", [2, 5, 20])
 def test_the_formula_carries_what_single_frames_carry(name, stations):
-    """An emulator of counters and frames, with the times of the standard: 2 %."""
+    """An emulator of counters and frames, with the times of the standard: rates and time on the air to 2 %."""
     mode = MODES[name]
     requests = REQUEST_US if mode.requests else None
     channel = Channel(stations, *TIMES_US[name], requests, freezes=not mode.requests, seed=stations)
     found = channel.successes_per_s(30_000)
     bit = {"a54": 1472, "n20": 31 * 1472, "ac80": 42 * 1472}[name] * 8
 
+    radiated = contend(mode, np.full((stations, 1), fastest(mode)), np.arange(stations)).airtime.sum()
     assert total_mbps(mode, stations) == pytest.approx(found * bit / 1e6, rel=0.02)
+    assert radiated == pytest.approx(channel.radiated_us / channel.now_us, rel=0.02)
 
 
 @pytest.mark.parametrize(
