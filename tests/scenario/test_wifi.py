@@ -143,6 +143,6 @@ def test_a_device_below_the_lowest_scheme_is_out_of_reach_before_the_run():
     scenario = small_scenario(*WIFI, *far)
 
     up, _ = unreachable(Outlook(scenario))
-    assert up[0] == ("channel", "rate")
-    assert "got a rate that needs 0.9 dB" in up[1]
+    assert up[0] == ("network", "uplink", "access")
+    assert "got a threshold that needs 0.9 dB" in up[1]
     assert not list(unreachable(Outlook(small_scenario(*far))))
