@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fednet_emu.emulation.outlook import Outlook, unreachable
+from fednet_emu.emulation.plausibility import slots
 from fednet_emu.errors import ScenarioError
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
@@ -146,3 +147,11 @@ def test_a_device_below_the_lowest_scheme_is_out_of_reach_before_the_run():
     assert up[0] == ("network", "uplink", "access")
     assert "got a threshold that needs 0.9 dB" in up[1]
     assert not list(unreachable(Outlook(small_scenario(*far))))
+
+
+def test_frames_of_wifi_are_not_judged_as_slots_of_5g():
+    """320 bits in 0.32 us are less than a slot of 5G NR; Wi-Fi has none."""
+    fast = "channel.rate={kind: fixed, bit_rate_bps: 1e9}"
+
+    assert len(list(slots(Outlook(small_scenario(fast))))) == 1
+    assert not list(slots(Outlook(small_scenario(*WIFI, fast))))
