@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from fednet_emu.devices.availability import Windows
 from fednet_emu.network.access import Lora
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
@@ -126,3 +127,14 @@ def test_rounds_over_lora_need_a_narrow_band_and_patience():
     assert not any(verify(fed.ledger, frozenset()).values())
     assert set(found["lost"]) == {""}
     assert down["ended_s"].tolist()[-1] == pytest.approx(100 * 0.102656 + 0.102656, abs=1e-3)  # 53 bytes
+
+
+def test_who_leaves_during_a_broadcast_has_not_got_it(lora):
+    """The second frame ends after 62 s, one receiver leaves after 30 s: it is lost there only."""
+    away = Windows(devices={1: ((0.0, 30.0),)})
+    found = lora(multicast=True, snr=[db(0.0)] * 2, availability=away).play(
+        *((0.0, device, 2 * 102 * 8) for device in range(2))
+    )
+
+    assert [each.lost for each in found] == ["", "left"]
+    assert found[0].ended_s == pytest.approx(61.5424 + 0.615424, abs=1e-7)
