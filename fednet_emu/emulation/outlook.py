@@ -230,7 +230,7 @@ class Needed:
 
     Attributes:
         sinr: the least SINR (linear) of a fading block.
-        by_rate: whether the rate law needs it, rather than the threshold of the access scheme.
+        by_rate: whether the rate law of the channel needs it, rather than the access scheme.
         fading: the fading of all antennas of the receiver combined.
     """
 
@@ -243,9 +243,10 @@ class Needed:
         """What the links of a direction need."""
         channel, reception = scenario.channel, scenario.network.reception
         branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
-        law, threshold = channel.block_rate(narrows=way.narrows), way.access.threshold
+        brought, threshold = way.access.law(channel.usable_hz), way.access.threshold
+        law = brought or channel.block_rate(narrows=way.narrows)
         least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
-        return cls(max(least, threshold), least >= threshold, channel.fading.combined(branches))
+        return cls(max(least, threshold), brought is None and least >= threshold, channel.fading.combined(branches))
 
     @property
     def by_whom(self) -> str:

@@ -313,6 +313,8 @@ def slots(outlook: Outlook) -> Iterator[Problem]:
     channel, uplink = scenario.channel, scenario.network.uplink
     if size_bit is None or uplink.trace is not None or uplink.access.only_sums:
         return
+    if uplink.access.law(channel.usable_hz) is not None:  # it brings frames of its own
+        return
     links, _ = outlook.links
     middle = len(links.mean_snr) // 2
     one = np.argpartition(links.mean_snr, middle)[middle : middle + 1]

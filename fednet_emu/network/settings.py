@@ -81,6 +81,13 @@ class Downlink(Uplink):
     """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
     worst receiver needs; `unicast` uses one transmission per device."""
 
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if self.broadcasts and not self.access.multicasts:
+            what = f"acknowledged frames have one receiver, got broadcast with {self.access.kind}"
+            yield "mode", f"{what}; set mode: unicast, or choose another access"
+
     @property
     @override
     def broadcasts(self) -> bool:
@@ -227,5 +234,6 @@ class NetworkSettings(Component):
                 yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
         if self.session.refuses(self.transport):
             yield f"network.session: {getattr(self.session, 'kind', '?')} that never connects"
-        if channel.rate.outage_sinr > 0:
+        rated = any(way.access.law(channel.usable_hz) is None for way in (self.uplink, self.downlink))
+        if rated and channel.rate.outage_sinr > 0:
             yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"

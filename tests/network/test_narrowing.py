@@ -90,11 +90,11 @@ def test_the_former_law_is_a_setting():
 
 
 def test_every_scheme_says_whether_its_senders_are_separate():
-    """Turns, parts and plans are; whole bands at once, slots of random access and sums are not."""
+    """Turns, parts, plans, Wi-Fi and wires are; whole bands at once, random access and sums are not."""
     given = {"slotted-aloha": {"slot_s": 1}}
     overlapping = {name for name, scheme in ACCESSES.items() if scheme.model_validate(given.get(name, {})).overlapping}
 
-    assert ACCESSES.keys() - overlapping == {"tdma", "ofdma", "planned", "nr-grants"}
+    assert ACCESSES.keys() - overlapping == {"tdma", "ofdma", "planned", "nr-grants", "dcf", "switch"}
 
 
 def test_two_at_once_each_narrow_within_their_halves():

@@ -37,7 +37,7 @@ NOT_RECORDED = "The run has not recorded it, with an older version or with data 
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
-    "spatial-reuse": "apart from each other",
+    "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "switch": "sharing the port",
 }  # fmt: skip
 """What several senders at once mean in access schemes in which they do not share the band in peace."""
 

@@ -5,14 +5,18 @@ from typing import Annotated
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.dcf import Dcf
+from fednet_emu.network.access.lora import Lora
 from fednet_emu.network.access.nr_grants import NrGrants
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.access.planned import Planned
 from fednet_emu.network.access.spatial_reuse import SpatialReuse
+from fednet_emu.network.access.switch import Switch
 
 ACCESSES: dict[str, type[Access]] = kinds(
-    Tdma, Ofdma, Noma, Shared, SlottedAloha, SpatialReuse, OverTheAir, Planned, NrGrants
-)  # fmt: skip
+    *(Tdma, Ofdma, Noma, Shared, SlottedAloha, SpatialReuse, OverTheAir, Planned),
+    *(NrGrants, Dcf, Switch, Lora),
+)
 
 AnyAccess = Annotated[Access, Slot("access", ACCESSES)]

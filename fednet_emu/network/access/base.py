@@ -17,6 +17,7 @@ from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import Reception
 
 
@@ -34,6 +35,9 @@ class Access(Component):
 
     delays: ClassVar[bool] = False
     """Whether transfers wait for access, or end a tail after their last bit: `latency` then says how long."""
+
+    multicasts: ClassVar[bool] = True
+    """Whether one transmission can reach several receivers."""
 
     def uplink_conflict(self, scenario: Any) -> str:
         """Why it cannot be the uplink of a scenario, whatever else is received there; empty if it can."""
@@ -61,8 +65,12 @@ class Access(Component):
         """SINR (linear) below which a block carries nothing, in addition to the rate law's own limit."""
         return 0.0
 
+    def law(self, bandwidth_hz: float) -> RateLaw | None:
+        """The rate law that the scheme brings in a band of that width; None if it takes that of the channel."""
+        return None
+
     def on(self, band: Band) -> Band:
-        """The band as this scheme uses it: the share of a lone burst, the threshold, and slots if it has some."""
+        """The band as this scheme uses it: its law, threshold and slots if it has any, the share of a lone burst."""
         return band
 
     def queue(self, cells: int) -> TurnQueue:
@@ -94,7 +102,8 @@ class RatedAccess(Access, Sharing):
 
     @override
     def on(self, band: Band) -> Band:
-        return replace(band, share=self.share(1), threshold=self.threshold)
+        law = self.law(band.bandwidth_hz) or band.law
+        return replace(band, law=law, share=self.share(1), threshold=self.threshold)
 
     @override
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:

@@ -6,6 +6,8 @@ from pydantic import ValidationError
 
 from fednet_emu.network.access import (
     ACCESSES,
+    Dcf,
+    Lora,
     Noma,
     NrGrants,
     Ofdma,
@@ -14,6 +16,7 @@ from fednet_emu.network.access import (
     Shared,
     SlottedAloha,
     SpatialReuse,
+    Switch,
     Tdma,
 )
 from fednet_emu.network.air.band import Band
@@ -37,6 +40,9 @@ ONE_OF_EACH = [
     Planned(),
     Planned(planner=Fedl()),
     NrGrants(),
+    Dcf(),
+    Switch(),
+    Lora(),
 ]
 
 
@@ -87,21 +93,9 @@ def test_the_worked_example_of_sharing():
 
 def test_only_turns_limit_how_many_send():
     """TDMA one, others all, or as many as the scheme is told."""
-    assert [access.capacity for access in ONE_OF_EACH] == [
-        1,
-        None,
-        4,
-        None,
-        None,
-        None,
-        None,
-        None,
-        1,
-        None,
-        None,
-        1,
-        None,
-    ]
+    limited = {place: access.capacity for place, access in enumerate(ONE_OF_EACH) if access.capacity is not None}
+
+    assert limited == {0: 1, 2: 4, 8: 1, 11: 1}
     assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
 
 

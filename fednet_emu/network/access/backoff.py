@@ -1,0 +1,89 @@
+"""Contention of Wi-Fi stations that always have something to send: Bianchi's fixed point (IEEE JSAC 18, 2000).
+
+All stations draw their backoff from the same windows, so that the probabilities depend on their number alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fednet_emu.arrays import Array, power
+
+WINDOW, DOUBLINGS = 16, 6
+"""First contention window in slots, and how often it doubles: CWmin 15 and CWmax 1023 of best effort."""
+
+_HALVINGS = 60
+
+
+class Slots(NamedTuple):
+    """What happens in a slot of the backoff of n stations, a busy period counting as one slot: probabilities.
+
+    A *request* is a block-ack request: the missed acknowledgement of aggregated frames is asked for before the next
+    ones are sent, so that of all attempts a share p, the probability of a collision, are requests.
+
+    Attributes:
+        idle: nobody sends.
+        attempt: a given station sends data.
+        success: a given station sends data, and nobody else sends.
+        request: a given station sends a request.
+        answered: a given station sends a request, and nobody else sends.
+        collision: [n] the k-th shortest data frame is the longest one in a collision; of one station 0.
+        requests_only: several send, and all of them requests.
+    """
+
+    idle: float
+    attempt: float
+    success: float
+    request: float
+    answered: float
+    collision: Array
+    requests_only: float
+
+
+def fixed_point(stations: int) -> tuple[float, float]:
+    """Return how likely a station is to send in a slot, tau, and how likely that attempt is to collide, p.
+
+    tau = 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))) and p = 1 - (1 - tau)^(n-1), by bisection in p.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        collides = 0.5 * (low + high)
+        if 1.0 - (1.0 - _attempt(collides)) ** (stations - 1) > collides:
+            low = collides
+        else:
+            high = collides
+    sends = _attempt(low)
+    return sends, 1.0 - (1.0 - sends) ** (stations - 1)
+
+
+def _attempt(collides: float) -> float:
+    stages = sum((2.0 * collides) ** stage for stage in range(DOUBLINGS))
+    return 2.0 / (1.0 + WINDOW + collides * WINDOW * stages)
+
+
+@lru_cache(maxsize=512)
+def slots(stations: int, *, requests: bool) -> Slots:
+    """What happens in a slot of so many stations, at least one.
+
+    Args:
+        stations: number of stations.
+        requests: whether a station sends a block-ack request after a collision, until one is answered.
+    """
+    sends, collides = fixed_point(stations)
+    attempt = sends * (1.0 - collides) if requests else sends
+    others_silent = (1.0 - sends) ** (stations - 1)
+    success, answered = attempt * others_silent, (sends - attempt) * others_silent
+    idle = others_silent * (1.0 - sends)
+    longer = np.arange(stations - 1, -1, -1.0)
+    return Slots(
+        idle=idle,
+        attempt=attempt,
+        success=success,
+        request=sends - attempt,
+        answered=answered,
+        collision=np.maximum(attempt * power(1.0 - attempt, longer) - success, 0.0),
+        requests_only=max((1.0 - attempt) ** stations - idle - stations * answered, 0.0),
+    )

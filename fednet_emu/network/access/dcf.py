@@ -1,0 +1,169 @@
+"""Wi-Fi: stations of one channel contend for it (the distributed coordination function, DCF, of IEEE 802.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+from typing_extensions import override
+
+from fednet_emu.arrays import Array
+from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.wifi import Mode, Shares, contend
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.radio.fading import NoFading
+from fednet_emu.radio.rates.staircase import Staircase
+from fednet_emu.radio.wifi import FAMILIES, WifiStandard, schemes
+from fednet_emu.units import db_to_linear
+
+
+class Uncontended(Staircase):
+    """The rate of a Wi-Fi station that has the channel to itself, in bit/s of IP packets of 1500 bytes.
+
+    It takes the fastest scheme that loses at most 10 % of its frames at the SINR (ideal rate control), and loses none.
+    """
+
+    mode: Mode
+    """How stations send; the law is that of a band of this width."""
+
+    @override
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        """The Wi-Fi channel, on which a station puts its whole power."""
+        return np.minimum(self.mode.width_mhz * 1e6 / bandwidth_hz, 1.0)
+
+    @cached_property
+    def stairs(self) -> tuple[list[float], list[float]]:
+        """Thresholds (linear) in rising order, and the bit/s/Hz of the Wi-Fi channel that each scheme carries."""
+        mode = self.mode
+        known = schemes(mode.standard, mode.width_mhz, mode.streams)
+        alone = contend(mode, np.arange(len(known))[None, :], np.zeros(1, np.int64)).rate_bps[0]
+        thresholds = [mode.streams * db_to_linear(scheme.snr_db) for scheme in known]
+        return thresholds, (alone / (mode.width_mhz * 1e6)).tolist()
+
+
+class Dcf(RatedAccess):
+    """Wi-Fi: all stations of one channel contend, each with the fastest scheme that its SNR allows in a fading block.
+
+    The rates of all present transmissions are those of backlogged stations by Bianchi (IEEE JSAC 18, 2000), worked out
+    again whenever one starts or ends: every station sends equally many frames, so that slow ones slow down all. Single
+    frames and RTS/CTS have the correction for frozen backoff of Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). After
+    a missed block acknowledgement a station asks for it before it sends anew (`block_ack_request`). Within 5 % of runs
+    of ns-3 3.44 with 1 to 20 stations (10 % with a slow one among them); with aggregation not validated above 20, where
+    ns-3 lets some stations starve. A base station is one station, and those it sends to have equal turns.
+
+    It brings its rates, in bit/s of IP packets of 1500 bytes: `channel.rate` and `channel.narrowing` do not act where
+    it is used. Best effort, 5 GHz timing, the shortest guard interval, aggregates of at most 65,535 bytes, 64 frames
+    (256 in ax) and 5.484 ms. A station below the lowest scheme is silent. A sender draws power only while it sends.
+    Ignored here: contention between uplink and downlink, which share a channel in Wi-Fi; TCP's acknowledgements on the
+    air (2 to 3 % with aggregation, 20 % in 802.11a); hidden stations, capture, packet errors, beacons, rate control
+    that lags behind, and that random access favours some stations for seconds.
+    """
+
+    DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    multicasts: ClassVar[bool] = False
+
+    standard: WifiStandard = "ac"
+    """IEEE 802.11a, n (Wi-Fi 4), ac (Wi-Fi 5) or ax (Wi-Fi 6, one user at a time)."""
+
+    width_mhz: Literal[20, 40, 80, 160] | None = None
+    """Width of the Wi-Fi channel in MHz, the rest of the band being unused; null for that of the band."""
+
+    streams: Literal[1, 2] = 1
+    """Spatial streams, which share the power of the sender and are assumed not to disturb each other."""
+
+    aggregation: bool | None = None
+    """Whether frames are aggregated (A-MPDU); null where the standard has it, which is all but `a`."""
+
+    rts: bool = False
+    """Whether a request to send (RTS) and its answer (CTS) precede each frame, so that collisions are short."""
+
+    block_ack_request: bool | None = None
+    """Whether a station sends a block-ack request after an aggregate that was not acknowledged; null where frames are
+    aggregated without RTS. With false the rates are 3 to 10 % above those of ns-3."""
+
+    @model_validator(mode="after")
+    def _standard_has_it(self) -> Self:
+        widths = FAMILIES[self.standard].subcarriers
+        if self.width_mhz is not None and self.width_mhz not in widths:
+            known = ", ".join(map(str, widths))
+            raise ValueError(f"802.11{self.standard} has channels of {known} MHz, got width_mhz {self.width_mhz}")
+        if self.standard == "a" and (self.streams > 1 or self.aggregation):
+            got = "aggregation: true" if self.aggregation else f"streams: {self.streams}"
+            raise ValueError(
+                f"802.11a has one stream and single frames, got {got}; leave it out, or choose n, ac or ax"
+            )
+        if self.block_ack_request is not None and (self.rts or not self._aggregates):
+            got = "rts: true" if self.rts else "single frames"
+            raise ValueError(
+                f"block-ack requests follow aggregates that collided, got block_ack_request with {got}; leave it out"
+            )
+        return self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        channel, widths = scenario.channel, FAMILIES[self.standard].subcarriers
+        wide_mhz, got = channel.bandwidth_hz / 1e6, f"got channel.bandwidth_hz {channel.bandwidth_hz:g}"
+        if self.width_mhz is None and wide_mhz not in widths:
+            known = ", ".join(map(str, widths))
+            yield "width_mhz", f"802.11{self.standard} has channels of {known} MHz, {got}; set that, or width_mhz too"
+        if self.width_mhz is not None and self.width_mhz > wide_mhz:
+            what = f"is wider than the band, got {self.width_mhz} MHz in {wide_mhz:g}"
+            yield "width_mhz", f"{what}; set channel.bandwidth_hz: {self.width_mhz}e6"
+        if channel.numerology_khz is not None:
+            what = f"resource blocks are those of 5G NR, got channel.numerology_khz {channel.numerology_khz}"
+            yield "", f"{what} with {self.kind}; leave that out, or choose another access"
+        if channel.long_transfers == "ergodic" and not isinstance(channel.fading, NoFading):
+            what = "stations share by what each sends in a fading block, got channel.long_transfers ergodic"
+            yield "", f"{what} with {self.kind}; set walk, or channel.fading: none"
+        if (count := scenario.network.cells.count) > 1:
+            what = f"base stations on one channel contend with each other, got {count} of them with {self.kind}"
+            yield "", f"{what}; set network.cells: single, or choose another access"
+
+    @property
+    def _aggregates(self) -> bool:
+        return self.standard != "a" if self.aggregation is None else self.aggregation
+
+    def mode(self, bandwidth_hz: float) -> Mode:
+        """How the stations of a band send."""
+        aggregates, width_mhz = self._aggregates, float(self.width_mhz or bandwidth_hz / 1e6)
+        requests = aggregates and not self.rts and self.block_ack_request is not False
+        return Mode(self.standard, round(width_mhz), self.streams, aggregates, self.rts, requests)
+
+    @override
+    def law(self, bandwidth_hz: float) -> Uncontended:
+        return Uncontended(mode=self.mode(bandwidth_hz))
+
+    @override
+    def on(self, band: Band) -> Band:
+        width_hz = self.mode(band.bandwidth_hz).width_mhz * 1e6
+        return replace(super().on(band), share=width_hz / band.bandwidth_hz)
+
+    @override
+    def share(self, active: int) -> float:
+        return 1.0 / active
+
+    @override
+    def patience(self, band: Band, cells: int, devices: int) -> Patience:
+        return Patience(band, disturbed=True)
+
+    def power(self, inputs: RateInputs) -> Array:
+        """Share of the time in which the sender of each burst radiates for it, in each block."""
+        return self._contend(inputs).airtime
+
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
+        """SINR on the Wi-Fi channel, and the share of the band that carries the rate of each leg at that SINR."""
+        band, sinr = inputs.band, inputs.own / inputs.band.share
+        alone_bps = band.rates_bps(sinr, band.share)
+        part = np.divide(self._contend(inputs).rate_bps, alone_bps, out=np.zeros_like(sinr), where=alone_bps > 0)
+        return Allocation(sinr, part * band.share, sinr)
+
+    def _contend(self, inputs: RateInputs) -> Shares:
+        law, active = inputs.band.law, inputs.active
+        assert isinstance(law, Uncontended), "a band as this scheme uses it has this law"
+        return contend(law.mode, law.scheme(inputs.own / inputs.band.share), active.sender[active.burst])

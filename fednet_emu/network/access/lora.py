@@ -1,0 +1,126 @@
+"""LoRa: frames without coordination, each sender being on the air for a small share of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.duty_cycle import DutyCycleAir, Frames
+from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.transfer import Burst
+from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.radio.fading import NoFading
+from fednet_emu.radio.lora import HEADER_BYTE, MOST_BYTE, REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
+from fednet_emu.radio.rates.staircase import Staircase
+from fednet_emu.radio.receiver.combining import Reception
+from fednet_emu.units import db_to_linear, linear_to_db
+
+_WIDTHS_HZ = (125e3, 250e3, 500e3)
+
+
+class LoneLora(Staircase):
+    """The mean rate of a LoRa device that nobody disturbs, its waits included."""
+
+    spreading: tuple[int, ...]
+    """Spreading factors in falling order."""
+
+    thresholds_db: tuple[float, ...]
+    """The SNR in dB from which on each is used."""
+
+    duty_cycle: float
+    """Share of the time that a sender is on the air."""
+
+    @cached_property
+    def stairs(self) -> tuple[list[float], list[float]]:
+        """Thresholds (linear) in rising order, and the bit/s/Hz of each factor, which are the same for every width."""
+        width_hz = _WIDTHS_HZ[0]
+        rates = [
+            8 * (MOST_BYTE[each] - HEADER_BYTE) * self.duty_cycle / time_on_air_ns(MOST_BYTE[each], each, width_hz)
+            for each in self.spreading
+        ]
+        return [db_to_linear(each) for each in self.thresholds_db], [rate * NS_PER_S / width_hz for rate in rates]
+
+
+class Lora(Access):
+    """LoRa: messages are cut into frames of LoRaWAN, after each of which the sender is silent as its duty cycle says.
+
+    A frame of T on the air is followed by a silence of T (1 / duty_cycle - 1), before the next frame and before the
+    next message of the same sender. Frames last as Semtech's data sheets have it, with a code rate of 4/5 and 13 bytes
+    of header in 222, 115 or 51. They collide as in pure ALOHA (S = G e^(-2G)) with those of other senders that use the
+    same spreading factor, and are sent again in their turn: a message takes the mean number of frames. The band is one
+    LoRa channel of 125, 250 or 500 kHz. At 1 % and spreading factor 7 a model of 10 kB takes half an hour and one of
+    2.9 MB six days: `timeout_s` must be given where a message may take more than an hour. `channel.rate` does not act.
+    SNRs that spreading factors need are from memory of data sheets; check them before quoting.
+    Ignored here: fading (links have their mean SNR), capture of the stronger frame, collisions between spreading
+    factors, acknowledgements, several channels, and adaptation of the power.
+    """
+
+    DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    overlapping: ClassVar[bool] = True
+
+    spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
+    """Spreading factor of all; `adr` gives each link the one that adaptation of LoRaWAN leaves it, and a broadcast that
+    of the weakest receiver."""
+
+    duty_cycle: float = Field(0.01, gt=0, le=1)
+    """Largest share of the time that a sender is on the air; 0.01 in most of the European band at 868 MHz."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        width_hz = scenario.channel.bandwidth_hz
+        if width_hz not in _WIDTHS_HZ:
+            what = f"LoRa has channels of 125, 250 and 500 kHz, got channel.bandwidth_hz {width_hz:g} with {self.kind}"
+            yield "", f"{what}; set channel.bandwidth_hz: 125e3, or choose another access"
+        if (count := scenario.network.cells.count) > 1:
+            what = f"a frame is for every gateway that hears it, got {count} cells with {self.kind}"
+            yield "", f"{what}; set network.cells: single, or choose another access"
+
+    @override
+    def conflict_with_antennas(self, reception: Reception) -> str:
+        return f"gateways have one antenna, got {reception.kind} with {self.kind}; leave it out"
+
+    @override
+    def law(self, bandwidth_hz: float) -> LoneLora:
+        factors = tuple(reversed(MOST_BYTE)) if self.spreading == "adr" else (self.spreading,)
+        needed_db = adapted_from_db if self.spreading == "adr" else REQUIRED_DB.__getitem__
+        return LoneLora(spreading=factors, thresholds_db=tuple(map(needed_db, factors)), duty_cycle=self.duty_cycle)
+
+    @override
+    def on(self, band: Band) -> Band:
+        return replace(band, law=self.law(band.bandwidth_hz), fading=NoFading(), coherence_ns=FOREVER_NS)
+
+    @override
+    def air(self, band: Band, links: LinksOverTime, cells: int) -> DutyCycleAir:
+        return DutyCycleAir(partial(self._frames, band), self.duty_cycle)
+
+    @override
+    def patience(self, band: Band, cells: int, devices: int) -> Patience:
+        return Patience(band, disturbed=True)
+
+    def _frames(self, band: Band, burst: Burst) -> Frames | None:
+        """The frames of a burst; its legs that are out of reach are lost."""
+        reached = []
+        for leg in burst:
+            if leg.snr >= band.law.min_sinr:
+                reached.append(leg)
+            else:
+                leg.lost = "unreachable"
+        if not reached:
+            return None
+        snr_db = linear_to_db(min(leg.snr for leg in reached))
+        spreading = adapted(snr_db) if self.spreading == "adr" else self.spreading
+        net_bit = 8 * (MOST_BYTE[spreading] - HEADER_BYTE)
+        count = max(-(-burst[0].size_bit // net_bit), 1)
+        last_byte = HEADER_BYTE + -(-(burst[0].size_bit - (count - 1) * net_bit) // 8)
+        frame_ns, last_ns = (
+            time_on_air_ns(size_byte, spreading, band.bandwidth_hz) for size_byte in (MOST_BYTE[spreading], last_byte)
+        )
+        return Frames(spreading, count, frame_ns, last_ns)

@@ -1,0 +1,175 @@
+"""What Wi-Fi stations get of a channel for which they contend: frame exchanges, and the rates that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.access.backoff import WINDOW, slots
+from fednet_emu.radio.wifi import FAMILIES, MAX_PPDU_NS, Family, Scheme, WifiStandard, control_ns, schemes
+
+PACKET_BYTE = 1500
+"""Bytes of the IP packet that a frame carries."""
+AMPDU_BYTE = 65_535
+"""Longest aggregate in bytes: that of 802.11n, which ns-3 takes for ac and ax too."""
+
+_SLOT_NS, _SIFS_NS = 9_000, 16_000
+_WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # DIFS; AIFS of best effort in all but a
+_LLC_BYTE, _CHECKSUM_BYTE, _HEADER_BYTE, _QOS_HEADER_BYTE, _DELIMITER_BYTE = 8, 4, 24, 26, 4
+_RTS_BYTE, _CTS_BYTE, _ACK_BYTE, _REQUEST_BYTE, _BLOCK_ACK_BYTE = 20, 14, 14, 24, 32
+_WINDOW_FRAMES = {"a": 1, "n": 64, "ac": 64, "ax": 256}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How the stations of a channel send.
+
+    Attributes:
+        standard: the standard.
+        width_mhz: width of the channel, one that the standard has.
+        streams: spatial streams.
+        aggregates: whether frames are aggregated.
+        rts: whether RTS and CTS precede a frame.
+        requests: whether a block-ack request follows an aggregate that collided.
+        ampdu_byte: longest aggregate.
+    """
+
+    standard: WifiStandard
+    width_mhz: int
+    streams: int = 1
+    aggregates: bool = True
+    rts: bool = False
+    requests: bool = True
+    ampdu_byte: int = AMPDU_BYTE
+
+
+class Exchange(NamedTuple):
+    """What a station needs for one attempt with each scheme [schemes]: times in ns up to the next slot of the backoff.
+
+    With single frames and RTS, where backoff is frozen while others send, the station that has just sent is the only
+    one that may use the next slot, and does with the probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59,
+    2010): bits and times of a success are those of such a series.
+
+    Attributes:
+        ip_bit: bits of the IP packets that a success carries.
+        success_ns: data with their acknowledgement.
+        collision_ns: a collision in which no frame is longer.
+        answered_ns: a block-ack request with its answer.
+        unanswered_ns: a block-ack request that collides with others.
+        sent_ns: what the sender radiates in a success.
+        wasted_ns: what it radiates of data in a collision.
+        request_ns: what it radiates of a request.
+    """
+
+    ip_bit: Array
+    success_ns: Array
+    collision_ns: Array
+    answered_ns: Array
+    unanswered_ns: Array
+    sent_ns: Array
+    wasted_ns: Array
+    request_ns: Array
+
+
+@lru_cache
+def exchange(mode: Mode) -> Exchange:
+    """The exchanges with all schemes of a mode, in rising order of the schemes."""
+    family = FAMILIES[mode.standard]
+    rows = [_exchange(mode, family, scheme) for scheme in schemes(mode.standard, mode.width_mhz, mode.streams)]
+    return Exchange(*np.array(rows, np.float64).T)
+
+
+def _exchange(mode: Mode, family: Family, scheme: Scheme) -> tuple[float, ...]:
+    def frames_ns(count: int) -> int:
+        return family.ppdu_ns(_psdu_byte(mode, count), scheme.data_bit, family.guard_ns, mode.streams)
+
+    frames, mbps = 1, scheme.control_mbps
+    most = _WINDOW_FRAMES[mode.standard] if mode.aggregates else 1
+    while frames < most and _psdu_byte(mode, frames + 1) <= mode.ampdu_byte and frames_ns(frames + 1) <= MAX_PPDU_NS:
+        frames += 1
+    data_ns, wait_ns = frames_ns(frames), _WAIT_NS["a" if mode.standard == "a" else "n"]
+    answer_ns = _SIFS_NS + control_ns(_BLOCK_ACK_BYTE if mode.aggregates else _ACK_BYTE, mbps)
+    rts_ns, cts_ns = (control_ns(size, mbps) for size in (_RTS_BYTE, _CTS_BYTE))
+    before_ns = rts_ns + _SIFS_NS + cts_ns + _SIFS_NS if mode.rts else 0
+    success_ns = before_ns + data_ns + answer_ns + wait_ns
+    sent_ns, wasted_ns = (rts_ns + data_ns, rts_ns) if mode.rts else (data_ns, data_ns)
+    collision_ns = (rts_ns + _SIFS_NS + cts_ns if mode.rts else data_ns) + wait_ns
+    series, pause_ns = 1.0, 0.0
+    if mode.rts or not mode.aggregates:
+        series, pause_ns = 1.0 / (1.0 - 1.0 / WINDOW), _SLOT_NS
+    request_ns = control_ns(_REQUEST_BYTE, mbps) if mode.requests else 0
+    return (
+        8.0 * PACKET_BYTE * frames * series,
+        success_ns * series + pause_ns,
+        collision_ns,
+        request_ns + answer_ns + wait_ns,
+        request_ns + wait_ns,
+        sent_ns * series,
+        wasted_ns,
+        request_ns,
+    )
+
+
+def _psdu_byte(mode: Mode, frames: int) -> int:
+    """Bytes of so many frames of one packet each, which are padded to whole words in an aggregate."""
+    header_byte = _HEADER_BYTE if mode.standard == "a" else _QOS_HEADER_BYTE
+    frame_byte = header_byte + _LLC_BYTE + PACKET_BYTE + _CHECKSUM_BYTE
+    return frames * 4 * -(-(frame_byte + _DELIMITER_BYTE) // 4) if mode.aggregates else frame_byte
+
+
+class Shares(NamedTuple):
+    """What contention leaves to bursts [bursts, blocks]: rates in bit/s, and shares of the time that they radiate."""
+
+    rate_bps: Array
+    airtime: Array
+
+
+def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
+    """Rates of bursts of stations that contend for one channel.
+
+    All stations have the same probability to send, hence equally many frames, and the longest frame of a collision
+    says how long it lasts. The bursts of one station have equal turns; its frames count as long as they are on average.
+
+    Args:
+        mode: how they send.
+        scheme: [bursts, blocks] number of the scheme of each burst; -1 for one that is silent in the block.
+        station: [bursts] index of the station that sends it; all from 0 on occur.
+    """
+    sending = scheme >= 0
+    own = Exchange(*(np.where(sending, times.take(scheme, mode="clip"), 0.0) for times in exchange(mode)))
+    turn = sending.astype(np.float64)
+    if len(np.unique(station)) < len(station):
+        turn /= np.maximum(_of_stations(turn, station), 1.0)[station]
+    mean = Exchange(*(_of_stations(times * turn, station) for times in own))
+    present = np.count_nonzero(_of_stations(turn, station), axis=0)
+    rate_bps, airtime = np.zeros(scheme.shape), np.zeros(scheme.shape)
+    for count in np.unique(present[present > 0]).tolist():
+        blocks, of_slot = present == count, slots(count, requests=mode.requests)
+        longest_ns = np.sort(mean.collision_ns[:, blocks], axis=0)[-count:]
+        slot_ns = (
+            of_slot.idle * _SLOT_NS
+            + of_slot.success * mean.success_ns[:, blocks].sum(axis=0)
+            + (of_slot.collision[:, None] * longest_ns).sum(axis=0)
+            + of_slot.answered * mean.answered_ns[:, blocks].sum(axis=0)
+            + of_slot.requests_only * mean.unanswered_ns[:, blocks].sum(axis=0) / count
+        )
+        per_ns = turn[:, blocks] / slot_ns
+        rate_bps[:, blocks] = per_ns * (of_slot.success * NS_PER_S) * own.ip_bit[:, blocks]
+        airtime[:, blocks] = per_ns * (
+            of_slot.success * own.sent_ns[:, blocks]
+            + (of_slot.attempt - of_slot.success) * own.wasted_ns[:, blocks]
+            + of_slot.request * own.request_ns[:, blocks]
+        )
+    return Shares(rate_bps, airtime)
+
+
+def _of_stations(values: Array, station: IntArray) -> Array:
+    """Sums over the bursts of each station [stations, blocks]."""
+    total = np.zeros((int(station.max()) + 1, values.shape[1]))
+    np.add.at(total, station, values)
+    return total

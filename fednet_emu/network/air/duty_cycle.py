@@ -1,0 +1,155 @@
+"""Transmissions in frames with a duty cycle: after each frame its sender is silent, and frames of others may hit it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.network.air.separate import Power, Rates
+from fednet_emu.network.air.transfer import Burst, Transfer
+
+
+class Frames(NamedTuple):
+    """How a message is sent.
+
+    Attributes:
+        group: frames of one group collide with each other, and with no others.
+        number: how many frames.
+        frame_ns: duration of all but the last.
+        last_ns: duration of the last.
+    """
+
+    group: int
+    number: int
+    frame_ns: int
+    last_ns: int
+
+
+@dataclass(eq=False)
+class _Sending:
+    """A burst on the air.
+
+    Attributes:
+        burst: its legs.
+        frames: how it is sent.
+        begins_ns: when its sender may send again.
+        done: frames that have arrived so far.
+        arrives: how likely a frame is to arrive.
+        period_ns: from the start of a frame to the next.
+    """
+
+    burst: Burst
+    frames: Frames
+    begins_ns: int
+    done: float = 0.0
+    arrives: float = 1.0
+    period_ns: float = 1.0
+
+    def arrival_ns(self, now_ns: int) -> int:
+        """When the last frame has arrived, at the present pace."""
+        left = self.frames.number - self.arrives - self.done
+        return round(max(now_ns, self.begins_ns) + left / self.arrives * self.period_ns + self.frames.last_ns)
+
+    def end_ns(self, now_ns: int) -> int:
+        """When it has arrived, or all legs have been given up."""
+        until_ns = max([leg.until_ns for leg in self.burst])
+        return max(now_ns, min(self.arrival_ns(now_ns), until_ns))
+
+
+@final
+class DutyCycleAir:
+    """Frames of many senders without coordination (pure ALOHA), each of which is on the air for a share of the time.
+
+    A sender waits after each frame, after the last one too, until its share of the time is used up. A frame arrives if
+    no frame of its group starts within its own duration before or after: of n senders with a probability of
+    e^(-2 (n - 1) duty). What does not arrive is sent again in its turn; durations are those of the mean number of
+    frames. Bursts of one sender share its time.
+
+    Args:
+        frames: how a burst is sent; it marks the legs that cannot be reached as lost, and is None if no other is left.
+        duty: largest share of the time that a sender is on the air.
+    """
+
+    looks_up = True
+
+    def __init__(self, frames: Callable[[Burst], Frames | None], duty: float) -> None:
+        self._frames, self._duty = frames, duty
+        self._on_air: list[_Sending] = []
+        self._lost: list[Burst] = []
+        self._free_ns: dict[int, int] = defaultdict(int)
+        self._since_ns = 0
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Put a burst on the air; it begins when its sender may send."""
+        frames, self._since_ns = self._frames(burst), now_ns
+        if frames is None:
+            self._lost.append(burst)
+            return
+        self._on_air.append(_Sending(burst, frames, max(now_ns, self._free_ns[burst[0].sender])))
+        self._pace()
+
+    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
+        """Nothing to do: the next `advance` ends what has been given up."""
+
+    def next_end_ns(self) -> int:
+        """The earliest end."""
+        ends_ns = [sending.end_ns(self._since_ns) for sending in self._on_air]
+        return self._since_ns if self._lost else min(ends_ns, default=FOREVER_NS)
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """Carry frames until now, and return the bursts that have ended."""
+        for sending in self._on_air:
+            span_ns = max(now_ns - max(self._since_ns, sending.begins_ns), 0)
+            sending.done += span_ns * sending.arrives / sending.period_ns
+        self._since_ns = now_ns
+        ended, self._lost = self._lost, []
+        over = [sending for sending in self._on_air if sending.end_ns(now_ns) <= now_ns]
+        if over:
+            self._on_air = [sending for sending in self._on_air if sending not in over]
+            self._pace()
+        return ended + [self._end(sending, now_ns) for sending in over]
+
+    def powers(self) -> Iterator[Power]:
+        """The mean powers from now on."""
+        for sending in self._on_air:
+            share = sending.frames.frame_ns / sending.period_ns
+            yield Power(sending.burst[0], [self._since_ns], [share])
+
+    def rates(self) -> Iterator[Rates]:
+        """The mean rates from now on."""
+        for sending in self._on_air:
+            per_s = sending.arrives / sending.period_ns / sending.frames.number * NS_PER_S
+            yield Rates(sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst]))
+
+    def _pace(self) -> None:
+        """Work out anew how likely frames are to arrive, and how often they are sent."""
+        bursts = Counter(sending.burst[0].sender for sending in self._on_air)
+        senders = Counter(group for group, _ in {(each.frames.group, each.burst[0].sender) for each in self._on_air})
+        for sending in self._on_air:
+            others = senders[sending.frames.group] - 1
+            sending.arrives = math.exp(-2.0 * self._duty * others)
+            sending.period_ns = sending.frames.frame_ns / self._duty * bursts[sending.burst[0].sender]
+
+    def _end(self, sending: _Sending, now_ns: int) -> Burst:
+        """Store the outcome in the legs of a burst that is over."""
+        burst, frames = sending.burst, sending.frames
+        through = sending.arrival_ns(now_ns) <= now_ns
+        for leg in burst:
+            if not leg.lost and (leg.until_ns < now_ns or not through):
+                leg.lost = leg.until_reason
+                leg.air_bit = min(sending.done / frames.number, 1.0) * leg.size_bit
+            elif not leg.lost:
+                leg.air_bit = float(leg.size_bit)
+        elapsed_ns = now_ns - sending.begins_ns
+        if elapsed_ns > 0:
+            sent_ns = elapsed_ns * frames.frame_ns / sending.period_ns + frames.last_ns * (1.0 - self._duty)
+            burst[0].power_s = min(sent_ns, elapsed_ns) / NS_PER_S
+            silent_ns = round(frames.last_ns * (1.0 / self._duty - 1.0))
+            self._free_ns[burst[0].sender] = max(self._free_ns[burst[0].sender], now_ns + silent_ns)
+        return burst
