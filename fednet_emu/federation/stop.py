@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -75,11 +76,17 @@ class Stop(Component):
             spent: what it has spent, by the names in `COSTS`.
             accuracy: its latest accuracy; None if none was measured.
         """
-        if any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS if name != "simulated_s"):
+        if any(spent[name] >= limit for name, limit in self._limits):
             return True
         if accuracy is None:
             return False
         return accuracy >= (self.accuracy or math.inf) or any(its.is_missed(spent, accuracy) for its in self.milestones)
+
+    @cached_property
+    def _limits(self) -> list[tuple[str, float]]:
+        """The limits that are looked at when a round has ended, with the costs that they are of."""
+        own = ((name, getattr(self, name)) for name in COSTS if name != "simulated_s")
+        return [(name, limit) for name, limit in own if limit is not None]
 
     @property
     def asks_for_accuracy(self) -> bool:

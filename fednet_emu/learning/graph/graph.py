@@ -193,7 +193,8 @@ class Graph:
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
         self._created += 2
-        trained = Trained(Deferred(self._created, size, None, self), Deferred(self._created - 1, 1, None, self))
+        number = self._created
+        trained = _new(Trained, (Deferred(number, size, None, self), Deferred(number - 1, 1, None, self)))
         if not squares:
             return trained
         self._created += 1
@@ -236,7 +237,8 @@ class Graph:
 
     def _node(self, size: int, work: Call | Pick | Part | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
         for item in inputs:
-            item.check_not_given()
+            if item._given is not None:
+                item.check_not_given()
         self._created = number = self._created + 1
         if self.engine is None:
             return Deferred(number, size, None, self)
@@ -374,11 +376,10 @@ class Graph:
                 waiter._missing -= 1
                 if waiter._missing:
                     continue
-                kind = type(waiter._work)
-                if kind is Part:
+                if type(waiter._work) is Part:
                     known.append((waiter, waiter._work.function(result)))
                     continue
-                if kind is Pick:
+                if type(waiter._work) is Pick:
                     try:
                         known.append((waiter, waiter._work.function(value)))
                         continue

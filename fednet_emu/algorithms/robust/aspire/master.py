@@ -22,7 +22,7 @@ from fednet_emu.algorithms.robust.aspire.updates import (
 from fednet_emu.algorithms.robust.aspire.worker import Message, Report, Terms, Wire
 from fednet_emu.algorithms.robust.uncertainty import UncertaintySet
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Deferred, Device, Federation, SgdPlan
+from fednet_emu.federation import Device, Federation, SgdPlan
 
 _Z, _DUAL = attrgetter("z"), attrgetter("h", "lam")
 

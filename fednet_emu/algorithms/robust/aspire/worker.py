@@ -23,7 +23,7 @@ def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
 
 
 class Message(NamedTuple):
-    """What the master tells all workers before its iteration t: z, and `dual`, (h, lam), for this version of the planes.
+    """What the master tells all before its iteration t: z, and `dual`, (h, lam), for this version of the planes.
 
     `steps` made z; `payload` is z with (h, lam), shared by all receivers. Both are None where each is sent its share.
     """
