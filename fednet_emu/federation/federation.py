@@ -120,8 +120,8 @@ class Federation:
         """
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
-        size, rng = cohort_size(size, self.n_devices), self.streams("cohort", *key)
-        return Cohort(self.clock, able, size, rng, partial(Device, self))
+        count, rng = cohort_size(size, self.n_devices), self.streams("cohort", *key)
+        return Cohort(self.clock, able, count, rng, partial(Device, self))
 
     def somebody_there(self) -> Cohort:
         """Event: a device with training samples is there."""

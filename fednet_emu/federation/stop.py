@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -76,17 +75,12 @@ class Stop(Component):
             spent: what it has spent, by the names in `COSTS`.
             accuracy: its latest accuracy; None if none was measured.
         """
-        if any(spent[name] >= limit for name, limit in self._limits):
-            return True
+        for name, limit in (("rounds", self.rounds), ("bits", self.bits), ("energy_j", self.energy_j)):
+            if limit is not None and spent[name] >= limit:
+                return True
         if accuracy is None:
             return False
         return accuracy >= (self.accuracy or math.inf) or any(its.is_missed(spent, accuracy) for its in self.milestones)
-
-    @cached_property
-    def _limits(self) -> list[tuple[str, float]]:
-        """The limits that are looked at when a round has ended, with the costs that they are of."""
-        own = ((name, getattr(self, name)) for name in COSTS if name != "simulated_s")
-        return [(name, limit) for name, limit in own if limit is not None]
 
     @property
     def asks_for_accuracy(self) -> bool:
