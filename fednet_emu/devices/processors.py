@@ -150,7 +150,7 @@ class Processors:
         self._straggler = straggler
         self._straggler_key = straggler_key
         self._batteries = batteries
-        self._always_nominal = type(straggler) is NoStraggler
+        self._always_nominal, self._always_full = type(straggler) is NoStraggler, frequency.within_s is None
         self._count: dict[int, int] = {}
         self._running: dict[int, Computation] = {}
         self._waiting: dict[int, deque[Computation]] = {}
@@ -181,10 +181,10 @@ class Processors:
 
     def _full_s(self, device: int, flop: float) -> float:
         """Time in s of some work at the full clock of a device, or of the server: a fixed time, and work over speed."""
-        full_s = flop / self.flop_per_s(device)
-        if self._overhead_s is None or device == SERVER:
-            return full_s
-        return self._overhead_s[device] / self._frequency.part + full_s
+        if device == SERVER:
+            return flop / self.flop_per_s(SERVER)
+        full_s = flop / self._flop_per_s[device]
+        return full_s if self._overhead_s is None else self._overhead_s[device] / self._frequency.part + full_s
 
     def _energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
         """Energy in J of some work beside the idle power; 0 where no law is known."""
@@ -205,11 +205,12 @@ class Processors:
         device = computation.device
         duration_s = self._full_s(device, computation.work.flop)
         if device != SERVER:
-            computation.clock_part = self.granted.get(device) or self._frequency.chosen(duration_s)
-            duration_s /= computation.clock_part
-        if device != SERVER and not self._always_nominal:
-            draw = uniform(mix(self._straggler_key, device), computation.count)
-            duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
+            if self.granted or not self._always_full:
+                computation.clock_part = self.granted.get(device) or self._frequency.chosen(duration_s)
+                duration_s /= computation.clock_part
+            if not self._always_nominal:
+                draw = uniform(mix(self._straggler_key, device), computation.count)
+                duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
         duration_ns = to_ns(duration_s)  # may refuse; then nothing runs on the device
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns
@@ -301,7 +302,8 @@ class Processors:
     def _record(self, computation: Computation, ended_ns: int, stopped: str = "") -> None:
         device, started_ns, (_, _, given, made) = computation.device, computation.started_ns, computation.work
         flop, energy_j = self._cost(computation, ended_ns - started_ns)
-        self._unload(computation, energy_j)
+        if computation.load is not None:
+            self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j
         made = -1 if stopped == "empty" else made  # the rest follows, and makes it
         row = ComputeRow(device, started_ns, ended_ns, flop, energy_j, input=given, result=made, stopped=CODE[stopped])

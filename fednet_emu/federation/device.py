@@ -64,7 +64,8 @@ class Device:
     @property
     def n_samples(self) -> int:
         """Number of the device's own training samples."""
-        return int(self._federation.task.n_samples_of(self.index))
+        count: int = self._federation.task.n_samples_of(self.index)
+        return count
 
     @property
     def flop_per_s(self) -> float:

@@ -74,6 +74,11 @@ class Exchange(NamedTuple):
     statistics: tuple[Statistic, ...] = ()
     counts: bool = True
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a lost reply is sent again."""
+        return self.retries > 0 or self.patience_s is not None
+
 
 class Arrived(list[tuple[Device, Any]]):
     """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
@@ -181,25 +186,29 @@ def asked(
     superposed: bool = False,
 ) -> Process:
     """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send."""
-    receive = partial(fed.downlink, k, message)
-    got = (yield receive()) if how.patience_s is None else (yield from _resent(fed, receive, how))
+    if how.patience_s is None:
+        got = yield fed.downlink(k, message)
+    else:
+        got = yield from _resent(fed, partial(fed.downlink, k, message), how)
     if got.lost:
         return got
     parts = got.payload if isinstance(got.payload, tuple) else (got.payload,)
     base = parts[0] if fed.links.compresses_uploads else None
     working = client(fed, k, *parts, *args)
-    del got, parts, message, receive  # a model is in memory no longer than the client needs it
+    del got, parts, message  # a model is in memory no longer than the client needs it
     reply = yield from working
     if isinstance(reply, Completion):
         raise not_awaited(reply, "its value")
     if superposed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
-    payload, since, power_part = reply if isinstance(reply, Reply) else Reply(reply, _since(base, reply))
+    plain = reply, None if base is None else _since(base, reply), 1.0
+    payload, since, power_part = reply if isinstance(reply, Reply) else plain
     several, n = isinstance(payload, tuple), len(k.measured)
     if n:
         payload = (*(payload if several else (payload,)), *k.measured)
         since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
-    sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
+    send = partial(fed.uplink, k, payload, since=since, power_part=power_part)
+    sent = (yield from _resent(fed, send, how)) if how.repeats else (yield send())
     if n and not sent.lost:
         payload = sent.payload[:-n]
         sent = sent._replace(payload=payload if several else payload[0])
@@ -210,9 +219,7 @@ def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
     """Send, and again while it is lost and that is allowed."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
-    if how.retries:
-        return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
-    return (yield send())
+    return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
 
 
 def _since(base: Any, reply: Any) -> Since:
@@ -234,14 +241,16 @@ def retrying(
     moving: bool,
 ) -> Process:
     """Send until it has arrived, as `Federation.retry` says; `moving` tells whether links change."""
-    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH}) | {NO_CONNECTION}
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
+    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH}) | {NO_CONNECTION}
     while True:
         made += 1
         if callable(send):
-            last[0] = yield send()
+            last[0] = got = yield send()
+            if type(got) is Delivery and not got.lost:
+                return got
         else:
             ended = yield AllOf(clock, [sends[place]() for place in missing])
             for place, value in zip(missing, ended, strict=True):

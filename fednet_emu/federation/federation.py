@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,14 +84,13 @@ class Federation:
             clock, ledger, presence.count, moving=network.moving, ends_by_time=stop.simulated_s is not None
         )
         self.asks = self._rounds.request
-        self.server, self.memory = Device(self, SERVER), dict[str, Any]()
+        self.server, self.memory, self.kept = Device(self, SERVER), dict[str, Any](), Kept()
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self.learner.read)
         air = network.superposition
         self.sums = None if air is None else Sums(clock, self.links, air, streams, self.record)
         self.observers: list[Callable[[Federation], None]] = []
-        self.kept = Kept()
         score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
         stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
@@ -116,12 +116,12 @@ class Federation:
         """Event with up to `size` devices that have training samples, drawn uniformly among those that are there.
 
         A size below 1 is a share of all devices. They come in the order of their numbers; when all are away, as soon as
-        one returns. `key` names the draw, for example the round. With `among`, numbers of devices in order, no others
-        are drawn.
+        one returns. `key` names the draw, for example the round. With `among`, numbers in order, no others are drawn.
         """
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
-        return Cohort(self.clock, able, cohort_size(size, self.n_devices), self.streams("cohort", *key), self.device)
+        count, rng = cohort_size(size, self.n_devices), self.streams("cohort", *key)
+        return Cohort(self.clock, able, count, rng, partial(Device, self))
 
     def somebody_there(self) -> Cohort:
         """Event: a device with training samples is there."""

@@ -98,8 +98,9 @@ class LearningTask:
 
     def n_samples_of(self, device: int) -> int:
         """Number of training samples of a device, or of the server (-1)."""
-        rows = self.slice_of(device)
-        return int(rows.stop - rows.start)
+        bounds = self._bounds
+        place = device % (len(bounds) - 1)
+        return bounds[place + 1] - bounds[place]
 
     @property
     def n_validation(self) -> int:

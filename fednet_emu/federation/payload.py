@@ -23,10 +23,10 @@ class Shared(NamedTuple):
 
 def n_scalars(payload: Any) -> int:
     """Number of scalars in a payload: a deferred value, a number, or tuples and lists of them; None carries nothing."""
-    if isinstance(payload, Deferred):
+    if type(payload) is Deferred:
         return payload.size
     if isinstance(payload, (tuple, list)):
-        return sum([n_scalars(item) for item in payload])
+        return sum([item.size if type(item) is Deferred else n_scalars(item) for item in payload])
     if isinstance(payload, np.ndarray):
         return int(payload.size)
     if payload is None:
@@ -51,11 +51,11 @@ def whole_bit(size_bit: float) -> int:
 
 def parcel(payload: Any, size_bit: int | None, overhead: Overhead) -> tuple[Any, int | None, int, int]:
     """What is delivered, the group of its broadcast, its number in the records, and the bits on the air."""
-    group = None
-    if isinstance(payload, Shared):
-        payload, group = payload.payload, -payload.number
-    number = -1
-    if isinstance(payload, Deferred):
+    group, number = None, -1
+    if type(payload) is Shared:
+        payload, group = payload
+        group = -group
+    if type(payload) is Deferred:
         number = payload.number
         if group is None:
             group = number

@@ -72,7 +72,9 @@ class Rounds:
     def request(self) -> None:
         """Note that the algorithm asks for a transfer or a computation; errors are those of `wait`."""
         self._work += 1
-        self.wait()
+        self._requests += 1.0  # as `wait`, without its call
+        if self._requests > self._most:
+            self.wait(0.0)
 
     def wait(self, part: float = 1.0) -> None:
         """Note that the algorithm asks for something that it has to wait for, a cohort or a pause for example.

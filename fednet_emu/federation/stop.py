@@ -75,8 +75,9 @@ class Stop(Component):
             spent: what it has spent, by the names in `COSTS`.
             accuracy: its latest accuracy; None if none was measured.
         """
-        if any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS if name != "simulated_s"):
-            return True
+        for name, limit in (("rounds", self.rounds), ("bits", self.bits), ("energy_j", self.energy_j)):
+            if limit is not None and spent[name] >= limit:
+                return True
         if accuracy is None:
             return False
         return accuracy >= (self.accuracy or math.inf) or any(its.is_missed(spent, accuracy) for its in self.milestones)

@@ -96,8 +96,9 @@ class Deferred:
     def give(self) -> None:
         """Promise the value to an accumulation, and to nothing but accumulations from now on."""
         if self._given is None:
-            awaited = any(me() is not None for me in self._waiters or ())
-            self._given = int(self.done or awaited)
+            waiters = self._waiters
+            awaited = waiters is not None and any(me() is not None for me in waiters)
+            self._given = int(awaited or self._value is not PENDING)
         self._given += 1
 
     @property

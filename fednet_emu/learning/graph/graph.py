@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, NamedTuple, final
 from weakref import ref
 
@@ -22,11 +22,11 @@ from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
-from fednet_emu.learning.graph.work import LOSS, PARAMS, SQUARE, Call, Pick, alive, sums_of, trained_by
+from fednet_emu.learning.graph.work import PARAMS, SQUARE, Call, Part, Pick, alive, sums_of, trained_by
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
 
-_GETTERS = (attrgetter, itemgetter)
+_GETTERS = (attrgetter, itemgetter, methodcaller)
 _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
@@ -180,21 +180,21 @@ class Graph:
         """The parameters and the mean loss after a training job, and what else it asks for."""
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
-        result = self._node(0, job, job.inputs())
-        whole = [result]
-        params = self._node(job.model.size, _new(Pick, (PARAMS, whole)), whole)
-        loss = self._node(1, _new(Pick, (LOSS, whole)), whole)
+        loss = self._node(1, job, job.inputs())
+        whole = [loss]
+        params = self._node(job.model.size, _new(Part, (PARAMS, whole)), whole)
         if not job.squares:
             self._bound()
             return _new(Trained, (params, loss))
-        square = self._node(1, _new(Pick, (SQUARE, whole)), whole)
+        square = self._node(1, _new(Part, (SQUARE, whole)), whole)
         self._bound()
         return Measured(params, loss, square)
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
-        self._created += 3
-        trained = Trained(Deferred(self._created - 1, size, None, self), Deferred(self._created, 1, None, self))
+        self._created += 2
+        number = self._created
+        trained = _new(Trained, (Deferred(number, size, None, self), Deferred(number - 1, 1, None, self)))
         if not squares:
             return trained
         self._created += 1
@@ -235,9 +235,10 @@ class Graph:
         if self.engine is not None:
             self.engine.close()
 
-    def _node(self, size: int, work: Call | Pick | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
+    def _node(self, size: int, work: Call | Pick | Part | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
         for item in inputs:
-            item.check_not_given()
+            if item._given is not None:
+                item.check_not_given()
         self._created = number = self._created + 1
         if self.engine is None:
             return Deferred(number, size, None, self)
@@ -256,7 +257,7 @@ class Graph:
                 else:
                     item._waiters.append(me)
         node._missing = missing
-        if not missing:
+        if not missing and type(work) is not Part:  # of a job that has been restored
             self._make_ready(node, me)
         if number > self._restored.created:  # the earlier run has counted the others
             self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
@@ -268,7 +269,7 @@ class Graph:
         item._waiters = [*(item._waiters or ()), ref(node)]
 
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
-        if isinstance(node._work, TrainJob):
+        if type(node._work) is TrainJob:
             self._ready_jobs.append(me)
             if self.engine is not None and self.caught_up:
                 self.engine.begin(node._work)
@@ -357,10 +358,14 @@ class Graph:
                     yield jobs[place], TrainResult(group.mean, *told)
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known."""
+        """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known.
+
+        The value of a job is its whole `TrainResult`, of which its node keeps the loss.
+        """
         known = [(node, value)]
         while known:
-            node, value = known.pop()
+            node, result = known.pop()
+            value = result.loss if type(node._work) is TrainJob else result
             node._settle(value)
             self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
             waiters, node._waiters = node._waiters, None
@@ -370,6 +375,9 @@ class Graph:
                     continue
                 waiter._missing -= 1
                 if waiter._missing:
+                    continue
+                if type(waiter._work) is Part:
+                    known.append((waiter, waiter._work.function(result)))
                     continue
                 if type(waiter._work) is Pick:
                     try:

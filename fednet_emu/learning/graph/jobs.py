@@ -229,7 +229,7 @@ class TrainJob:
     def inputs(self) -> list[Deferred]:
         """The Deferreds that must be known before the job can run."""
         own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor)
-        return [x for x in own if isinstance(x, Deferred)]
+        return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
         """The job together with the values of its inputs, which are known by now.

@@ -1,4 +1,4 @@
-"""What makes the value of a Deferred: a cheap function, or a part of another value."""
+"""What makes the value of a Deferred: a cheap function, or a part of another value or of the result of a job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from weakref import ref
 from fednet_emu.learning.graph.accumulation import Accumulate
 from fednet_emu.learning.graph.deferred import Deferred
 
-PARAMS, LOSS, SQUARE = attrgetter("params"), attrgetter("loss"), attrgetter("square")
-"""What makes the parts of the result of a training job."""
+PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
+"""What makes the parts of the result of a training job beside its loss, which is the value of the job itself."""
 
 
 class Call(NamedTuple):
@@ -28,6 +28,13 @@ class Pick(NamedTuple):
     args: Sequence[Any]
 
 
+class Part(NamedTuple):
+    """A part of the result of a training job, known as soon as the job has ended and at no other time."""
+
+    function: Callable[[Any], Any]
+    args: Sequence[Any]
+
+
 def sums_of(jobs: Iterable[Deferred]) -> list[Accumulate]:
     """The accumulations that wait for the model of one of these jobs."""
     models = (part for job in jobs for part in alive(job._waiters) if part._waiters and trained_by(part) is job)
@@ -37,7 +44,7 @@ def sums_of(jobs: Iterable[Deferred]) -> list[Accumulate]:
 def trained_by(part: Deferred) -> Deferred | None:
     """The training job of which a Deferred is the model, if it is one."""
     work = part._work
-    return work.args[0] if type(work) is Pick and work.function is PARAMS else None
+    return work.args[0] if type(work) is Part and work.function is PARAMS else None
 
 
 def alive(nodes: Sequence[ref[Deferred]] | None) -> list[Deferred]:

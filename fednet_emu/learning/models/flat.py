@@ -77,6 +77,7 @@ class FlatModel:
         loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers from torch, as dropout does.
         is_classifier: whether there is one right class for each sample.
+        least_batch: samples that a batch must have in training: 2 where one has no statistics, as in batch norm; or 1.
         batchable: whether jobs may share a vectorised call: nothing is drawn, a sample's output does not depend on
             other samples in the batch, and no layer is one of PyTorch's recurrent ones, over which it would loop.
             Other models are trained one job at a time, under a seed per job.
@@ -102,7 +103,10 @@ class FlatModel:
         self.loss_name = loss
         self.is_classifier = loss == "cross-entropy"
         self.dtype = _common_dtype(trainable)
-        self.draws, changed = self._try_training()
+        with self._trial(self._module) as tried:
+            self.draws, changed = self._try_training(tried)
+            self._separable = not (self.draws or changed or self._mixes_samples(tried))
+            self.least_batch = 1 if _passes(tried.train(), self._ramp(1)) else 2
         self._statistics = tuple(name for name, buffer in changed.items() if buffer.is_floating_point())
         self._counters = tuple(name for name in changed if name not in self._statistics)
         parts = {**trainable, **{name: changed[name] for name in self._statistics}}
@@ -112,7 +116,6 @@ class FlatModel:
         self.size = sum(self._sizes)
         self.n_trainable = sum(part.numel() for part in trainable.values())
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._module.modules())
-        self._separable = not (self.draws or changed or self._mixes_samples())
         self.batchable = self._separable and not recurrent
 
     def to(self, device: str) -> FlatModel:
@@ -238,11 +241,6 @@ class FlatModel:
             return True
 
     @cached_property
-    def least_batch(self) -> int:
-        """Samples that a batch must have in training: 2 where one has no statistics, as in batch norm, else 1."""
-        return 1 if self._passes(self._ramp(1)) else 2
-
-    @cached_property
     def flop_per_sample(self) -> float:
         """Floating-point operations of a forward and a backward pass for one sample.
 
@@ -283,12 +281,12 @@ class FlatModel:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)
         return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
 
-    def _try_training(self) -> tuple[bool, dict[str, Tensor]]:
-        """Whether a training pass draws random numbers, and the buffers of the layers whose buffers it changes.
+    def _try_training(self, module: nn.Module) -> tuple[bool, dict[str, Tensor]]:
+        """Whether a training pass of a trial copy draws random numbers, and the buffers of layers whose buffers change.
 
         Raises an error for a module that does not work.
         """
-        with self._trial(self._module) as module, torch.no_grad():
+        with torch.no_grad():
             buffers = dict(module.named_buffers())
             before = {name: buffer.clone() for name, buffer in buffers.items()}
             generator = torch.get_rng_state()
@@ -322,26 +320,10 @@ class FlatModel:
     def _items(self) -> str:
         return "samples" if self.vocabulary is None else f"windows of {self.vocabulary} different tokens"
 
-    def _passes(self, x: Tensor) -> bool:
-        with self._trial(self._module) as module, torch.no_grad():
-            try:
-                module(x)
-            except (RuntimeError, ValueError):
-                return False
-            return True
-
-    def _mixes_samples(self) -> bool:
-        """Whether a sample's output depends on other samples in the batch, as with batch normalisation."""
-        return any(self._mixes(module) for module in (self._eval_module, self._module))
-
-    def _mixes(self, module: nn.Module) -> bool:
+    def _mixes_samples(self, module: nn.Module) -> bool:
+        """Whether a sample's output depends on others in the batch of a trial copy, as with batch normalisation."""
         pair = self._ramp(2)
-        with self._trial(module) as own, torch.no_grad():
-            try:
-                alone = own(pair[:1])
-            except (RuntimeError, ValueError):
-                return True
-            return not np.allclose(own(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+        return any(_mixes(module.train(training), pair) for training in (False, True))
 
     @staticmethod
     @contextmanager
@@ -356,6 +338,26 @@ class FlatModel:
 
 
 _OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU, nn.Flatten, nn.Linear}
+
+
+@torch.no_grad()
+def _passes(module: nn.Module, x: Tensor) -> bool:
+    """Whether a module takes a batch."""
+    try:
+        module(x)
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+@torch.no_grad()
+def _mixes(module: nn.Module, pair: Tensor) -> bool:
+    """Whether the output for the first of two samples differs without the second, or there is none."""
+    try:
+        alone = module(pair[:1])
+    except (RuntimeError, ValueError):
+        return True
+    return not np.allclose(module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
 
 
 def _copied(module: nn.Module, shared: Iterable[Tensor]) -> nn.Module:

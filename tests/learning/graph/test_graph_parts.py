@@ -1,11 +1,15 @@
-"""Claims about parts of deferred values: getters, which are known with the whole."""
+"""Claims about parts of deferred values: getters, which are known with the whole, and what a training job comes to."""
 
-from operator import itemgetter
+import weakref
+from operator import attrgetter, itemgetter, methodcaller
 
 import pytest
+import torch
 
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph
+from tests.learning.graph.test_graph import job
 
 
 def test_a_part_of_a_value_is_known_with_the_whole():
@@ -56,3 +60,48 @@ def test_a_part_that_does_not_exist_fails_when_it_is_read():
         with pytest.raises(IndexError) as caught:
             graph.read(wrong)
         assert caught.value.__notes__[0].endswith("(deferred 2)")
+
+
+class Doubling(Engine):
+    """Trained parameters are twice those before, the loss is 0.25; knows whether the latest parameters still exist."""
+
+    def run(self, jobs):
+        """Doubles each job's parameters."""
+        for one in jobs:
+            made = 2 * one.params
+            self.latest = weakref.ref(made)
+            yield one, TrainResult(made, 0.25)
+
+
+def test_a_getter_of_a_model_or_a_loss_gets_it_from_that():
+    """Not from all that the job has come to, of which the two are parts."""
+    graph = Graph(Doubling())
+    trained = graph.train(job(graph.constant(torch.ones(4))))
+    shape, kind = graph.call(attrgetter("shape"), trained.params), graph.call(attrgetter("__class__"), trained.loss)
+    total = graph.call(methodcaller("sum"), trained.params, size=1)
+
+    assert (graph.read(trained.loss), kind.value) == (0.25, float)
+    assert (shape.value, total.value) == ((4,), 8.0)
+
+
+def test_a_loss_keeps_no_model():
+    """It is a number, whether it is read or not; a model that nobody asks for is given back at once."""
+    engine = Doubling()
+    graph = Graph(engine)
+    loss = graph.train(job(graph.constant(torch.ones(4)))).loss
+
+    assert graph.read(loss) == 0.25
+    assert engine.latest() is None
+
+
+def test_a_model_that_a_snapshot_has_not_is_left_alone():
+    """Of a job that is known from before only the loss was kept: its model is nobody's any more."""
+    graph = Graph(Doubling())
+    loss = graph.train(job(graph.constant(torch.ones(4)))).loss
+    graph.read(loss)
+    again = Graph(Doubling())
+    again.restore(graph.snapshot())
+    trained = again.train(job(again.constant(torch.ones(4))))
+    again.flush()
+
+    assert (trained.loss.value, trained.params.done) == (0.25, False)

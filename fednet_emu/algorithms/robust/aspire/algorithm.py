@@ -35,13 +35,13 @@ from fednet_emu.algorithms.robust.aspire.master import Master
 from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
 from fednet_emu.algorithms.robust.aspire.planes import Upkeep
 from fednet_emu.algorithms.robust.aspire.records import Log
-from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped, slope_step
-from fednet_emu.algorithms.robust.aspire.worker import LossOf, Message, Report, Wire, Worker, refresh_bit, share_in
+from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped
+from fednet_emu.algorithms.robust.aspire.worker import LossOf, Message, Report, Terms, Wire, Worker, refresh_bit
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
 from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Federation, Inbox, Process, SgdPlan
+from fednet_emu.federation import Deferred, Federation, Inbox, Process, SgdPlan
 
 Last = dict[int, int]
 """The iteration after which each worker was last replied to, the longest ago first."""
@@ -156,8 +156,8 @@ class Aspire(Algorithm):
         devices = [k for k in fed.devices() if k.n_samples]
         n, steps = len(devices), self.steps(len(devices))
         master = Master(fed, self._weights_for(np.array([k.index for k in devices])), steps.at(0))
-        message = master.message(0)
-        workers = [Worker.at_start(fed, k, j, message) for j, k in enumerate(devices)]
+        message = master.message(0, self.wire)
+        workers = [Worker(k, j, master.z, master.planes, master.terms(j).share) for j, k in enumerate(devices)]
         pace = Pace(n, n if self.active is None else min(self.active, n), self.adaptive)
         inbox, log, last, idle = fed.inbox(), Log(fed, self.wire), Last(), list(range(n))
         for t in fed.rounds():
@@ -165,17 +165,17 @@ class Aspire(Algorithm):
                 last.pop(j, None)
                 last[j] = t
                 pace.replied(j, fed.now_s)
-                fed.start(self.activation(fed, workers[j], message, inbox))
+                fed.start(self.activation(fed, workers[j], message, master.terms(j), inbox))
             reports = yield from self._collect(fed, inbox, pace, workers, last, t)
             active = pace.active(fed.now_s)
             master.step(reports, steps.at(t))
             renews = self._renews_planes(t)
             if renews:
                 master.renew_planes(self.uncertainty, self.planes, self.max_planes)
-            message = master.message(t + 1)
+            message = master.message(t + 1, self.wire)
             if renews:
                 for worker in workers:
-                    fed.start(self.refresh(fed, worker, message, n))
+                    fed.start(self.refresh(fed, worker, message, master.terms(worker.place).share, n))
             log.iteration(t, active, len(reports), len(master.planes.p), n if renews else 0, master.displaced)
             log.reports(t, [(workers[report.place].device, report.arrived_s, last[report.place]) for report in reports])
             if self.gap_every is not None and (t + 1) % self.gap_every == 0 and not fed.timing_only:
@@ -183,18 +183,16 @@ class Aspire(Algorithm):
             fed.end_of_round(master.z, invited=active, arrived=len(reports))
             idle = [report.place for report in reports]
 
-    def activation(self, fed: Federation, own: Worker, message: Message, inbox: Inbox) -> Process:
+    def activation(self, fed: Federation, own: Worker, message: Message, terms: Terms, inbox: Inbox) -> Process:
         """A worker: receive, update phi_j, step, send; (16) and (12) of the paper."""
         k, z, steps = own.device, message.z, message.steps
-        share = share_in(fed, message, own.place)
-        reply = message.payload if self.wire == "paper" else (z, share)
+        reply = message.payload or (z, terms.share)
         got = yield from fed.retry(lambda: fed.downlink(k, reply), patience_s=self.patience_s)
         if got.lost:
             return
-        own.learn(message, share, self.wire)
-        own.slope = fed.defer(slope_step, own.slope, z, own.w, steps)
+        own.learn(message, terms.share, self.wire)
         plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
-        work = k.training(own.w, plan, message.t, scale=own.share, linear=own.slope, prox=steps.prox, anchor=z)
+        work = k.training(own.w, plan, message.t, scale=own.share, linear=terms.slope, prox=steps.prox, anchor=z)
         if self.loss_of == "result":  # one more forward pass over all samples
             work = work._replace(flop=work.flop + fed.task.model.forward_flop_per_sample * k.n_samples)
         params, loss = yield k.compute(work)
@@ -206,10 +204,9 @@ class Aspire(Algorithm):
         if not sent.lost:
             inbox.put(k.index, Report(own.place, own.w, loss, fed.now_s))
 
-    def refresh(self, fed: Federation, worker: Worker, message: Message, n: int) -> Process:
+    def refresh(self, fed: Federation, worker: Worker, message: Message, share: Deferred, n: int) -> Process:
         """One of n workers: receive a new list of planes, for the next activation."""
-        k, share = worker.device, share_in(fed, message, worker.place)
-        payload = message.dual if self.wire == "paper" else share
+        k, payload = worker.device, share if message.dual is None else message.dual
         size_bit = refresh_bit(self.wire, n, len(message.planes.p))
         got = yield from fed.retry(lambda: fed.downlink(k, payload, size_bit), patience_s=self.patience_s)
         if not got.lost:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fednet_emu.algorithms.robust.aspire.planes import Planes, Upkeep, moved_to, renewed
 from fednet_emu.algorithms.robust.aspire.updates import (
@@ -17,12 +16,13 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     Steps,
     initial_state,
     master_step,
+    share_of,
     squared_gap,
 )
-from fednet_emu.algorithms.robust.aspire.worker import Message, Report
+from fednet_emu.algorithms.robust.aspire.worker import Message, Report, Terms, Wire
 from fednet_emu.algorithms.robust.uncertainty import UncertaintySet
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Deferred, Device, Federation, SgdPlan
+from fednet_emu.federation import Device, Federation, SgdPlan
 
 _Z, _DUAL = attrgetter("z"), attrgetter("h", "lam")
 
@@ -32,11 +32,10 @@ class Master:
 
     Attributes:
         z: the global model.
-        dual: (h, lam).
         planes: the present list.
         models: latest model of each worker.
         losses: latest loss of each worker; 0 before the first.
-        duals: the master's phi_j.
+        slopes: -phi_j of each worker.
         displaced: planes in use that had to make room for others.
     """
 
@@ -46,32 +45,40 @@ class Master:
         count = len(prior)
         self.planes = Planes(0, prior[None])
         self._state = fed.defer(initial_state, self._z_0, 1)
-        self.dual = fed.defer(_DUAL, self._state, size=2)
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
-        self.models, self.duals, self.losses = [self._z_0] * count, [zero] * count, [none] * count
+        self.models, self.slopes, self.losses = [self._z_0] * count, [zero] * count, [none] * count
         self._known: set[int] = set()
         self.displaced = 0
 
-    def message(self, t: int) -> Message:
+    def message(self, t: int, wire: Wire) -> Message:
         """What the master tells now."""
-        return Message(t, self.z, self.dual, self.planes, self._steps, self._fed.shared((self.z, self.dual)))
+        dual = payload = None
+        if wire == "paper":
+            dual = self._fed.defer(_DUAL, self._state, size=1 + len(self.planes.p))
+            payload = self._fed.shared((self.z, dual))
+        return Message(t, self.z, self.planes, self._steps, dual, payload)
+
+    def terms(self, j: int) -> Terms:
+        """What worker j works out from what the master tells now."""
+        share = self._fed.defer(share_of, self._state, self.planes.p[:, j], size=1)
+        return Terms(share, self.slopes[j])
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
         """One iteration with what these workers have sent, each at most once."""
         self._steps = steps
         heard = [self._heard(report) for report in reports]
-        self._take(self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size))
+        self._state = self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size)
         self.z = self._fed.defer(_Z, self._state, size=self._z_0.size)
         for place, (j, w, loss, _) in enumerate(reports):
             self.models[j], self.losses[j] = w, loss
-            self.duals[j] = self._fed.defer(_phi, self._state, place, size=self._z_0.size)
+            self.slopes[j] = self._fed.defer(methodcaller("slope", place), self._state, size=self._z_0.size)
 
     def _heard(self, report: Report) -> Heard:
         """What the step needs of a report; its deferred parts are values when it runs."""
         j, w, loss, _ = report
         enters = 0.0 if j in self._known else float(self._prior[j])
         self._known.add(j)
-        parts: Any = (w, self.models[j], loss, self.losses[j], enters, self.duals[j], self.planes.p[:, j])
+        parts: Any = (w, self.models[j], loss, self.losses[j], enters, self.slopes[j], self.planes.p[:, j])
         return Heard(*parts)
 
     def renew_planes(self, uncertainty: UncertaintySet | None, upkeep: Upkeep, max_planes: int) -> None:
@@ -88,19 +95,15 @@ class Master:
         self.planes = planes
         self.displaced += displaced
         numbers = moved_to(origin, lam), moved_to(origin, lam_before), planes.p @ losses
-        self._take(self._fed.defer(_replaned, self._state, *numbers))
+        self._state = self._fed.defer(_replaned, self._state, *numbers)
 
     def gap(self, devices: Sequence[Device], lr: float) -> float:
         """The squared stationarity gap now, from one full gradient of every worker; an observation."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
         tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
-        known = (self.models, descended, losses, self.duals)
+        known = (self.models, descended, losses, self.slopes)
         return float(fed.read(fed.defer(squared_gap, self._state, *known, self.planes.p, lr, self._steps, size=1)))
-
-    def _take(self, state: Deferred) -> None:
-        self._state = state
-        self.dual = self._fed.defer(_DUAL, state, size=1 + len(self.planes.p))
 
 
 def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> State:
@@ -110,10 +113,6 @@ def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> Sta
 
 def _bill(state: State, losses: Sequence[float]) -> tuple[Array, Array, Array]:
     return np.array(losses), state.lam, state.lam_before
-
-
-def _phi(state: State, place: int) -> Tensor:
-    return state.phis[place]
 
 
 def _no_loss(_z_0: Any) -> float:

@@ -79,7 +79,7 @@ class State(NamedTuple):
         lam_before: lam [L] one iteration earlier.
         values: p_l' f for every plane [L], with the latest loss of each worker.
         pull: sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0.
-        phis: phi_j [P] of the workers that were heard, in their order.
+        slopes: -phi_j [P] of the workers that were heard, in their order; the linear terms of their next updates (12).
     """
 
     z: Tensor
@@ -88,7 +88,11 @@ class State(NamedTuple):
     lam_before: Array
     values: Array
     pull: Tensor
-    phis: tuple[Tensor, ...] = ()
+    slopes: tuple[Tensor, ...] = ()
+
+    def slope(self, place: int) -> Tensor:
+        """-phi_j [P] of the worker that was heard in this place."""
+        return self.slopes[place]
 
 
 class Heard(NamedTuple):
@@ -100,7 +104,7 @@ class Heard(NamedTuple):
         loss: Its new loss.
         loss_before: The one it sent before, or 0.
         enters: q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f.
-        phi: The master's phi_j [P] of this worker.
+        slope: -phi_j [P] of this worker.
         column: p_lj of every plane [L].
     """
 
@@ -109,7 +113,7 @@ class Heard(NamedTuple):
     loss: float
     loss_before: float
     enters: float
-    phi: Tensor
+    slope: Tensor
     column: Array
 
 
@@ -130,10 +134,10 @@ def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps)
     z = z_step(state.z, z_0, pull, steps)
     h = h_step(level, state.lam, steps)
     lam = lam_step(state.lam, values, h, steps)
-    phis = tuple(phi_step(arrival.phi, z, arrival.w, steps) for arrival in heard)
-    for arrival, phi in zip(heard, phis, strict=True):  # in place: `pull` is a tensor of this step by now
-        pull += phi - arrival.phi
-    return State(z, h, lam, state.lam, values, pull, phis)
+    slopes = tuple(slope_step(arrival.slope, z, arrival.w, steps) for arrival in heard)
+    for arrival, slope in zip(heard, slopes, strict=True):  # in place: `pull` is a tensor of this step by now
+        pull -= slope - arrival.slope
+    return State(z, h, lam, state.lam, values, pull, slopes)
 
 
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
@@ -154,25 +158,20 @@ def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
     return np.minimum(np.maximum(raised, steps.multiplier_floor), steps.multiplier_bound)
 
 
-def phi_step(phi: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16): phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), at the worker and at the master alike."""
-    gap = z - w
-    if steps.c_phi:
-        gap.sub_(phi, alpha=steps.c_phi)
-    return _clip(phi.add(gap, alpha=steps.rho_phi), steps.dual_bound)
-
-
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16) of slope = -phi_j, which is the linear term of update (12); the same to the last bit."""
+    """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), of slope = -phi_j.
+
+    Worker and master have the same z, w_j and phi_j, so both come to the same: it is worked out once.
+    """
     gap = z - w
     if steps.c_phi:
         gap.add_(slope, alpha=steps.c_phi)
     return _clip(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
 
 
-def share_of(dual: tuple[float, Array], column: Array) -> float:
-    """sum_l lam_l p_lj of (h, lam), by which worker j scales its gradient."""
-    return float(dual[1] @ column)
+def share_of(state: State, column: Array) -> float:
+    """sum_l lam_l p_lj, by which worker j scales its gradient."""
+    return float(state.lam @ column)
 
 
 def clipped(vector: Tensor, bound: float) -> Tensor:
@@ -190,7 +189,7 @@ def squared_gap(
     models: Sequence[Tensor],
     descended: Sequence[Tensor],
     losses: Sequence[float],
-    duals: Sequence[Tensor],
+    slopes: Sequence[Tensor],
     planes: Array,
     lr: float,
     steps: Steps,
@@ -206,7 +205,7 @@ def squared_gap(
         models: w_j [P] of every worker.
         descended: w_j - grad f_j(w_j) [P], one full step of size 1.
         losses: f_j(w_j).
-        duals: phi_j [P].
+        slopes: -phi_j [P].
         planes: p [L, N].
         lr: eta_w.
         steps: The other step sizes, bounds and the strength of the quadratic term.
@@ -214,7 +213,8 @@ def squared_gap(
     z, h, lam = state.z, state.h, state.lam
     values, shares = planes @ np.asarray(losses), lam @ planes
     dz, total = z.double() * 0.0, 0.0
-    for w, below, phi, share in zip(models, descended, duals, shares, strict=True):
+    for w, below, slope, share in zip(models, descended, slopes, shares, strict=True):
+        phi = -slope
         dw = float(share) * (w - below) - phi + steps.prox * (w - z)
         dphi = z - w
         dz += phi.double() - steps.prox * (w - z).double()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import torch
-
 from fednet_emu.algorithms.robust.aspire.planes import Planes
-from fednet_emu.algorithms.robust.aspire.updates import Steps, share_of
-from fednet_emu.federation import Deferred, Device, Federation, Shared
+from fednet_emu.algorithms.robust.aspire.updates import Steps
+from fednet_emu.federation import Deferred, Device, Shared
 from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 LossOf = Literal["result", "steps"]
@@ -25,17 +23,24 @@ def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
 
 
 class Message(NamedTuple):
-    """What the master tells before its iteration t: z, and (h, lam) for this version of the planes.
+    """What the master tells all before its iteration t: z, and `dual`, (h, lam), for this version of the planes.
 
-    `steps` made z, and make the worker's phi_j; `payload` is z with h and lam, shared by all receivers.
+    `steps` made z; `payload` is z with (h, lam), shared by all receivers. Both are None where each is sent its share.
     """
 
     t: int
     z: Deferred
-    dual: Deferred
     planes: Planes
     steps: Steps
-    payload: Shared
+    dual: Deferred | None
+    payload: Shared | None
+
+
+class Terms(NamedTuple):
+    """What a worker works out from a message for its next update: sum_l lam_l p_lj, and -phi_j."""
+
+    share: Deferred
+    slope: Deferred
 
 
 class Report(NamedTuple):
@@ -55,7 +60,6 @@ class Worker:
         device: where it runs.
         place: its column in the planes.
         w: its model.
-        slope: -phi_j.
         planes: the latest list of planes that it was sent.
         share: sum_l lam_l p_lj, of multipliers and planes of one version.
         told: the iteration from which the share is.
@@ -64,16 +68,9 @@ class Worker:
     device: Device
     place: int
     w: Deferred
-    slope: Deferred
     planes: Planes
     share: Deferred
     told: int = 0
-
-    @classmethod
-    def at_start(cls, fed: Federation, device: Device, place: int, message: Message) -> Worker:
-        """A worker that agrees with the master: w_j = z, phi_j = 0, and the planes of the start."""
-        share = share_in(fed, message, place)
-        return cls(device, place, message.z, fed.defer(torch.zeros_like, message.z), message.planes, share)
 
     def learn(self, message: Message, share: Deferred, wire: Wire) -> None:
         """Take over a share, unless it needs planes that have not come, or a later one is known."""
@@ -85,8 +82,3 @@ class Worker:
         """Take over a list of planes and the share of it, unless a later one is known."""
         if message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
-
-
-def share_in(fed: Federation, message: Message, place: int) -> Deferred:
-    """The share of a worker by a message."""
-    return fed.defer(share_of, message.dual, message.planes.p[:, place], size=1)

@@ -166,9 +166,10 @@ def test_a_share_needs_no_planes(wire: Any, told: int) -> None:
     """A reply with multipliers of planes that have not come teaches nothing; one with the worker's share does."""
     fed = small_federation(ASPIRE)
     aspire = Aspire(active=1, lr=0.1, planes="fixed", batch_size=None, loss_of="steps", wire=wire, patience_s=1.0)
-    first = Master(fed, np.full(4, 0.25), aspire.steps(4)).message(0)
-    worker = Worker.at_start(fed, fed.device(0), 0, first)
+    master = Master(fed, np.full(4, 0.25), aspire.steps(4))
+    first, terms = master.message(0, wire), master.terms(0)
+    worker = Worker(fed.device(0), 0, master.z, master.planes, terms.share)
     newer = first._replace(t=5, planes=Planes(1, np.full((1, 4), 0.5)))
-    fed.clock.run_process(aspire.activation(fed, worker, newer, fed.inbox()))
+    fed.clock.run_process(aspire.activation(fed, worker, newer, terms, fed.inbox()))
 
     assert worker.told == told
