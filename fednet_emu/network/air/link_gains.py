@@ -6,10 +6,14 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.roomy import Roomy
 from fednet_emu.network.links.links import LinksOverTime
 
 Places = IntArray | slice
 """Which rows or columns of an array."""
+
+_SENDER = np.dtype([("radio", np.int64), ("part", np.float64)])
+_PAIR = np.dtype([("mean", np.float64), ("key", np.uint64)])
 
 
 class LinkGains:
@@ -27,21 +31,29 @@ class LinkGains:
     """
 
     def __init__(self, band: Band, links: LinksOverTime) -> None:
-        self._band, self._links = band, links
+        self._band, self._links, self._antennas = band, links, band.reception.antennas
+        self._of_sender = Roomy(np.empty((1, 0), _SENDER))
         self.clear()
 
     def clear(self) -> None:
         """Remove all rows and columns."""
         self.receivers: IntArray = np.empty(0, np.int64)
-        self.senders: IntArray = np.empty(0, np.int64)
-        self.mean: Array = np.empty((0, 0))
-        self._part: Array = np.empty(0)
-        self._keys: Keys = np.empty((0, 0), np.uint64)
         self._row: dict[tuple[int, int], int] = {}
         self._legs: list[int] = []  # number of legs in each row
         self._devices_listen = False
-        self._gain: Array | None = None
+        self._gain: Roomy | None = None
         self._numbers: IntArray = np.empty(0, np.int64)
+        self._of_sender.clear()
+        self._of_pair = Roomy(np.empty((0, 0), _PAIR))
+        self._changed()
+
+    def _changed(self) -> None:
+        """Look at what there is now."""
+        sender, pair = self._of_sender.now[0], self._of_pair.now
+        self.senders: IntArray = sender["radio"]
+        self._part: Array = sender["part"]
+        self.mean: Array = pair["mean"]
+        self._keys: Keys = pair["key"]
 
     def listen(self, receivers: list[int]) -> list[int]:
         """Rows of the receivers of transfers that start now; rows for new receivers are added."""
@@ -51,13 +63,15 @@ class LinkGains:
         if new:
             row.update({name: len(row) + place for place, name in enumerate(new)})
             added = np.array([receiver for receiver, _ in new], np.int64)
-            mean, keys = self._pairs(self.senders, added)
+            of_pair = np.empty((len(added), len(self.senders)), _PAIR)
+            mean, of_pair["key"] = self._pairs(self.senders, added)
+            of_pair["mean"] = mean * self._part
+            self._of_pair = Roomy(np.concatenate((self._of_pair.now, of_pair)))
             self._devices_listen |= int(added.max()) >= 0
             self.receivers = np.concatenate((self.receivers, added))
-            self.mean = np.concatenate((self.mean, mean * self._part))
-            self._keys = np.concatenate((self._keys, keys))
             self._legs.extend([0] * len(new))
             self._gain = None
+            self._changed()
         rows = [row[name] for name in named]
         for place in rows:
             self._legs[place] += 1
@@ -67,21 +81,20 @@ class LinkGains:
         """Add a column for each sender, at the given share of its full power."""
         added, part = np.array(senders, np.int64), np.array(power_part)
         mean, keys = self._pairs(added, self.receivers)
-        self.senders = np.concatenate((self.senders, added))
-        self.mean = np.concatenate((self.mean, mean * part), axis=1)
-        self._part = np.concatenate((self._part, part))
-        self._keys = np.concatenate((self._keys, keys), axis=1)
+        sender, pair = self._of_sender.grow(len(senders)), self._of_pair.grow(len(senders))
+        sender["radio"], sender["part"] = added, part
+        pair["mean"], pair["key"] = mean * part, keys
         if self._gain is not None:
-            gain = self._band.gains(keys[:, :, None], self._numbers)
-            self._gain = np.concatenate((self._gain, gain), axis=1)
+            self._gain.grow(len(senders))[...] = self._band.gains(keys[:, :, None], self._numbers)
+        self._changed()
 
-    def keep_senders(self, columns: IntArray) -> None:
-        """Keep these columns and remove all others."""
-        self.senders = self.senders.take(columns)
-        self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
-        self._part = self._part.take(columns)
+    def drop_senders(self, columns: IntArray) -> None:
+        """Remove these columns."""
+        self._of_sender.drop(columns)
+        self._of_pair.drop(columns)
         if self._gain is not None:
-            self._gain = self._gain.take(columns, axis=1)
+            self._gain.drop(columns)
+        self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
         """Note that one leg has ended for each entry of `rows` (rows may repeat), and remove rows without legs.
@@ -96,9 +109,10 @@ class LinkGains:
             return None
         count = np.array(legs)
         kept = count.nonzero()[0]
-        self.receivers, self.mean, self._keys = self.receivers[kept], self.mean[kept], self._keys[kept]
+        self.receivers, self._of_pair = self.receivers[kept], Roomy(self._of_pair.now[kept])
         if self._gain is not None:
-            self._gain = self._gain[kept]
+            self._gain = Roomy(self._gain.now[kept])
+        self._changed()
         self._legs = count[kept].tolist()
         place = np.cumsum(count > 0) - 1
         self._row = {name: int(place[row]) for name, row in self._row.items() if legs[row]}
@@ -110,17 +124,20 @@ class LinkGains:
         Returns:
             [receivers, senders, blocks], at the senders' powers.
         """
-        mean = self.mean[:, :, None] / self._band.reception.antennas
+        mean = self.mean[:, :, None]
+        if self._antennas > 1:
+            mean = mean / self._antennas
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
-        known, first = self._numbers, numbers[0]
-        if self._gain is None or first < known[0] or numbers[-1] > known[-1]:
+        known, first, gain = self._numbers, numbers[0], self._gain
+        if gain is None or first < known[0] or numbers[-1] > known[-1]:
             self._numbers = numbers
-            self._gain = self._band.gains(self._keys[:, :, None], numbers)
+            gain = self._gain = Roomy(self._band.gains(self._keys[:, :, None], numbers))
         elif len(known) != len(numbers):
             skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
-            self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
-        return mean * self._gain
+            gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
+            self._gain = gain
+        return mean * gain.now
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
         """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
