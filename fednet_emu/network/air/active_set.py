@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,7 @@ the sender's power that it uses, and that share in the present slot."""
 _NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class Cell(NamedTuple):
     """One cell's part of an active set: the indices of its legs, bursts, receivers and senders, and its `Active`."""
 
     legs: Any
@@ -65,6 +63,7 @@ class ActiveSet:
     def __init__(self, band: Band, links: LinksOverTime, cells: int, *, planned: bool = False) -> None:
         self._several_cells, self._planned = cells > 1, planned
         self.gains = LinkGains(band, links)
+        self._numbers, self._ones = np.empty(0, np.int64), np.empty(0)
         self._of_leg, self._of_burst = Roomy(np.empty((1, 0), LEG)), Roomy(np.empty((1, 0), BURST))
         self._clear()
 
@@ -77,6 +76,7 @@ class ActiveSet:
         self.work: list[int] = []
         self._changed()
         self.cells: list[Cell] = []
+        self._some_are_dead = False
         self._in_order = True  # column k is the sender of burst k
         self._bursts_of: dict[int, int] = {}
         self._part_of: dict[int, float] = {}
@@ -87,7 +87,9 @@ class ActiveSet:
     @property
     def burst_of_leg(self) -> IntArray:
         """Index of the burst of each leg [legs]."""
-        numbers = np.arange(len(self.bursts))
+        if len(self.bursts) > len(self._numbers):
+            self._numbers, self._ones = np.arange(2 * len(self.bursts)), np.ones(2 * len(self.bursts))
+        numbers = self._numbers[: len(self.bursts)]
         return numbers if self.plain else np.repeat(numbers, self.burst["legs"])
 
     def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
@@ -116,6 +118,12 @@ class ActiveSet:
         """Look at who is on the air now."""
         self.leg, self.burst = self._of_leg.now[0], self._of_burst.now[0]
         self.plain = len(self.legs) == len(self.bursts)
+
+    def mark_dead(self, dead: Mask | None) -> None:
+        """Note which legs [legs] can never be delivered; None for none of them."""
+        if dead is not None or self._some_are_dead:
+            self.leg["dead"] = False if dead is None else dead
+            self._some_are_dead = dead is not None
 
     def carry(self, rates: list[tuple[list[float], int]]) -> None:
         """Subtract what each leg carries: for each block its rates [legs] in bit/s times `SCALE`, and its length in ns.
@@ -214,13 +222,13 @@ class ActiveSet:
             self.cells = [self._whole(left)]
 
     def _whole(self, left_bit: Array) -> Cell:
-        gains, column = self.gains, self.burst["column"]
+        gains, column, burst = self.gains, self.burst["column"], self.burst_of_leg
         active = Active(
-            burst=self.burst_of_leg,
+            burst=burst,
             receiver=self.leg["row"],
             sender=column,
             radio=gains.senders,
-            part=np.ones(len(column)) if self._in_order else 1.0 / np.bincount(column)[column],
+            part=self._ones[: len(column)] if self._in_order else 1.0 / np.bincount(column)[column],
             left_bit=left_bit,
             mean=gains.mean,
             deaf=gains.deaf(_ALL, _ALL),
