@@ -41,7 +41,8 @@ class WholeBand(RatedAccess):
         """SINR with all other senders as noise, on the whole band."""
         active = inputs.active
         own = inputs.own
-        sinr = own / (inputs.noise_of_legs() + active.of_legs(sum_of_others(inputs.heard, axis=1)))
+        others = sum_of_others(inputs.heard[0], 0) if active.plain else active.of_legs(sum_of_others(inputs.heard, 1))
+        sinr = own / (inputs.noise_of_legs() + others)
         carries: Mask | None = None
         if active.deaf is not None:
             carries = np.broadcast_to(~np.any(active.deaf, axis=1)[active.receiver, None], sinr.shape)

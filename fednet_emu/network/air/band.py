@@ -265,7 +265,7 @@ class Band:
         if fading_key.size == 1 and numbers.size <= _FEW_GAINS:
             key = int(fading_key.item())
             few = [fading.gain(uniform(key, number), key & 1 == 1) for number in numbers.ravel().tolist()]
-            return np.array(few).reshape(np.broadcast_shapes(fading_key.shape, numbers.shape))
+            return np.array(few).reshape(np.broadcast(fading_key, numbers).shape)
         return fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
 
 

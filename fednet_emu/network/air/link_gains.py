@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
@@ -26,6 +28,7 @@ class LinkGains:
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
+        lowest: none of `mean` is below it.
         mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
             over fading; 0 if both are one radio.
     """
@@ -41,6 +44,7 @@ class LinkGains:
         self._row: dict[tuple[int, int], int] = {}
         self._legs: list[int] = []  # number of legs in each row
         self._devices_listen = False
+        self.lowest = math.inf
         self._gain: Roomy | None = None
         self._numbers: IntArray = np.empty(0, np.int64)
         self._of_sender.clear()
@@ -67,6 +71,7 @@ class LinkGains:
             mean, of_pair["key"] = self._pairs(self.senders, added)
             of_pair["mean"] = mean * self._part
             self._of_pair = Roomy(np.concatenate((self._of_pair.now, of_pair)))
+            self.lowest = min(self.lowest, float(of_pair["mean"].min(initial=math.inf)))
             self._devices_listen |= int(added.max()) >= 0
             self.receivers = np.concatenate((self.receivers, added))
             self._legs.extend([0] * len(new))
@@ -79,13 +84,19 @@ class LinkGains:
 
     def add(self, senders: list[int], power_part: list[float]) -> None:
         """Add a column for each sender, at the given share of its full power."""
-        added, part = np.array(senders, np.int64), np.array(power_part)
-        mean, keys = self._pairs(added, self.receivers)
         sender, pair = self._of_sender.grow(len(senders)), self._of_pair.grow(len(senders))
-        sender["radio"], sender["part"] = added, part
-        pair["mean"], pair["key"] = mean * part, keys
+        if len(senders) == len(self.receivers) == 1 and senders[0] != self.receivers[0]:
+            snr, key = self._links.now().link(senders[0], int(self.receivers[0]))
+            snr *= power_part[0]
+            sender[0, 0], pair[0, 0], lowest = (senders[0], power_part[0]), (snr, key), snr
+        else:
+            added, part = np.array(senders, np.int64), np.array(power_part)
+            mean, pair["key"] = self._pairs(added, self.receivers)
+            sender["radio"], sender["part"], pair["mean"] = added, part, mean * part
+            lowest = float(pair["mean"].min(initial=math.inf))
+        self.lowest = min(self.lowest, lowest)
         if self._gain is not None:
-            self._gain.grow(len(senders))[...] = self._band.gains(keys[:, :, None], self._numbers)
+            self._gain.grow(len(senders))[...] = self._band.gains(pair["key"][:, :, None], self._numbers)
         self._changed()
 
     def drop_senders(self, columns: IntArray) -> None:
@@ -157,9 +168,6 @@ class LinkGains:
 
     def _pairs(self, senders: IntArray, receivers: IntArray) -> tuple[Array, Keys]:
         links = self._links.now()
-        if len(senders) == len(receivers) == 1 and senders[0] != receivers[0]:
-            snr, key = links.link(int(senders[0]), int(receivers[0]))
-            return np.array([[snr]]), np.array([[key]], np.uint64)
         sender, receiver = senders[None, :], receivers[:, None]
         alone = sender == receiver
         if not alone.any():

@@ -46,23 +46,24 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, heard: Array, nu
         heard: [receivers, senders, blocks] power of each sender at one antenna over the receiver's noise, linear.
         numbers: [blocks] numbers of the blocks.
     """
-    quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
+    quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
 
     def inputs(cell: Cell) -> RateInputs:
-        branches = _branches(sharing, band, cell)
-        here = heard[cell.rows][:, cell.columns]
+        here = heard if cell.rows is cell.columns else heard[cell.rows][:, cell.columns]
         own = cell.active.of_legs(here)
-        if branches > 1:
+        if antennas > 1 and (branches := _branches(sharing, band, cell)) > 1:
             own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
         others = np.zeros_like(here) if band.reception.NULLS else here
         return RateInputs(cell.active, own, others, quiet[cell.rows], numbers, band)
 
     cells = on_air.cells
+    if len(cells) == 1:
+        its = inputs(cells[0])
+        power = sharing.power(its)
+        return _rated(sharing, its, power, _dead(on_air, sharing, cells[0], its, power))
     alone = [inputs(cell) for cell in cells]
     powers = [sharing.power(each) for each in alone]
     dead = [_dead(on_air, sharing, *of_cell) for of_cell in zip(cells, alone, powers, strict=True)]
-    if len(cells) == 1:
-        return _rated(sharing, alone[0], powers[0], dead[0])
     noise = _noise_and_other_cells(cells, powers, heard)
     parts = [
         _rated(sharing, each._replace(noise=noise[cell.rows]), power, its_dead)
@@ -85,6 +86,8 @@ def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
 def _dead(on_air: ActiveSet, sharing: Sharing, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
     """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
     active, band = cell.active, inputs.band
+    if active.plain and band.reception.antennas == 1 and on_air.gains.lowest > band.doubtful_snr:
+        return None
     branches = _branches(sharing, band, cell)
     mean = active.of_legs(active.mean)
     if branches != band.reception.antennas:

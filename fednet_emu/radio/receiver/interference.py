@@ -25,11 +25,10 @@ def sum_of_others(power: Array, axis: int = -1) -> Array:
     Ignored here: nothing.
     """
     along = np.asarray(power, np.float64).swapaxes(axis, 0)
-    before, after = np.zeros(along.shape), np.zeros(along.shape)
-    np.add.accumulate(along[:-1], axis=0, out=before[1:])
-    np.add.accumulate(along[:0:-1], axis=0, out=after[-2::-1])
-    before += after
-    return before.swapaxes(axis, 0)
+    others = np.zeros(along.shape)
+    np.add.accumulate(along[:-1], axis=0, out=others[1:])
+    others[:-1] += np.add.accumulate(along[:0:-1], axis=0)[::-1]
+    return others.swapaxes(axis, 0)
 
 
 def successive_cancellation(
