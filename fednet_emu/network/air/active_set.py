@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, repeat
+from operator import mul, sub
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.link_gains import LinkGains
@@ -125,18 +125,20 @@ class ActiveSet:
             self.leg["dead"] = False if dead is None else dead
             self._some_are_dead = dead is not None
 
-    def carry(self, rates: list[tuple[list[float], int]]) -> None:
-        """Subtract what each leg carries: for each block its rates [legs] in bit/s times `SCALE`, and its length in ns.
+    def carry(self, rates: list[tuple[Array, int]]) -> None:
+        """Subtract what each leg carries: for each block its rates [legs] in bit/s, and its length in ns.
 
         No leg carries more than it has left.
         """
         work = self.work
-        for rate, span_ns in rates:
-            work = [
-                left - less if left > (less := int(each) * span_ns) else 0
-                for left, each in zip(work, rate, strict=True)
-            ]
-        self.work, self.leg["left_nbit"] = work, np.array(work, np.float64) / SCALE
+        for rate_bps, span_ns in rates:
+            work = list(map(sub, work, map(mul, map(int, (rate_bps * SCALE).tolist()), repeat(span_ns))))
+        left = np.fromiter(map(float, work), np.float64, len(work))
+        if least(left) < 0.0:
+            work = [max(0, each) for each in work]
+            np.maximum(left, 0.0, out=left)
+        left /= SCALE
+        self.work, self.leg["left_nbit"] = work, left
 
     def power_part(self, first: Transfer) -> float:
         """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""

@@ -28,7 +28,7 @@ class LinkGains:
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
-        lowest: none of `mean` is below it.
+        lowest: a bound below `mean`, of all pairs since nobody was there.
         mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
             over fading; 0 if both are one radio.
     """

@@ -49,7 +49,7 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, heard: Array, nu
     quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
 
     def inputs(cell: Cell) -> RateInputs:
-        here = heard if cell.rows is cell.columns else heard[cell.rows][:, cell.columns]
+        here = heard[cell.rows][:, cell.columns]
         own = cell.active.of_legs(here)
         if antennas > 1 and (branches := _branches(sharing, band, cell)) > 1:
             own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
@@ -86,7 +86,12 @@ def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
 def _dead(on_air: ActiveSet, sharing: Sharing, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
     """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
     active, band = cell.active, inputs.band
-    if active.plain and band.reception.antennas == 1 and on_air.gains.lowest > band.doubtful_snr:
+    if (
+        active.plain
+        and active.grants is None
+        and band.reception.antennas == 1
+        and on_air.gains.lowest > band.doubtful_snr
+    ):
         return None
     branches = _branches(sharing, band, cell)
     mean = active.of_legs(active.mean)

@@ -24,7 +24,7 @@ class Roomy:
     """
 
     def __init__(self, empty: NDArray[Any]) -> None:
-        self.now = self._all = empty
+        self.now = self._all = self._bytes = empty
 
     def grow(self, more: int) -> NDArray[Any]:
         """Add entries at the end; return them, to be filled."""
@@ -34,6 +34,7 @@ class Roomy:
             rows, _, *others = self._all.shape
             self._all = np.empty((rows, 2 * count + _ROOM, *others), self._all.dtype)
             self._all[:, :before] = self.now
+            self._bytes = self._all.view(f"V{self._all.itemsize}")  # NumPy would copy records field by field
         self.now = self._all[:, :count]
         return self._all[:, before:count]
 
@@ -41,10 +42,8 @@ class Roomy:
         """Remove the entries at these increasing indices."""
         count = self.now.shape[1] - len(places)
         if len(places) == 1:
-            place, moved = int(places[0]), self._all
-            if moved.dtype.names:  # NumPy copies records field by field, but bytes as they are
-                moved = moved.view(f"V{moved.dtype.itemsize}")
-            moved[:, place:count] = moved[:, place + 1 : count + 1]
+            place = int(places[0])
+            self._bytes[:, place:count] = self._bytes[:, place + 1 : count + 1]
         else:
             self._all[:, :count] = self.now[:, others(places, count + len(places))]
         self.now = self._all[:, :count]

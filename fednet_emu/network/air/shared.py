@@ -15,7 +15,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.kernel.work import BIT, SCALE, done_ns, work_per_ns
+from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
         edges_ns: edges of the blocks, one more than there are blocks.
         rated: rates, SINRs and powers in them.
         needed_ns: [legs] estimate of the time each leg still takes; 0 where it has nothing left.
-        first_ns: time before which no leg is through.
+        first_ns: time in ns before which no burst is through, with a margin for rounding.
         next_ns: the next end of a burst, the next timeout of a leg, or the end of the plan, whichever is first.
     """
 
@@ -162,9 +162,9 @@ class SharedAir:
         """Subtract the bits carried since the last call at the planned rates; no leg carries more than it has left."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
-            rates, power = plan.rated.rate_bps * SCALE, plan.rated.power
+            rates, power = plan.rated.rate_bps, plan.rated.power
             spans = list(passed(plan.edges_ns, now_ns))
-            on_air.carry([(rates[:, block].tolist(), span_ns) for block, span_ns in spans])
+            on_air.carry([(rates[:, block], span_ns) for block, span_ns in spans])
             for block, span_ns in spans:
                 on_air.burst["power_s"] += power[:, min(block, power.shape[1] - 1)] * (span_ns / NS_PER_S)
             if self._band.outage_sinr > 0:
@@ -219,9 +219,7 @@ class SharedAir:
         next_ns = min(self._first_until_ns, edges[-1], end_ns)
         return Plan(edges, rated, needed, since_ns + soonest - _NEAR_NS, next_ns)
 
-    def _first_end_ns(
-        self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float
-    ) -> int:
+    def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
         """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + _NEAR_NS:

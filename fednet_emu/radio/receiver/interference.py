@@ -49,7 +49,9 @@ def successive_cancellation(
     """
     rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])
     rows, count = rows_w.shape
-    noise_w = noise_w if np.ndim(noise_w) == 0 else np.broadcast_to(noise_w, (*received_w.shape[:-1], 1)).reshape(-1, 1)
+    each = (*received_w.shape[:-1], 1)
+    if isinstance(noise_w, np.ndarray) and noise_w.ndim > 0:
+        noise_w = (noise_w if noise_w.shape == each else np.broadcast_to(noise_w, each)).reshape(-1, 1)
     order = (-rows_w).argsort(axis=1, kind="stable")
     if rows > 1:
         order += np.arange(0, rows * count, count)[:, None]  # places in the flat array: faster than along an axis
@@ -60,7 +62,10 @@ def successive_cancellation(
     )  # from the weakest up: no cancellation of digits
     over_w += noise_w
     clean = sorted_w / (over_w + residual * _before(sorted_w) if residual else over_w)
-    passed = np.logical_and.accumulate(clean >= threshold, axis=1)
+    if threshold <= 0.0:
+        passed = np.ones(clean.shape, np.bool_)
+    else:
+        passed = np.logical_and.accumulate(clean >= threshold, axis=1)
     if not passed.all():
         clean = sorted_w / (over_w + _before(np.where(passed, residual, 1.0) * sorted_w))
     sinr, decoded = np.empty_like(rows_w), np.empty(rows_w.shape, np.bool_)
