@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from math import floor
 from typing import NamedTuple, final
 
 import numpy as np
@@ -45,7 +46,7 @@ class Plan(NamedTuple):
     edges_ns: list[int]
     rated: Rated
     needed_ns: Array
-    first_ns: float
+    first_ns: int
     next_ns: int
 
 
@@ -217,7 +218,8 @@ class SharedAir:
         edges = edges_ns.tolist()
         end_ns = self._first_end_ns(edges, rated.rate_bps, needed, ends, soonest)
         next_ns = min(self._first_until_ns, edges[-1], end_ns)
-        return Plan(edges, rated, needed, since_ns + soonest - _NEAR_NS, next_ns)
+        first_ns = since_ns + floor(min(soonest - _NEAR_NS, FOREVER_NS))
+        return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
         """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
