@@ -148,7 +148,8 @@ class LinkGains:
             skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
             gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
             self._gain = gain
-        return mean * gain.now
+        heard: Array = mean * gain.now
+        return heard
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
         """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
