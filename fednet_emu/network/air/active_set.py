@@ -135,7 +135,7 @@ class ActiveSet:
             work = list(map(sub, work, map(mul, map(int, (rate_bps * SCALE).tolist()), repeat(span_ns))))
         left = np.fromiter(map(float, work), np.float64, len(work))
         if least(left) < 0.0:
-            work = [max(0, each) for each in work]
+            work = [each if each > 0 else 0 for each in work]
             np.maximum(left, 0.0, out=left)
         left /= SCALE
         self.work, self.leg["left_nbit"] = work, left
