@@ -41,7 +41,8 @@ class WholeBand(RatedAccess):
         """SINR with all other senders as noise, on the whole band."""
         active = inputs.active
         own = inputs.own
-        sinr = own / (inputs.noise[active.receiver] + active.of_legs(sum_of_others(inputs.heard, axis=1)))
+        others = sum_of_others(inputs.heard[0], 0) if active.plain else active.of_legs(sum_of_others(inputs.heard, 1))
+        sinr = own / (inputs.noise_of_legs() + others)
         carries: Mask | None = None
         if active.deaf is not None:
             carries = np.broadcast_to(~np.any(active.deaf, axis=1)[active.receiver, None], sinr.shape)
@@ -129,7 +130,7 @@ class Noma(UpTo):
         """Decode all senders at one receiver, from their received powers `heard` [senders, blocks]."""
         active = inputs.active
         turn = successive_cancellation(heard.T, noise[:, None], self.threshold, self.residual)
-        sender = active.sender[active.burst]
+        sender = slice(None) if active.plain else active.sender[active.burst]
         carries = None if self.threshold_db is None else turn.decoded.T[sender]
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
 
@@ -191,7 +192,7 @@ class SlottedAloha(RatedAccess):
         own = inputs.own
         carries = on[active.sender[active.burst]] > 0
         others = active.of_legs(sum_of_others(inputs.heard * on, axis=1))
-        sinr = np.where(carries, own / (inputs.noise[active.receiver] + others), 0.0)
+        sinr = np.where(carries, own / (inputs.noise_of_legs() + others), 0.0)
         if active.deaf is not None:
             carries &= (active.deaf @ on == 0)[active.receiver]
         return Allocation(sinr, _own_parts(inputs), own, carries)
@@ -200,4 +201,4 @@ class SlottedAloha(RatedAccess):
 def _own_parts(inputs: RateInputs) -> Array | float:
     """Share of the band of each leg [legs, 1], equal for the bursts of one sender; 1 if each sender has one burst."""
     active = inputs.active
-    return 1.0 if len(active.sender) == len(active.radio) else active.part[active.burst][:, None]
+    return 1.0 if len(active.sender) == len(active.radio) else active.part_of_legs()[:, None]

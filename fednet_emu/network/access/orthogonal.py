@@ -84,7 +84,7 @@ class Ofdma(RatedAccess):
         active = inputs.active
         if power is not None:
             own = inputs.own
-            return Allocation(own / inputs.noise[active.receiver], 1.0, own, power[active.burst] > 0)
+            return Allocation(own / inputs.noise_of_legs(), 1.0, own, power[active.burst] > 0)
         if self.scheduler == "equal-finish" and len(active.sender) > 1:
             snr = active.of_legs(active.mean) * active.part[active.burst]
             weakest = np.minimum.reduceat(snr, active.first_leg)
@@ -98,7 +98,7 @@ class Ofdma(RatedAccess):
 def on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
     """SINR of legs on parts of the band that do not overlap, each with its share of its sender's power."""
     active = inputs.active
-    boost = active.part[active.burst] / share
+    boost = active.part_of_legs() / share
     clear = inputs.own * boost[:, None]
     column = share[:, None] if isinstance(share, np.ndarray) else share
-    return Allocation(clear / inputs.noise[active.receiver], column, clear)
+    return Allocation(clear / inputs.noise_of_legs(), column, clear)

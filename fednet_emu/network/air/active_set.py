@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from itertools import chain, repeat
+from operator import mul, sub
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.link_gains import LinkGains
+from fednet_emu.network.air.roomy import Roomy
 from fednet_emu.network.air.sharing import Active
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
@@ -22,7 +22,7 @@ _ALL = slice(None)
 LEG = np.dtype([
     ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
     ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
-])  # fmt: skip
+], align=True)  # fmt: skip
 """A leg: the row of its receiver, the time of its timeout or of an end's departure, the bits it still has to carry
 times 1e9, rounded, whether it had an outage, whether it can never be delivered, and rate in bit/s and SINR (linear) in
 the present slot and whether that carries bits."""
@@ -33,8 +33,10 @@ BURST = np.dtype([
 the sender's power that it uses, and that share in the present slot."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+_NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
+
+
+class Cell(NamedTuple):
     """One cell's part of an active set: the indices of its legs, bursts, receivers and senders, and its `Active`."""
 
     legs: Any
@@ -53,6 +55,7 @@ class ActiveSet:
         work: what each leg still has to carry, in units of `network.work`; see `carry`.
         leg: `LEG` for each leg; updated in place.
         burst: `BURST` for each burst; updated in place.
+        plain: whether every burst has exactly one leg.
         gains: SNRs between all senders and receivers on the air.
         cells: the part of each cell; see `gather`.
     """
@@ -60,16 +63,20 @@ class ActiveSet:
     def __init__(self, band: Band, links: LinksOverTime, cells: int, *, planned: bool = False) -> None:
         self._several_cells, self._planned = cells > 1, planned
         self.gains = LinkGains(band, links)
+        self._numbers, self._ones = np.empty(0, np.int64), np.empty(0)
+        self._of_leg, self._of_burst = Roomy(np.empty((1, 0), LEG)), Roomy(np.empty((1, 0), BURST))
         self._clear()
 
     def _clear(self) -> None:
         self.gains.clear()
+        self._of_leg.clear()
+        self._of_burst.clear()
         self.bursts: list[Burst] = []
         self.legs: list[Transfer] = []
         self.work: list[int] = []
-        self.leg = np.empty(0, LEG)
-        self.burst = np.empty(0, BURST)
+        self._changed()
         self.cells: list[Cell] = []
+        self._some_are_dead = False
         self._in_order = True  # column k is the sender of burst k
         self._bursts_of: dict[int, int] = {}
         self._part_of: dict[int, float] = {}
@@ -78,14 +85,11 @@ class ActiveSet:
         return len(self.bursts)
 
     @property
-    def plain(self) -> bool:
-        """Whether every burst has exactly one leg."""
-        return len(self.legs) == len(self.bursts)
-
-    @property
     def burst_of_leg(self) -> IntArray:
         """Index of the burst of each leg [legs]."""
-        numbers = np.arange(len(self.bursts))
+        if len(self.bursts) > len(self._numbers):
+            self._numbers, self._ones = np.arange(2 * len(self.bursts)), np.ones(2 * len(self.bursts))
+        numbers = self._numbers[: len(self.bursts)]
         return numbers if self.plain else np.repeat(numbers, self.burst["legs"])
 
     def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
@@ -101,27 +105,40 @@ class ActiveSet:
         self.bursts.extend(bursts)
         self.legs.extend(legs)
         self.work.extend([leg.size_bit * BIT for leg in legs])
-        leg, burst = np.zeros(len(legs), LEG), np.zeros(len(bursts), BURST)
-        leg["row"] = self.gains.listen([self._radios(one)[1] for one in legs])
-        leg["until_ns"] = [one.until_ns for one in legs]
-        leg["left_nbit"] = [one.size_bit * 1e9 for one in legs]
-        burst["column"] = self._columns([(self._radios(one[0])[0], one[0].power_part) for one in bursts])
-        burst["cell"] = [one[0].cell for one in bursts]
-        burst["legs"] = [len(one) for one in bursts]
-        self.leg, self.burst = _joined(self.leg, leg), _joined(self.burst, burst)
+        rows = self.gains.listen([self._radios(leg)[1] for leg in legs])
+        columns = self._columns([(self._radios(burst[0])[0], burst[0].power_part) for burst in bursts])
+        new_legs, new_bursts = self._of_leg.grow(len(legs))[0], self._of_burst.grow(len(bursts))[0]
+        for place, (leg, row) in enumerate(zip(legs, rows, strict=True)):
+            new_legs[place] = (row, leg.until_ns, leg.size_bit * 1e9, *_NEW_LEG)
+        for place, (burst, column) in enumerate(zip(bursts, columns, strict=True)):
+            new_bursts[place] = (burst[0].cell, len(burst), column, *_NEW_BURST)
+        self._changed()
 
-    def carry(self, rates: list[tuple[list[float], int]]) -> None:
-        """Subtract what each leg carries: for each block its rates [legs] in bit/s times `SCALE`, and its length in ns.
+    def _changed(self) -> None:
+        """Look at who is on the air now."""
+        self.leg, self.burst = self._of_leg.now[0], self._of_burst.now[0]
+        self.plain = len(self.legs) == len(self.bursts)
+
+    def mark_dead(self, dead: Mask | None) -> None:
+        """Note which legs [legs] can never be delivered; None for none of them."""
+        if dead is not None or self._some_are_dead:
+            self.leg["dead"] = False if dead is None else dead
+            self._some_are_dead = dead is not None
+
+    def carry(self, rates: list[tuple[Array, int]]) -> None:
+        """Subtract what each leg carries: for each block its rates [legs] in bit/s, and its length in ns.
 
         No leg carries more than it has left.
         """
         work = self.work
-        for rate, span_ns in rates:
-            work = [
-                left - less if left > (less := int(each) * span_ns) else 0
-                for left, each in zip(work, rate, strict=True)
-            ]
-        self.work, self.leg["left_nbit"] = work, np.array(work, np.float64) / SCALE
+        for rate_bps, span_ns in rates:
+            work = list(map(sub, work, map(mul, map(int, (rate_bps * SCALE).tolist()), repeat(span_ns))))
+        left = np.fromiter(map(float, work), np.float64, len(work))
+        if least(left) < 0.0:
+            work = [each if each > 0 else 0 for each in work]
+            np.maximum(left, 0.0, out=left)
+        left /= SCALE
+        self.work, self.leg["left_nbit"] = work, left
 
     def power_part(self, first: Transfer) -> float:
         """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""
@@ -129,33 +146,29 @@ class ActiveSet:
 
     def remove_legs(self, gone: IntArray) -> list[Burst]:
         """Remove the legs at these indices; remove and return the bursts that have no leg left."""
-        burst_of_leg = self.burst_of_leg
-        lost = np.bincount(burst_of_leg.take(gone), minlength=len(self.bursts))
-        self.burst["legs"] -= lost
-        ended = (self.burst["legs"] == 0).nonzero()[0]
-        if len(ended) == len(self.bursts):
-            bursts = self.bursts
-            for burst, power_s in zip(bursts, self.burst["power_s"].tolist(), strict=True):
-                burst[0].power_s = power_s
+        ended = gone
+        if not self.plain:
+            self.burst["legs"] -= np.bincount(self.burst_of_leg.take(gone), minlength=len(self.bursts))
+            ended = (self.burst["legs"] == 0).nonzero()[0]
+        bursts = [self.bursts[place] for place in ended.tolist()]
+        for burst, power_s in zip(bursts, self.burst["power_s"].take(ended).tolist(), strict=True):
+            burst[0].power_s = power_s
+        if len(bursts) == len(self.bursts):
             self._clear()
             return bursts
+        new_row = self.gains.leave(self.leg["row"].take(gone))
+        columns = self.burst["column"].take(ended)
         _drop(self.legs, gone)
         _drop(self.work, gone)
-        stays = _others(gone, len(self.leg))
-        new_row = self.gains.leave(self.leg["row"].take(gone))
-        self.leg = self.leg.take(stays)
+        self._of_leg.drop(gone)
+        if bursts:
+            _drop(self.bursts, ended)
+            self._of_burst.drop(ended)
+        self._changed()
         if new_row is not None:
             self.leg["row"] = new_row.take(self.leg["row"])
-        return self._remove_bursts(ended) if len(ended) else []
-
-    def _remove_bursts(self, gone: IntArray) -> list[Burst]:
-        bursts = [self.bursts[place] for place in gone.tolist()]
-        for burst, power_s in zip(bursts, self.burst["power_s"].take(gone).tolist(), strict=True):
-            burst[0].power_s = power_s
-        columns = self.burst["column"].take(gone)
-        _drop(self.bursts, gone)
-        self.burst = self.burst.take(_others(gone, len(self.burst)))
-        self._forget_senders(columns)
+        if bursts:
+            self._forget_senders(columns)
         return bursts
 
     def legs_of(self, bursts: IntArray) -> IntArray:
@@ -189,12 +202,9 @@ class ActiveSet:
                 silent.append(column)
         if not silent:
             return
-        stay = _others(np.array(silent), len(self.gains.senders))
-        self.gains.keep_senders(stay)
-        if self._in_order:
-            self.burst["column"] = np.arange(len(self.bursts))
-        else:
-            self.burst["column"] = np.searchsorted(stay, self.burst["column"])
+        gone = np.array(sorted(silent))
+        self.gains.drop_senders(gone)
+        self.burst["column"] -= np.searchsorted(gone, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
         """Radios (sender, receiver) of a leg; for the server, the base station that served the device at request."""
@@ -214,13 +224,13 @@ class ActiveSet:
             self.cells = [self._whole(left)]
 
     def _whole(self, left_bit: Array) -> Cell:
-        gains, column = self.gains, self.burst["column"]
+        gains, column, burst = self.gains, self.burst["column"], self.burst_of_leg
         active = Active(
-            burst=self.burst_of_leg,
+            burst=burst,
             receiver=self.leg["row"],
             sender=column,
             radio=gains.senders,
-            part=np.ones(len(column)) if self._in_order else 1.0 / np.bincount(column)[column],
+            part=self._ones[: len(column)] if self._in_order else 1.0 / np.bincount(column)[column],
             left_bit=left_bit,
             mean=gains.mean,
             deaf=gains.deaf(_ALL, _ALL),
@@ -253,20 +263,6 @@ class ActiveSet:
         """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""
         grants = [self.bursts[place][0].grant for place in bursts]
         return np.array([(grant.share, grant.noise) if grant else (1.0 / len(grants), 1.0) for grant in grants])
-
-
-def _joined(there: NDArray[np.void], added: NDArray[np.void]) -> NDArray[np.void]:
-    """Concatenate two record arrays; faster than NumPy's function, which compares their fields at each call."""
-    joined = np.empty(len(there) + len(added), there.dtype)
-    joined[: len(there)], joined[len(there) :] = there, added
-    return joined
-
-
-def _others(places: IntArray, count: int) -> IntArray:
-    """Indices below `count` that are not in `places`."""
-    other = np.ones(count, np.bool_)
-    other[places] = False
-    return other.nonzero()[0]
 
 
 def _drop(items: list[Any], places: IntArray) -> None:

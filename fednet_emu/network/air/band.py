@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.arrays import Array, IntArray, Keys, Mask, least
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
@@ -274,7 +274,7 @@ class Band:
         if fading_key.size == 1 and numbers.size <= _FEW_GAINS:
             key = int(fading_key.item())
             few = [fading.gain(uniform(key, number), key & 1 == 1) for number in numbers.ravel().tolist()]
-            return np.array(few).reshape(np.broadcast_shapes(fading_key.shape, numbers.shape))
+            return np.array(few).reshape(np.broadcast(fading_key, numbers).shape)
         return fading.gains(uniforms(fading_key, numbers), (fading_key & np.uint64(1)).astype(np.bool_))
 
 
@@ -288,6 +288,8 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
         rate_bps: [links, blocks] rates in bit/s.
         left: [links] bits to carry, times 1e9.
     """
+    if len(edges_ns) == 2 and least(rate_bps[:, 0], initial=math.inf) > 0:
+        return np.asarray(left / rate_bps[:, 0])
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(edges_ns) == 2:
             return np.asarray(left / rate_bps[:, 0])
@@ -299,10 +301,10 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
         return np.asarray((edges_ns[block] - edges_ns[0]) + short / rate_bps[link, block])
 
 
-def passed(edges_ns: IntArray, until_ns: int) -> Iterator[tuple[int, int]]:
+def passed(edges_ns: list[int], until_ns: int) -> Iterator[tuple[int, int]]:
     """Iterate over the blocks that begin before `until_ns`: index, and the nanoseconds of the block before it."""
-    start_ns = int(edges_ns[0])
-    for block, edge_ns in enumerate(edges_ns[1:].tolist()):
+    start_ns = edges_ns[0]
+    for block, edge_ns in enumerate(edges_ns[1:]):
         if start_ns >= until_ns:
             return
         yield block, min(edge_ns, until_ns) - start_ns

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.roomy import Roomy
 from fednet_emu.network.links.links import LinksOverTime
 
 Places = IntArray | slice
 """Which rows or columns of an array."""
+
+_SENDER = np.dtype([("radio", np.int64), ("part", np.float64)])
+_PAIR = np.dtype([("mean", np.float64), ("key", np.uint64)])
 
 
 class LinkGains:
@@ -22,26 +28,36 @@ class LinkGains:
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
+        lowest: a bound below `mean`, of all pairs since nobody was there.
         mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
             over fading; 0 if both are one radio.
     """
 
     def __init__(self, band: Band, links: LinksOverTime) -> None:
-        self._band, self._links = band, links
+        self._band, self._links, self._antennas = band, links, band.reception.antennas
+        self._of_sender = Roomy(np.empty((1, 0), _SENDER))
         self.clear()
 
     def clear(self) -> None:
         """Remove all rows and columns."""
         self.receivers: IntArray = np.empty(0, np.int64)
-        self.senders: IntArray = np.empty(0, np.int64)
-        self.mean: Array = np.empty((0, 0))
-        self._part: Array = np.empty(0)
-        self._keys: Keys = np.empty((0, 0), np.uint64)
         self._row: dict[tuple[int, int], int] = {}
         self._legs: list[int] = []  # number of legs in each row
         self._devices_listen = False
-        self._gain: Array | None = None
+        self.lowest = math.inf
+        self._gain: Roomy | None = None
         self._numbers: IntArray = np.empty(0, np.int64)
+        self._of_sender.clear()
+        self._of_pair = Roomy(np.empty((0, 0), _PAIR))
+        self._changed()
+
+    def _changed(self) -> None:
+        """Look at what there is now."""
+        sender, pair = self._of_sender.now[0], self._of_pair.now
+        self.senders: IntArray = sender["radio"]
+        self._part: Array = sender["part"]
+        self.mean: Array = pair["mean"]
+        self._keys: Keys = pair["key"]
 
     def listen(self, receivers: list[int]) -> list[int]:
         """Rows of the receivers of transfers that start now; rows for new receivers are added."""
@@ -51,13 +67,16 @@ class LinkGains:
         if new:
             row.update({name: len(row) + place for place, name in enumerate(new)})
             added = np.array([receiver for receiver, _ in new], np.int64)
-            mean, keys = self._pairs(self.senders, added)
+            of_pair = np.empty((len(added), len(self.senders)), _PAIR)
+            mean, of_pair["key"] = self._pairs(self.senders, added)
+            of_pair["mean"] = mean * self._part
+            self._of_pair = Roomy(np.concatenate((self._of_pair.now, of_pair)))
+            self.lowest = min(self.lowest, float(of_pair["mean"].min(initial=math.inf)))
             self._devices_listen |= int(added.max()) >= 0
             self.receivers = np.concatenate((self.receivers, added))
-            self.mean = np.concatenate((self.mean, mean * self._part))
-            self._keys = np.concatenate((self._keys, keys))
             self._legs.extend([0] * len(new))
             self._gain = None
+            self._changed()
         rows = [row[name] for name in named]
         for place in rows:
             self._legs[place] += 1
@@ -65,23 +84,28 @@ class LinkGains:
 
     def add(self, senders: list[int], power_part: list[float]) -> None:
         """Add a column for each sender, at the given share of its full power."""
-        added, part = np.array(senders, np.int64), np.array(power_part)
-        mean, keys = self._pairs(added, self.receivers)
-        self.senders = np.concatenate((self.senders, added))
-        self.mean = np.concatenate((self.mean, mean * part), axis=1)
-        self._part = np.concatenate((self._part, part))
-        self._keys = np.concatenate((self._keys, keys), axis=1)
+        sender, pair = self._of_sender.grow(len(senders)), self._of_pair.grow(len(senders))
+        if len(senders) == len(self.receivers) == 1 and senders[0] != self.receivers[0]:
+            snr, key = self._links.now().link(senders[0], int(self.receivers[0]))
+            snr *= power_part[0]
+            sender[0, 0], pair[0, 0], lowest = (senders[0], power_part[0]), (snr, key), snr
+        else:
+            added, part = np.array(senders, np.int64), np.array(power_part)
+            mean, pair["key"] = self._pairs(added, self.receivers)
+            sender["radio"], sender["part"], pair["mean"] = added, part, mean * part
+            lowest = float(pair["mean"].min(initial=math.inf))
+        self.lowest = min(self.lowest, lowest)
         if self._gain is not None:
-            gain = self._band.gains(keys[:, :, None], self._numbers)
-            self._gain = np.concatenate((self._gain, gain), axis=1)
+            self._gain.grow(len(senders))[...] = self._band.gains(pair["key"][:, :, None], self._numbers)
+        self._changed()
 
-    def keep_senders(self, columns: IntArray) -> None:
-        """Keep these columns and remove all others."""
-        self.senders = self.senders.take(columns)
-        self.mean, self._keys = self.mean.take(columns, axis=1), self._keys.take(columns, axis=1)
-        self._part = self._part.take(columns)
+    def drop_senders(self, columns: IntArray) -> None:
+        """Remove these columns."""
+        self._of_sender.drop(columns)
+        self._of_pair.drop(columns)
         if self._gain is not None:
-            self._gain = self._gain.take(columns, axis=1)
+            self._gain.drop(columns)
+        self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
         """Note that one leg has ended for each entry of `rows` (rows may repeat), and remove rows without legs.
@@ -96,9 +120,10 @@ class LinkGains:
             return None
         count = np.array(legs)
         kept = count.nonzero()[0]
-        self.receivers, self.mean, self._keys = self.receivers[kept], self.mean[kept], self._keys[kept]
+        self.receivers, self._of_pair = self.receivers[kept], Roomy(self._of_pair.now[kept])
         if self._gain is not None:
-            self._gain = self._gain[kept]
+            self._gain = Roomy(self._gain.now[kept])
+        self._changed()
         self._legs = count[kept].tolist()
         place = np.cumsum(count > 0) - 1
         self._row = {name: int(place[row]) for name, row in self._row.items() if legs[row]}
@@ -110,17 +135,21 @@ class LinkGains:
         Returns:
             [receivers, senders, blocks], at the senders' powers.
         """
-        mean = self.mean[:, :, None] / self._band.reception.antennas
+        mean = self.mean[:, :, None]
+        if self._antennas > 1:
+            mean = mean / self._antennas
         if self._band.constant:
             return np.repeat(mean * self._band.fading.gain(0.5), len(numbers), axis=2)
-        known, first = self._numbers, numbers[0]
-        if self._gain is None or first < known[0] or numbers[-1] > known[-1]:
+        known, first, gain = self._numbers, numbers[0], self._gain
+        if gain is None or first < known[0] or numbers[-1] > known[-1]:
             self._numbers = numbers
-            self._gain = self._band.gains(self._keys[:, :, None], numbers)
+            gain = self._gain = Roomy(self._band.gains(self._keys[:, :, None], numbers))
         elif len(known) != len(numbers):
             skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
-            self._gain, self._numbers = self._gain[:, :, skip : skip + len(numbers)], numbers
-        return mean * self._gain
+            gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
+            self._gain = gain
+        heard: Array = mean * gain.now
+        return heard
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
         """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
@@ -140,9 +169,6 @@ class LinkGains:
 
     def _pairs(self, senders: IntArray, receivers: IntArray) -> tuple[Array, Keys]:
         links = self._links.now()
-        if len(senders) == len(receivers) == 1 and senders[0] != receivers[0]:
-            snr, key = links.link(int(senders[0]), int(receivers[0]))
-            return np.array([[snr]]), np.array([[key]], np.uint64)
         sender, receiver = senders[None, :], receivers[:, None]
         alone = sender == receiver
         if not alone.any():

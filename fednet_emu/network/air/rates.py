@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.network.air.active_set import ActiveSet, Cell
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import RateInputs, Sharing
@@ -47,39 +46,30 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, heard: Array, nu
         heard: [receivers, senders, blocks] power of each sender at one antenna over the receiver's noise, linear.
         numbers: [blocks] numbers of the blocks.
     """
-    quiet = _QUIET if len(heard) == 1 else np.ones((len(heard), 1))
+    quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
 
     def inputs(cell: Cell) -> RateInputs:
-        branches = _branches(sharing, band, cell)
-        own, others = _after_combining(on_air, band, cell, heard[cell.rows][:, cell.columns], numbers, branches)
+        here = heard[cell.rows][:, cell.columns]
+        own = cell.active.of_legs(here)
+        if antennas > 1 and (branches := _branches(sharing, band, cell)) > 1:
+            own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
+        others = np.zeros_like(here) if band.reception.NULLS else here
         return RateInputs(cell.active, own, others, quiet[cell.rows], numbers, band)
 
     cells = on_air.cells
+    if len(cells) == 1:
+        its = inputs(cells[0])
+        power = sharing.power(its)
+        return _rated(sharing, its, power, _dead(on_air, sharing, cells[0], its, power))
     alone = [inputs(cell) for cell in cells]
     powers = [sharing.power(each) for each in alone]
     dead = [_dead(on_air, sharing, *of_cell) for of_cell in zip(cells, alone, powers, strict=True)]
-    if len(cells) == 1:
-        return _rated(sharing, alone[0], powers[0], dead[0])
     noise = _noise_and_other_cells(cells, powers, heard)
     parts = [
-        _rated(sharing, replace(each, noise=noise[cell.rows]), power, its_dead)
+        _rated(sharing, each._replace(noise=noise[cell.rows]), power, its_dead)
         for cell, each, power, its_dead in zip(cells, alone, powers, dead, strict=True)
     ]
     return _together(on_air, parts, heard.shape[2])
-
-
-def _after_combining(
-    on_air: ActiveSet, band: Band, cell: Cell, heard: Array, numbers: IntArray, branches: int
-) -> tuple[Array, Array]:
-    """Each leg's own signal [legs, blocks], and what senders add to each other's noise [receivers, senders, blocks].
-
-    Both are SNRs; `heard` is that of each sender at one antenna.
-    """
-    if branches == 1:
-        own = cell.active.of_legs(heard)
-    else:
-        own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
-    return own, np.zeros_like(heard) if band.reception.NULLS else heard
 
 
 def _branches(sharing: Sharing, band: Band, cell: Cell) -> int:
@@ -96,14 +86,23 @@ def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
 def _dead(on_air: ActiveSet, sharing: Sharing, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
     """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
     active, band = cell.active, inputs.band
+    if (
+        active.plain
+        and active.grants is None
+        and band.reception.antennas == 1
+        and on_air.gains.lowest > band.doubtful_snr
+    ):
+        return None
     branches = _branches(sharing, band, cell)
-    mean = active.of_legs(active.mean) * (branches / band.reception.antennas)
-    if active.grants is None and (mean * active.part[active.burst]).min() > band.doubtful_snr:
+    mean = active.of_legs(active.mean)
+    if branches != band.reception.antennas:
+        mean = mean * (branches / band.reception.antennas)
+    if active.grants is None and least(mean * active.part_of_legs()) > band.doubtful_snr:
         return None
     fading = band.fading.combined(branches)
     best = mean * np.where(on_air.gains.in_sight(*_pairs(on_air, cell)), fading.peak(True), fading.peak(False))
     heard, noise, numbers = inputs.heard[:, :, :1], inputs.noise[:, :1], inputs.numbers[:1]
-    at_best = replace(inputs, own=best[:, None], heard=heard, noise=noise, numbers=numbers)
+    at_best = inputs._replace(own=best[:, None], heard=heard, noise=noise, numbers=numbers)
     allocation = sharing.allocate(at_best, None if power is None else power[:, :1])
     dead: Mask = band.rates_bps(allocation.clear, allocation.share)[:, 0] == 0
     return dead if dead.any() else None

@@ -7,14 +7,16 @@ is exactly the payload, however often the plan was changed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from math import floor
 from typing import NamedTuple, final
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.kernel.work import BIT, SCALE, done_ns, work_per_ns
+from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
@@ -34,15 +36,17 @@ class Plan(NamedTuple):
     """Rates and end times over the next blocks, valid until a burst starts or is cancelled.
 
     Attributes:
-        edges_ns: [blocks + 1] edges of the blocks.
+        edges_ns: edges of the blocks, one more than there are blocks.
         rated: rates, SINRs and powers in them.
         needed_ns: [legs] estimate of the time each leg still takes; 0 where it has nothing left.
+        first_ns: time in ns before which no burst is through, with a margin for rounding.
         next_ns: the next end of a burst, the next timeout of a leg, or the end of the plan, whichever is first.
     """
 
-    edges_ns: IntArray
+    edges_ns: list[int]
     rated: Rated
     needed_ns: Array
+    first_ns: int
     next_ns: int
 
 
@@ -86,14 +90,15 @@ class SharedAir:
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
-        self._flow(now_ns)
         on_air, ended = self._on_air, []
+        some_are_through = self._plan is None or now_ns >= self._plan.first_ns
+        self._flow(now_ns)
         if now_ns >= self._first_until_ns and len(on_air):
             (over,) = (on_air.leg["until_ns"] <= now_ns).nonzero()
             if len(over):
-                ended = self._take_off(over)
+                ended, some_are_through = self._take_off(over), True
             self._first_until_ns = int(on_air.leg["until_ns"].min(initial=FOREVER_NS))
-        done = self._done()
+        done = self._done() if some_are_through else None
         if done is not None:
             (through,) = on_air.of_bursts(np.logical_and, done).nonzero()
             if len(through):
@@ -119,7 +124,7 @@ class SharedAir:
     def powers(self) -> Iterator[Power]:
         """The powers of the present plan."""
         if self._plan is not None:
-            from_ns = self._plan.edges_ns[:-1].tolist()
+            from_ns = self._plan.edges_ns[:-1]
             for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
                 yield Power(burst[0], from_ns if len(power) > 1 else from_ns[:1], power)
 
@@ -128,7 +133,7 @@ class SharedAir:
         if self._plan is None:
             return
         flows = np.where(self._on_air.leg["left_nbit"][:, None] > 0, self._plan.rated.rate_bps, 0.0)
-        of_leg, from_ns = dict(zip(self._on_air.legs, flows, strict=True)), self._plan.edges_ns[:-1].tolist()
+        of_leg, from_ns = dict(zip(self._on_air.legs, flows, strict=True)), self._plan.edges_ns[:-1]
         silent = np.zeros(len(from_ns))
         for burst in self._on_air.bursts:
             yield Rates(burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst]))
@@ -158,9 +163,9 @@ class SharedAir:
         """Subtract the bits carried since the last call at the planned rates; no leg carries more than it has left."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
-            rates, power = plan.rated.rate_bps * SCALE, plan.rated.power
+            rates, power = plan.rated.rate_bps, plan.rated.power
             spans = list(passed(plan.edges_ns, now_ns))
-            on_air.carry([(rates[:, block].tolist(), span_ns) for block, span_ns in spans])
+            on_air.carry([(rates[:, block], span_ns) for block, span_ns in spans])
             for block, span_ns in spans:
                 on_air.burst["power_s"] += power[:, min(block, power.shape[1] - 1)] * (span_ns / NS_PER_S)
             if self._band.outage_sinr > 0:
@@ -175,13 +180,13 @@ class SharedAir:
         """Keep the outcome of the present slot, which is decided at its start, for the rest of that slot."""
         if now_ns % self._band.slot_ns == 0:
             return
-        block = int(np.searchsorted(plan.edges_ns, now_ns, side="right")) - 1
+        block = bisect_right(plan.edges_ns, now_ns) - 1
         leg, rated = self._on_air.leg, plan.rated
         leg["slot_rate_bps"], leg["slot_sinr"] = rated.rate_bps[:, block], rated.sinr[:, block]
         leg["slot_carries"] = True if rated.carries is None else rated.carries[:, block]
         self._on_air.burst["slot_power"] = rated.power[:, min(block, rated.power.shape[1] - 1)]
 
-    def _adapt(self, edges_ns: IntArray, now_ns: int) -> None:
+    def _adapt(self, edges_ns: list[int], now_ns: int) -> None:
         """Plan more blocks if the last plan ran out, and fewer if a change came in its first quarter."""
         count = len(edges_ns) - 1
         if now_ns >= edges_ns[-1]:
@@ -200,24 +205,30 @@ class SharedAir:
         rated = rate_cells(on_air, self._sharing, band, on_air.gains.heard(numbers), numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
-        on_air.leg["dead"] = False if rated.dead is None else rated.dead
+        on_air.mark_dead(rated.dead)
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
-        done = self._done()
-        if done is not None:
-            needed[done] = 0.0
-        next_ns = min(self._first_until_ns, int(edges_ns[-1]), self._first_end_ns(edges_ns, rated.rate_bps, needed))
-        return Plan(edges_ns, rated, needed, next_ns)
+        ends = on_air.of_bursts(np.maximum, needed)
+        soonest = float(least(ends))
+        if not soonest > 0.0 or rated.dead is not None or not on_air.plain:
+            done = self._done()
+            if done is not None:
+                needed[done] = 0.0
+                ends = on_air.of_bursts(np.maximum, needed)
+                soonest = float(least(ends))
+        edges = edges_ns.tolist()
+        end_ns = self._first_end_ns(edges, rated.rate_bps, needed, ends, soonest)
+        next_ns = min(self._first_until_ns, edges[-1], end_ns)
+        first_ns = since_ns + floor(min(soonest - _NEAR_NS, FOREVER_NS))
+        return Plan(edges, rated, needed, first_ns, next_ns)
 
-    def _first_end_ns(self, edges_ns: IntArray, rate_bps: Array, needed: Array) -> int:
+    def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
         """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
-        ends = on_air.of_bursts(np.maximum, needed)
-        soonest = float(ends.min())
-        if not since_ns + soonest < edges_ns[-1] + _NEAR_NS:
+        if not since_ns + soonest < edges[-1] + _NEAR_NS:
             return FOREVER_NS
         if not soonest:
             return since_ns
-        edges, work, first_ns = edges_ns.tolist(), on_air.work, FOREVER_NS
+        work, first_ns = on_air.work, FOREVER_NS
         for burst in (ends <= soonest + _NEAR_NS).nonzero()[0].tolist():
             last = [burst]
             if not on_air.plain:
@@ -252,7 +263,8 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
     """Mask [legs]: whether the SINR was below the outage threshold in a block used in the plan's first `since_ns`."""
-    starts_ns = (plan.edges_ns[:-1] - plan.edges_ns[0]).astype(np.float64)
+    edges_ns = np.array(plan.edges_ns)
+    starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # rounding error is not a block
     low = (plan.rated.sinr < outage_sinr) & spanned
     if plan.rated.carries is not None:

@@ -8,7 +8,6 @@ band.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -17,8 +16,7 @@ from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.network.air.band import Band
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Active:
+class Active(NamedTuple):
     """The transmissions of one cell on the air, constant until a burst starts or ends.
 
     Attributes:
@@ -34,6 +32,7 @@ class Active:
         grants: [bursts, 2] planned share of the band of each burst, and noise and interference over the noise in it;
             None unless the scheme is `planned`.
         plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
+            Then all indices are those of the legs, and every part is 1.
     """
 
     burst: IntArray
@@ -57,6 +56,10 @@ class Active:
         own: Array = heard[0] if self.plain else heard[self.receiver, self.sender[self.burst]]
         return own
 
+    def part_of_legs(self) -> Array:
+        """`part` of the burst of each leg [legs]."""
+        return self.part if self.plain else self.part[self.burst]
+
     def radiated(self, power: Array) -> Array:
         """Share of its power that each sender radiates [senders, blocks]: the sum over its bursts [bursts, blocks]."""
         total: Array = np.zeros((len(self.radio), power.shape[1]))
@@ -64,8 +67,7 @@ class Active:
         return total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RateInputs:
+class RateInputs(NamedTuple):
     """What an access scheme needs to compute rates over consecutive blocks.
 
     Attributes:
@@ -83,6 +85,10 @@ class RateInputs:
     noise: Array
     numbers: IntArray
     band: Band
+
+    def noise_of_legs(self) -> Array:
+        """`noise` of the receiver of each leg, in a shape that broadcasts against [legs, blocks]."""
+        return self.noise if self.active.plain else self.noise[self.active.receiver]
 
 
 class Allocation(NamedTuple):

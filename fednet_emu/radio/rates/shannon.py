@@ -80,9 +80,12 @@ class Shannon(RateLaw):
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
         gap, lowest_bps_hz, highest_bps_hz = self._terms
-        efficiency_bps_hz = log1p(sinr / gap) / _LN_2
+        efficiency_bps_hz = log1p(sinr / gap)
+        efficiency_bps_hz /= _LN_2
         capped_bps_hz = np.minimum(efficiency_bps_hz, highest_bps_hz)
-        return bandwidth_hz * np.where(efficiency_bps_hz < lowest_bps_hz, 0.0, capped_bps_hz)
+        if lowest_bps_hz > 0.0:
+            capped_bps_hz = np.where(efficiency_bps_hz < lowest_bps_hz, 0.0, capped_bps_hz)
+        return bandwidth_hz * capped_bps_hz
 
 
 class FixedRate(RateLaw):

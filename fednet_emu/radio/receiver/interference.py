@@ -25,11 +25,10 @@ def sum_of_others(power: Array, axis: int = -1) -> Array:
     Ignored here: nothing.
     """
     along = np.asarray(power, np.float64).swapaxes(axis, 0)
-    before, after = np.zeros(along.shape), np.zeros(along.shape)
-    np.add.accumulate(along[:-1], axis=0, out=before[1:])
-    np.add.accumulate(along[:0:-1], axis=0, out=after[-2::-1])
-    before += after
-    return before.swapaxes(axis, 0)
+    others = np.zeros(along.shape)
+    np.add.accumulate(along[:-1], axis=0, out=others[1:])
+    others[:-1] += np.add.accumulate(along[:0:-1], axis=0)[::-1]
+    return others.swapaxes(axis, 0)
 
 
 def successive_cancellation(
@@ -50,7 +49,9 @@ def successive_cancellation(
     """
     rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])
     rows, count = rows_w.shape
-    noise_w = noise_w if np.ndim(noise_w) == 0 else np.broadcast_to(noise_w, (*received_w.shape[:-1], 1)).reshape(-1, 1)
+    each = (*received_w.shape[:-1], 1)
+    if isinstance(noise_w, np.ndarray) and noise_w.ndim > 0:
+        noise_w = (noise_w if noise_w.shape == each else np.broadcast_to(noise_w, each)).reshape(-1, 1)
     order = (-rows_w).argsort(axis=1, kind="stable")
     if rows > 1:
         order += np.arange(0, rows * count, count)[:, None]  # places in the flat array: faster than along an axis
@@ -61,7 +62,10 @@ def successive_cancellation(
     )  # from the weakest up: no cancellation of digits
     over_w += noise_w
     clean = sorted_w / (over_w + residual * _before(sorted_w) if residual else over_w)
-    passed = np.logical_and.accumulate(clean >= threshold, axis=1)
+    if threshold <= 0.0:
+        passed = np.ones(clean.shape, np.bool_)
+    else:
+        passed = np.logical_and.accumulate(clean >= threshold, axis=1)
     if not passed.all():
         clean = sorted_w / (over_w + _before(np.where(passed, residual, 1.0) * sorted_w))
     sinr, decoded = np.empty_like(rows_w), np.empty(rows_w.shape, np.bool_)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access import SlottedAloha
+from fednet_emu.network.access import Planned, SlottedAloha
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.radio.rates.shannon import FixedRate
+from fednet_emu.network.planning.base import Grant
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import medium_of
 
@@ -48,3 +49,12 @@ def test_a_slot_without_a_capture_is_no_outage(cells):
 
     assert ends_s(snr, 30_000) == [(pytest.approx(end_s), "") for end_s in expected]
     assert min(both, silent) > 0
+
+
+def test_a_planned_part_may_be_too_noisy_for_a_strong_link():
+    """20 dB would do, but the noise that was planned with is 60 dB above that of the part: it is known in a second."""
+    medium = medium_of(Planned(), Shannon(), CellLinks(np.array([[100.0]]), [11]), 1)
+    sent = medium.send(0, SERVER, None, -1, 1000, grant=Grant(1.0, 1.0, 1.0, 1.0, noise=1e6, error=0.0))
+    medium.clock.run()
+
+    assert (sent.value.lost, sent.value.ended_s) == ("unreachable", 1.0)
