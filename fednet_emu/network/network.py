@@ -32,6 +32,7 @@ from fednet_emu.network.links.links import (
 )
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.turn_medium import medium_class
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
@@ -203,7 +204,7 @@ class Network:
             (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
         )
-        return Medium(
+        return medium_class(settings, self._presence, cells, rates)(
             self._clock,
             self._ledger,
             self._presence,

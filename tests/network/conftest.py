@@ -13,6 +13,7 @@ from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import Loss
 from fednet_emu.network.medium.loads import Radios
+from fednet_emu.network.medium.medium import Medium
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
@@ -41,6 +42,7 @@ class Cell:
         reception: Reception = ONE_ANTENNA,
         radios: Radios | None = None,
         cells: int = 1,
+        medium: type[Medium] | None = None,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
         access = access or Tdma()
@@ -64,6 +66,7 @@ class Cell:
             receive_w=receive_w,
             radios=radios,
             cells=cells,
+            medium=medium,
             bandwidth_hz=bandwidth_hz,
             reception=reception,
         )
