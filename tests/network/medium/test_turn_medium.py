@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simpy.events import NORMAL
 
 from fednet_emu.devices.availability import Always, Presence, Windows
 from fednet_emu.kernel.clock import COLLECT, Clock
@@ -60,14 +61,12 @@ class World:
         )  # fmt: skip
         self.sent: dict[int, Transfer] = {}
 
-    def play(self, requests: Sequence[Request], cancelled: Sequence[Cancelling], until_ns: int) -> tuple[Any, ...]:
+    def play(self, asked: Sequence[Request], cancelled: Sequence[Cancelling], until_ns: int) -> tuple[Any, ...]:
         """Play to the end of the run; what came of it."""
-        for number, request in enumerate(requests):
-            self.clock.call_at(
-                request.at_ns, lambda _, number=number, request=request: self.ask(number, request), priority=1
-            )
+        for number, request in enumerate(asked):
+            self.clock.call_at(request.at_ns, lambda _, now=(number, request): self.ask(*now), NORMAL)
         for one in cancelled:
-            self.clock.call_at(one.at_ns, lambda _, one=one: self.cancel(one.request), COLLECT if one.last else 1)
+            self.clock.call_at(one.at_ns, lambda _, one=one: self.cancel(one.request), COLLECT if one.last else NORMAL)
         self.clock.run(until_ns + 1)
         self.medium.close()
         unheard = [one.describe() for one in self.medium.unheard]
