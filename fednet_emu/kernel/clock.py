@@ -115,6 +115,11 @@ class Clock(simpy.Environment):
         heappush(self._queue, (time_ns, priority, next(self._eid), timer))
         return timer
 
+    def call_again(self, timer: Event, time_ns: int, callback: Callable[[Event], None]) -> None:
+        """Call `callback` at `time_ns`, now or later, as `call_at` does, with a timer that has just run."""
+        timer.callbacks = [callback]
+        heappush(self._queue, (time_ns, SETTLE, next(self._eid), timer))
+
     def forget(self, event: Event) -> None:
         """Remove a scheduled event whose callbacks must not run from the queue, now or a little later.
 

@@ -34,6 +34,7 @@ from fednet_emu.network.links.links import (
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
+from fednet_emu.network.medium.turn_medium import medium_class
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
@@ -215,7 +216,8 @@ class Network:
         parts = self._clock, self._ledger, self._presence, settings, settings.access.on(band), links, radios
         loss_key = streams.key("loss", kind)
         if not self.settings.phased:
-            return Medium(*parts, loss_key=loss_key, cells=cells, rates=rates)
+            kind_of = medium_class(settings, self._presence, cells, rates)
+            return kind_of(*parts, loss_key=loss_key, cells=cells, rates=rates)
         latency = settings.access.latency(band) if rates is None else NO_LATENCY
         end_to_end = EndToEnd(latency, self._connections)
         return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=end_to_end)

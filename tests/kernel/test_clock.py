@@ -69,6 +69,25 @@ def test_a_callback_in_the_past_is_an_error():
         clock.call_at(9, lambda _event: None)
 
 
+def test_a_timer_that_has_run_can_be_set_again_and_cancelled():
+    """It calls at 3 and, after what else is of that instant, at 5; not at 9, since it is cancelled before."""
+    clock, log = Clock(), []
+
+    def call(timer):
+        log.append(clock.now)
+        if len(log) < 3:
+            clock.call_again(timer, 5, call)
+        else:
+            clock.call_again(timer, 9, call)
+            clock.call_at(7, lambda _event: timer.cancel())
+
+    clock.call_at(3, call)
+    clock.call_at(5, lambda _event: log.append("first"), NORMAL)
+    clock.run()
+
+    assert log == [3, "first", 5]
+
+
 def test_running_a_process_gives_its_result():
     """What the process returns comes back, at the time it ended."""
     clock = Clock()

@@ -13,6 +13,7 @@ from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import Loss
 from fednet_emu.network.medium.loads import Radios
+from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.phased_medium import EndToEnd
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
@@ -43,6 +44,7 @@ class Cell:
         radios: Radios | None = None,
         cells: int = 1,
         end_to_end: EndToEnd | None = None,
+        medium: type[Medium] | None = None,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
         access = access or Tdma()
@@ -67,6 +69,7 @@ class Cell:
             radios=radios,
             cells=cells,
             end_to_end=end_to_end,
+            medium=medium,
             bandwidth_hz=bandwidth_hz,
             reception=reception,
         )

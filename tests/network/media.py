@@ -18,6 +18,7 @@ from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
+from fednet_emu.network.medium.turn_medium import medium_class
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw
@@ -105,23 +106,26 @@ def medium_of(
     radios: Radios | None = None,
     cells: int = 1,
     end_to_end: EndToEnd | None = None,
+    medium: type[Medium] | None = None,
     **of_band: Any,
 ) -> Medium:
-    """A medium over 1 MHz, without fading and loss unless told otherwise; what is absent is made."""
+    """A medium over 1 MHz, without fading and loss unless told otherwise; what is absent is made, as its class is."""
     settings: dict[str, Any] = {"access": access, "loss": loss or NoLoss(), "timeout_s": timeout_s}
     if way != "uplink":
         settings["mode"] = "broadcast" if multicast else "unicast"
     band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)
     receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
-    kind: Any = Medium if end_to_end is None else partial(PhasedMedium, end_to_end=end_to_end)
+    chosen, there = WAYS[way].model_construct(**settings), presence or Presence(Always(), 0, devices)
+    kind: Any = medium or medium_class(chosen, there, cells, None)
     ledger = ledger or Ledger()
     if end_to_end is not None:
+        kind = partial(PhasedMedium, end_to_end=end_to_end)
         ledger.add_phases()
     made: Medium = kind(
         clock or Clock(),
         ledger,
-        presence or Presence(Always(), 0, devices),
-        WAYS[way].model_construct(**settings),
+        there,
+        chosen,
         access.on(band),
         links,
         radios or PlainRadios(full_w=drawn_w, receive_w=receivers),

@@ -113,7 +113,7 @@ class SeparateAir:
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
             other.lost = ""
-        self._ends[place] = (self._end_ns(burst, now_ns, self._horizon_ns(burst, now_ns)), self._ends[place][1], burst)
+        self._ends[place] = (self._again_ns(burst, now_ns), self._ends[place][1], burst)
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
@@ -122,7 +122,7 @@ class SeparateAir:
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
             if now_ns - burst[0].started_ns >= self._ahead_ns and _is_on_air(burst):
-                heapreplace(ends, (self._end_ns(burst, now_ns, self._horizon_ns(burst, now_ns)), ends[0][1], burst))
+                heapreplace(ends, (self._again_ns(burst, now_ns), ends[0][1], burst))
             else:
                 ended.append(heappop(ends)[2])
         return ended
@@ -135,10 +135,9 @@ class SeparateAir:
         """None: the mean rate of a burst is known from its start on."""
         return ()
 
-    def _horizon_ns(self, burst: Burst, now_ns: int) -> int:
-        """Time up to which a burst is computed that has been on the air for some time."""
-        started_ns = burst[0].started_ns
-        return started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns)
+    def _again_ns(self, burst: Burst, now_ns: int) -> int:
+        """End of a burst that has been on the air for some time."""
+        return self._end_ns(burst, now_ns, horizon_ns(burst[0].started_ns, now_ns, self._ahead_ns))
 
     def _end_ns(self, burst: Burst, now_ns: int, horizon_ns: int) -> int:
         """End of a burst, or a later time than now up to which it was computed."""
@@ -148,6 +147,11 @@ class SeparateAir:
             end_ns = now_ns
         burst[0].power_s = (end_ns - started_ns) / NS_PER_S
         return end_ns
+
+
+def horizon_ns(started_ns: int, now_ns: int, ahead_ns: int) -> int:
+    """Time up to which a burst is computed that has been on the air for some time, and first for `ahead_ns`."""
+    return started_ns + max(_AHEAD * (now_ns - started_ns), ahead_ns)
 
 
 def _is_on_air(burst: Burst) -> bool:
@@ -166,23 +170,28 @@ class BandWalker:
 
     def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
         """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
-        alone, outage_sinr, last_ns = self._alone, self._outage_sinr, start_ns
+        last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
-            doubtful = leg.snr <= self._doubtful_snr and leg.size_bit > 0 and leg.until_ns > start_ns
-            if doubtful and not self._band.carries(leg.snr, los=leg.fading_key & 1 == 1):
-                leg.lost, leg.air_bit = "unreachable", 0.0
-                continue
-            until_ns = leg.until_ns if leg.until_ns < horizon_ns else horizon_ns
-            end_ns, leg.air_bit, lowest_sinr = alone(leg.snr, leg.fading_key, leg.size_bit, start_ns, until_ns)
+            end_ns = self.walk_leg(leg, start_ns, horizon_ns)
             if end_ns > last_ns:
                 last_ns = end_ns
-            if end_ns == horizon_ns < leg.until_ns and leg.air_bit < leg.size_bit:
-                continue
-            if lowest_sinr < outage_sinr:
-                leg.lost = "outage"
-            elif leg.air_bit < leg.size_bit:
-                leg.lost = leg.until_reason
         return last_ns
+
+    def walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
+        """Follow one leg; return its end, or the horizon, or the start if its link never carries anything."""
+        snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
+        doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
+        if doubtful and not self._band.carries(snr, los=leg.fading_key & 1 == 1):
+            leg.lost, leg.air_bit = "unreachable", 0.0
+            return start_ns
+        last_ns = until_ns if until_ns < horizon_ns else horizon_ns
+        end_ns, air_bit, lowest_sinr = self._alone(snr, leg.fading_key, size_bit, start_ns, last_ns)
+        leg.air_bit = air_bit
+        if lowest_sinr < self._outage_sinr or air_bit < size_bit:
+            if end_ns == horizon_ns < until_ns and air_bit < size_bit:
+                return end_ns
+            leg.lost = "outage" if lowest_sinr < self._outage_sinr else leg.until_reason
+        return end_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
         """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""

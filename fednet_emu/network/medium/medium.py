@@ -208,7 +208,7 @@ class Medium:
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
         if len(requests) > 1:
-            requests.sort(key=_canonical)
+            requests.sort(key=CANONICAL)
         if self._several_cells:
             for transfer in requests:
                 self._serve(transfer)
@@ -394,5 +394,5 @@ class Medium:
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor
 
-_canonical = attrgetter("requested_ns", "sender", "receiver")
+CANONICAL = attrgetter("requested_ns", "sender", "receiver")
 """The order of requests: by time, then sender, then receiver; the order of events within an instant does not matter."""

@@ -19,6 +19,7 @@ from fednet_emu.network.air.separate import BandWalker, SeparateAir
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loads import Radios
+from fednet_emu.network.medium.medium import Medium
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -44,7 +45,7 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
     fading = NoFading() if math.isinf(coherence_s) else Rayleigh(coherence_s=coherence_s)
     books = []
     for shared in (False, True):
-        world = cell(access, law, fading, snr=(snr,), timeout_s=timeout_s)
+        world = cell(access, law, fading, snr=(snr,), timeout_s=timeout_s, medium=Medium if shared else None)
         if shared:
             world.medium._air, world.medium._looks_up = SharedAir(access, world.band, world.medium.links), False
         (delivery,) = world.play((0.0013, 0, size_bit))

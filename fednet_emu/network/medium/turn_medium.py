@@ -1,0 +1,156 @@
+"""The medium of one cell in which transfers take turns, with a short way from the end of one to the start of the next.
+
+It does what `Medium` does, to the last bit; tests play both beside each other. But with one transfer at a time on the
+air, whose end is known when it starts, the queues by cell, the heap of ends and the bursts of several legs come down to
+one queue, one end and one transfer. `_settle` and `_finish` are what `Medium`, `TurnQueue` and `SeparateAir` do with
+them in some fifteen methods, whose calls take as long as all the rest of a transfer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, final
+
+from simpy.events import Event
+from typing_extensions import override
+
+from fednet_emu.devices.availability import Presence
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.network.access.base import Access, RatedAccess
+from fednet_emu.network.air.separate import BandWalker, horizon_ns
+from fednet_emu.network.air.transfer import Delivery, Transfer, Unheard
+from fednet_emu.network.medium.medium import CANONICAL, Medium
+from fednet_emu.network.settings import Uplink
+from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import TransferRow
+
+
+def medium_class(settings: Uplink, presence: Presence, cells: int, rates: DeviceRates | None) -> type[Medium]:
+    """The class of a medium: `TurnMedium` where transfers take turns, each is a burst of its own.
+
+    Batteries want to know at each instant what is on the air, which only `Medium` tells them.
+    """
+    access = settings.access
+    takes_turns = (
+        access.capacity == 1
+        and cells == 1
+        and rates is None
+        and not settings.broadcasts
+        and presence.batteries is None
+        and type(access).queue is Access.queue
+        and type(access).air is RatedAccess.air
+    )
+    return TurnMedium if takes_turns else Medium
+
+
+@final
+class TurnMedium(Medium):
+    """A band in one cell in which one transfer after the other is on the air; the arguments are those of `Medium`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._waiting: deque[Transfer] = deque()
+        self._sending: Transfer | None = None
+        self._end_ns = FOREVER_NS  # of `_sending`, or the time up to which it has been computed
+        walker = BandWalker(self.band)
+        self._walk_leg, self._ahead_ns = walker.walk_leg, walker.ahead_ns
+
+    @override
+    def cancel(self, transfer: Transfer, reason: str) -> None:
+        if transfer is not self._sending:
+            super().cancel(transfer, reason)
+            return
+        now_ns, started_ns = self.clock.now, transfer.started_ns
+        transfer.until_ns, transfer.until_reason = now_ns, reason
+        self._walk_leg(transfer, started_ns, now_ns)
+        transfer.power_s = (now_ns - started_ns) / NS_PER_S
+        transfer.cancelled = transfer.lost = reason
+        self._sending, self._turns.left = None, 1
+        self._record([transfer], now_ns)
+        self._settle_at(now_ns)
+
+    @override
+    def close(self) -> None:
+        sending = [] if self._sending is None else [self._sending]
+        for transfer in [*sending, *self._waiting, *self._requests]:
+            self.cancel(transfer, "end")
+
+    @override
+    def _settle(self, timer: Event) -> None:
+        now_ns, sending, waiting = self.clock.now, self._sending, self._waiting
+        if sending is not None and now_ns >= self._end_ns:
+            started_ns = sending.started_ns
+            if sending.air_bit < sending.size_bit and not sending.lost:
+                self._end_ns = self._walk_leg(sending, started_ns, horizon_ns(started_ns, now_ns, self._ahead_ns))
+            else:
+                self._finish(sending, now_ns)
+                self._turns.left, sending = 1, None
+        requests = self._requests
+        if requests:
+            if len(requests) > 1:
+                requests.sort(key=CANONICAL)
+                self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
+            waiting.extend(requests)
+            requests.clear()
+        while sending is None and waiting:
+            transfer = waiting.popleft()
+            if transfer.cancelled:
+                continue
+            snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+            transfer.snr = snr = snr * transfer.power_part
+            transfer.until_ns, patience = now_ns + self._timeout_ns, self._patience
+            if patience is not None and snr < patience.ample[transfer.size_bit.bit_length()]:
+                self._limit(transfer, patience)
+            if self._faults.ending and not self._may_start(transfer, now_ns):
+                continue
+            at_full_power = not self._powers_differ and transfer.power_part == 1.0
+            transfer.drawn_w = self._drawn_w if at_full_power else self._own_w(transfer)
+            transfer.started_ns = now_ns
+            self._end_ns = self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
+            self._turns.left, sending = 0, transfer
+        self._sending = sending
+        if sending is None:
+            self._due_ns, self._timer = FOREVER_NS, None
+        else:
+            self._due_ns = self._end_ns  # and `_timer` is the one that has just run
+            self.clock.call_again(timer, self._end_ns, self._settle)
+        if self._came:
+            came, self._came = self._came, []
+            self.clock.trigger_now(came)
+
+    def _own_w(self, transfer: Transfer) -> float:
+        """Power in W that a sender draws whose transmit power is its own."""
+        power_w = self.links.now().power_w(transfer.sender)
+        return self.radios.drawn_w(transfer.sender, power_w, transfer.power_part)
+
+    def _finish(self, transfer: Transfer, now_ns: int) -> None:
+        """Deliver a transfer that is over, or tell of its loss, and record it."""
+        ledger, radios, kind, faults = self._ledger, self.radios, self.kind, self._faults
+        sender, receiver, size_bit, air_bit = transfer.sender, transfer.receiver, transfer.size_bit, transfer.air_bit
+        requested_ns, started_ns, lost = transfer.requested_ns, transfer.started_ns, transfer.lost
+        if (faults.losing or transfer.grant is not None) and not lost:
+            lost = transfer.lost = faults.fate(transfer)
+        if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
+            self._tell_later(transfer)
+        else:
+            transfer.complete(_new(Delivery, (
+                sender, receiver, None if lost else transfer.content, size_bit,
+                requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
+            )))  # fmt: skip
+            self._came.append(transfer)
+            if not transfer.callbacks:
+                self.unheard.append(Unheard(transfer))
+        bits_j, receive_j = radios.transmit_j_per_bit * air_bit, radios.receive_j_per_bit * air_bit
+        energy_j = transfer.drawn_w * ((now_ns - started_ns) / NS_PER_S) + bits_j
+        if radios.receive_w is not None:
+            receive_j += radios.receive_w[receiver] * (now_ns - started_ns) / NS_PER_S
+        ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
+        ledger.energy_j += energy_j + receive_j
+        ledger.transfers.append(_new(TransferRow, (
+            kind, sender, receiver, 1, size_bit, transfer.number, requested_ns, started_ns, now_ns,
+            air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0,
+        )))  # fmt: skip
+
+
+_new = tuple.__new__

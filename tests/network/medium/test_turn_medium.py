@@ -1,0 +1,176 @@
+"""The medium of turns does what the general one does: both are played beside each other, to the last bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simpy.events import NORMAL
+
+from fednet_emu.devices.availability import Always, Presence, Windows
+from fednet_emu.kernel.clock import COLLECT, Clock
+from fednet_emu.network.access import Noma, Ofdma, Shared, SpatialReuse, Tdma
+from fednet_emu.network.air.transfer import Delivery, Transfer
+from fednet_emu.network.faults import NoLoss, RandomLoss
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.turn_medium import TurnMedium, medium_class
+from fednet_emu.network.planning.base import Grant
+from fednet_emu.network.settings import Downlink, Uplink
+from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.rows import TransferRow
+from tests.network.media import HandMadeLinks, PlainRadios, medium_of
+
+BOTH = (Medium, TurnMedium)
+MS = 1_000_000
+
+
+class Request(NamedTuple):
+    """A request, and what else is asked of it."""
+
+    at_ns: int
+    device: int
+    size_bit: int
+    again: int = 0
+    power_part: float = 1.0
+    grant: Grant[float] | None = None
+
+
+class Cancelling(NamedTuple):
+    """The cancellation of a request, before or after all else of an instant."""
+
+    request: int
+    at_ns: int
+    last: bool = False
+
+
+class World:
+    """A medium, and the log of what its senders see."""
+
+    def __init__(self, medium: type[Medium], snr: Sequence[float], **options: Any) -> None:
+        self.clock, self.ledger, self.log = Clock(), Ledger(), []
+        presence = Presence(options.pop("availability", Always()), 5, len(snr))
+        self.medium = medium_of(
+            options.pop("access", Tdma()), options.pop("law", Shannon()), HandMadeLinks(snr), len(snr),
+            medium=medium, clock=self.clock, ledger=self.ledger, presence=presence, **options,
+        )  # fmt: skip
+        self.sent: dict[int, Transfer] = {}
+
+    def play(self, asked: Sequence[Request], cancelled: Sequence[Cancelling], until_ns: int) -> tuple[Any, ...]:
+        """Play to the end of the run; what came of it."""
+        for number, request in enumerate(asked):
+            self.clock.call_at(request.at_ns, lambda _, now=(number, request): self.ask(*now), NORMAL)
+        for one in cancelled:
+            self.clock.call_at(one.at_ns, lambda _, one=one: self.cancel(one.request), COLLECT if one.last else NORMAL)
+        self.clock.run(until_ns + 1)
+        self.medium.close()
+        unheard = [one.describe() for one in self.medium.unheard]
+        rows = [TransferRow(*row) for block in self.ledger.transfers.blocks() for row in block.tolist()]
+        return rows, self.log, unheard, self.ledger.energy_j, self.ledger.sent_bit, self.ledger.offered_bit
+
+    def ask(self, number: int, request: Request) -> None:
+        """Send, and log the delivery; some requests are made again when they have ended, some have nobody who waits."""
+        ends = (request.device, SERVER) if self.medium.kind == 0 else (SERVER, request.device)
+        rest = {"power_part": request.power_part, "grant": request.grant}
+        transfer = self.sent[number] = self.medium.send(*ends, f"payload {number}", number, request.size_bit, **rest)
+        if request.again < 0:
+            return
+
+        def note(event: Any) -> None:
+            self.log.append((number, self.clock.now, event.value))
+            if request.again:
+                self.ask(number, request._replace(again=request.again - 1))
+
+        transfer.callbacks.append(note)
+
+    def cancel(self, number: int) -> None:
+        """Cancel a request, if it has been made."""
+        if number in self.sent:
+            self.sent[number].cancel(Delivery.given_up(self.clock.now_s))
+            self.log.append((number, self.clock.now, "cancelled"))
+
+
+def outcomes(
+    snr: Sequence[float],
+    asked: Sequence[Request],
+    cancelled: Sequence[Cancelling],
+    until_ns: int = 10**13,
+    **options: Any,
+) -> list[Any]:
+    """What comes of the same play on both media."""
+    return [World(medium, snr, **options).play(asked, cancelled, until_ns) for medium in BOTH]
+
+
+instants = st.integers(0, 40).map(lambda step: step * MS) | st.integers(0, 60 * MS)
+requests = st.builds(
+    Request, instants, st.integers(0, 3), st.sampled_from([0, 1, 800, 20_000, 20_000, 200_000]),
+    st.sampled_from([-1, 0, 0, 1, 3]), st.sampled_from([1.0, 1.0, 0.3]),
+    st.sampled_from([None, None, None, Grant(1.0, 0.5, 1.0, 1.0, 1.0, 0.4)]),
+)  # fmt: skip
+cancellings = st.builds(Cancelling, st.integers(0, 11), instants, st.booleans())
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    snr=st.lists(st.sampled_from([0.0, 1e-4, 0.05, 1.0, 1.0, 30.0, 1e4]), min_size=4, max_size=4),
+    asked=st.lists(requests, min_size=1, max_size=12),
+    cancelled=st.lists(cancellings, max_size=6),
+    until_ns=instants | st.just(10**13),
+    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), Shared(max_senders=1, threshold_db=-3.0)]),
+    law=st.sampled_from([Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=-1.0), FixedRate(bit_rate_bps=1e5)]),
+    coherence_s=st.sampled_from([0.0001, 0.0435, math.inf]),
+    timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
+    loss=st.sampled_from([NoLoss(), RandomLoss(probability=0.3)]),
+    availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
+    way=st.sampled_from(["uplink", "downlink"]),
+    radios=st.sampled_from(["plain", "bits"]),
+    receive_w=st.sampled_from([0.0, 0.1]),
+)
+def test_whatever_is_asked_and_cancelled_both_media_write_the_same_books(
+    snr, asked, cancelled, until_ns, access, law, coherence_s, timeout_s, loss, availability, way, radios, receive_w
+):
+    """Equal rows in equal order, deliveries in order and time, energies, bits, and transfers that nobody heard of."""
+    fading = NoFading() if math.isinf(coherence_s) else Rayleigh(coherence_s=coherence_s)
+    bits = PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7) if radios == "bits" else None
+    general, turns = outcomes(
+        snr, asked, cancelled, until_ns, access=access, law=law, fading=fading, timeout_s=timeout_s, loss=loss,
+        availability=availability, way=way, radios=bits, receive_w=receive_w,
+    )  # fmt: skip
+
+    assert turns == general
+
+
+def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
+    """Each of five requests, cancelled before or after everything else of every instant, and a nanosecond beside it."""
+    asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800), Request(9 * MS, 0, 1, 1)]
+    asked.append(Request(9 * MS, 3, 20_000))  # its link carries nothing
+    options = {"snr": (1.0, 10.0, 3.0, 1e-9), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
+    rows, *_ = World(Medium, **options).play(asked, [], 10**13)
+    events_ns = {time_ns for row in rows for time_ns in (row.requested_ns, row.started_ns, row.ended_ns)}
+    assert len(events_ns) == 8
+
+    for at_ns in sorted({max(time_ns + by, 0) for time_ns in events_ns for by in (-1, 0, 1)}):
+        for number in range(5):
+            for last in (False, True):
+                general, turns = outcomes(asked=asked, cancelled=[Cancelling(number, at_ns, last)], **options)
+                assert turns == general
+
+
+def test_transfers_take_turns_in_one_method_where_each_is_a_burst_of_its_own():
+    """Not with broadcasts, batteries, several cells, clusters, recorded rates, or a second place on the air."""
+    there, moved = Presence(Always(), 0, 2), SimpleNamespace(batteries=object())
+    unicast = Downlink.model_construct(access=Tdma(), mode="unicast")
+
+    for chosen in (Uplink(access=Tdma()), Uplink(access=Ofdma(subchannels=1)), unicast):
+        assert medium_class(chosen, there, 1, None) is TurnMedium
+    for access in (Ofdma(), Ofdma(subchannels=2), Shared(), SpatialReuse(), Noma()):
+        assert medium_class(Uplink.model_construct(access=access), there, 1, None) is Medium
+    assert medium_class(Downlink(access=Tdma()), there, 1, None) is Medium
+    assert medium_class(Uplink(access=Tdma()), moved, 1, None) is Medium
+    assert medium_class(Uplink(access=Tdma()), there, 2, None) is Medium
+    assert medium_class(Uplink(access=Tdma()), there, 1, object()) is Medium
