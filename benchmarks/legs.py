@@ -29,9 +29,10 @@ class Legs:
         self.rounds, self.legs, self.started_s = rounds, legs, (0.0, 0.0)
 
     def start(self) -> None:
-        """Say so, wait for a line of input, and start the clock."""
+        """Say so, wait for a line of input, and start the clock; without one, the program ends."""
         print(READY, flush=True)
-        input()
+        if not sys.stdin.readline():
+            sys.exit("nobody asks for the next leg")
         self.started_s = (time.perf_counter(), time.process_time())
 
     def end(self) -> None:
