@@ -154,6 +154,19 @@ def test_large_jobs_begin_while_the_clock_goes_on():
     graph.close()
 
 
+def test_what_was_begun_before_the_end_of_a_run_is_still_trained():
+    """A run closes its graph before it evaluates the last model, whose jobs may be away by then."""
+    engine, jobs = engine_of(2), wavefront("dropout")
+    graph = Graph(engine)
+    parts = [graph.train(resolved.job).params for resolved in jobs]
+    assert engine._begun
+    graph.close()
+
+    expected = results_of(SpreadEngine([RuleEngine()]), jobs)
+    assert all(torch.equal(graph.read(part), own.params) for part, own in zip(parts, expected, strict=True))
+    graph.close()
+
+
 def killed(count):
     """End so many workers with SIGKILL; one that was ended before may not have been missed yet."""
     for worker in pool()._workers[:count]:
