@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from subprocess import Popen
 
 import numpy as np
 import pytest
 import torch
-from w4 import READY, algorithm, federation
+from legs import program, rounds_per_s
+from w4 import algorithm, federation
 
-HERE = Path(__file__).parent
+SCRIPT = Path(__file__).parent / "w4.py"
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 STEPS, LEGS = 3000, 6
 
 
-@contextmanager
-def emulation(cores: Sequence[int], *options: str) -> Iterator[subprocess.Popen[str]]:
+def emulation(cores: Sequence[int], *options: str) -> AbstractContextManager[Popen[str]]:
     """A process that runs an emulation on the cores it is given, leg by leg."""
-    given = ["--cores", *map(str, cores), "--legs", str(LEGS), "--steps", str(STEPS), *options]
-    paths = os.pathsep.join([str(HERE), str(HERE.parent)])
-    with subprocess.Popen(
-        [sys.executable, HERE / "w4.py", *given],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": paths},
-    ) as process:
-        yield process
-
-
-def steps_per_s(*processes: subprocess.Popen[str]) -> list[list[float]]:
-    """The speed of each when all start at one signal: by the wall clock, and by processor time."""
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == READY
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    lines = [process.stdout.readline() for process in processes if process.stdout is not None]
-    return [[float(number) for number in line.split()] for line in lines]
+    return program(SCRIPT, "--cores", *cores, "--legs", LEGS, "--steps", STEPS, *options)
 
 
 @pytest.mark.skipif(len(CORES) < 2, reason="needs two cores that may be chosen")
@@ -60,7 +37,7 @@ def test_two_emulations_side_by_side(pinned: bool) -> None:
     with ExitStack() as stack:
         alone = stack.enter_context(emulation([CORES[0]]))
         pair = [stack.enter_context(emulation(cores, "--threads", "1")) for cores in (one, two)]
-        turns = [(*steps_per_s(alone), *steps_per_s(*pair)) for _ in range(LEGS)]
+        turns = [(*rounds_per_s(alone), *rounds_per_s(*pair)) for _ in range(LEGS)]
     walls, processors = np.array(turns[1:]).max(axis=0).T
     print(
         f"\nsteps/s alone on one core, and two side by side: {walls.round()}; by processor time: {processors.round()}"

@@ -3,18 +3,16 @@
     python benchmarks/w4.py                        # all cores
     python benchmarks/w4.py --cores 1 --legs 3     # held to core 1
 
-It is W4 of `peers/`, on synthetic samples of the same shape. The run is cut into legs: before each it says that it is
-ready and waits for a line of input, so that several side by side start it together; after each it prints its steps per
-second of wall-clock time and of processor time. The first is for warming up.
+It is W4 of `peers/`, on synthetic samples of the same shape, played leg by leg as `legs.py` says.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import time
 from pathlib import Path
 
+from legs import Legs
 from peers.asynchronous import Asynchronous
 from peers.contestants.reference import MIXING
 from peers.workloads import WORKLOADS
@@ -25,7 +23,6 @@ from fednet_emu.federation.federation import Federation
 
 SCENARIO = Path(__file__).parent / "peers" / "scenarios" / "W4.yaml"
 SAMPLES = "data={kind: synthetic, features: 784, classes: 10, n_samples: 60000, n_test: 100}"
-READY = "ready"
 
 
 def federation(steps: int, *settings: str) -> Federation:
@@ -36,28 +33,6 @@ def federation(steps: int, *settings: str) -> Federation:
 def algorithm() -> Asynchronous:
     """What the server does."""
     return Asynchronous(lr=WORKLOADS["W4"].lr, mixing=MIXING)
-
-
-class Legs:
-    """An observer that times a run leg by leg, all that was put off included."""
-
-    def __init__(self, steps: int, legs: int) -> None:
-        self.steps, self.legs, self.started_s = steps, legs, (0.0, 0.0)
-
-    def start(self) -> None:
-        """Say so, wait for a line of input, and start the clock."""
-        print(READY, flush=True)
-        input()
-        self.started_s = (time.perf_counter(), time.process_time())
-
-    def __call__(self, fed: Federation) -> None:
-        """The end of a step of the server."""
-        if fed.round % self.steps == 0:
-            fed.graph.read(fed.latest)
-            wall_s, processor_s = self.started_s
-            print(self.steps / (time.perf_counter() - wall_s), self.steps / (time.process_time() - processor_s))
-            if fed.round < self.steps * self.legs:
-                self.start()
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext, ForkServerContext, SpawnContext
 from typing import Any, final
 
@@ -43,6 +44,23 @@ def main_left_out() -> Iterator[None]:
         vars(main).update(kept)
 
 
+@contextmanager
+def interrupts_kept_here() -> Iterator[None]:
+    """Let processes that are started inside the `with` block, and theirs, never notice Ctrl-C, not even as they start.
+
+    A terminal sends it to all processes at once. The one that has started them ends them.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would be started inside, and end the blocking
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 GRACE_S = 1.0
 """Host time in s that a process has to end by itself."""
 
@@ -64,7 +82,7 @@ class Beside:
     def __init__(self, context: BaseContext, serve: Callable[..., None], *args: Any, daemon: bool = False) -> None:
         self.connection, theirs = context.Pipe()
         self._process: Any = context.Process(target=serve, args=(theirs, *args), daemon=daemon)  # type: ignore[attr-defined]
-        with main_left_out():
+        with main_left_out(), interrupts_kept_here():
             self._process.start()
         theirs.close()
 

@@ -98,6 +98,7 @@ def _begin(arguments: list[str], cwd: str, environment: Mapping[str, str], *stre
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the server may have been started for workers
     warnings.simplefilter("error")
     try:
         _run(*arguments)

@@ -128,8 +128,8 @@ class Learner:
         n_samples = mine.stop - mine.start if subset is None else len(subset)
         if n_samples and model.least_batch > 1:
             self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
-        flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
         if self._timing_only and n_samples:
+            flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
             trained = self._graph.untrained(model.size, squares=squares)
             return Work(flop, trained, params.number, trained.params.number)
         job = TrainJob(
@@ -145,7 +145,7 @@ class Learner:
             **terms,
         )
         trained = self._graph.train(job)
-        return Work(flop, trained, params.number, trained.params.number)
+        return Work(job.flop, trained, params.number, trained.params.number)
 
     def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
         """A forward pass of models over the samples of a device, as `Device.evaluate` says."""

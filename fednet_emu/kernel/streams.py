@@ -8,6 +8,7 @@ hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
 from operator import index
 from typing import Any, cast, final
@@ -148,6 +149,7 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
     return hashed ^ (hashed >> _SHIFT)
 
 
+@cache
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
     """Return the hash constants [2, count], to XOR before and multiply after, following the first `skipped` hashes."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]

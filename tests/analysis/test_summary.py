@@ -77,3 +77,15 @@ def test_the_profile_lists_parts_by_size():
         ("  building", " 25%  1 s"),
         ("  mean wavefront", "12.5 training jobs"),
     ]
+
+
+def test_the_profile_tells_what_processes_have_computed():
+    """Added up over all of them, beside what the run itself did meanwhile, and what went to and fro."""
+    own = {"processes": 2, "computing_s": 5.0, "ahead_s": 0.25, "sent_byte": 190e6, "received_byte": 1.5e6}
+    parts = {"training": {"host_s": 3.0, "waiting_s": 2.5}}
+
+    assert profile_rows({"host_parts": parts, "mean_wavefront": 1, "elsewhere": own})[2:] == [
+        ("  computing elsewhere", "5 s, the sum of 2 processes"),
+        ("  clock went on meanwhile", "250 ms"),
+        ("  sent, received", "190 MB, 1.5 MB"),
+    ]

@@ -130,6 +130,7 @@ class Processes:
     def __init__(self, loop: Loop, model: nn.Module, x: Tensor, y: Tensor, lr: float, count: int = 2) -> None:
         self.w = loops.flat(model).share_memory_()
         self.sums = torch.zeros(count, len(self.w)).share_memory_()
+        self.clients = 0
         self.pipes, self.workers = [], []
         context = mp.get_context("spawn")
         for place in range(count):
@@ -151,12 +152,21 @@ class Processes:
 
     def round(self, w: Tensor, rows: Tensor) -> Tensor:
         """The mean [P] of the models that the clients' batches [C, S, B] make of w."""
+        self.start(w, rows)
+        return self.mean()
+
+    def start(self, w: Tensor, rows: Tensor) -> None:
+        """Let the processes train, and return at once."""
         self.w.copy_(w)
+        self.clients = len(rows)
         for pipe, part in zip(self.pipes, rows.tensor_split(len(self.pipes)), strict=True):
             pipe.send(part.numpy())
+
+    def mean(self) -> Tensor:
+        """The mean [P] of what they have trained, when all are done."""
         for pipe in self.pipes:
             pipe.recv()
-        return self.sums.sum(0) / len(rows)
+        return self.sums.sum(0) / self.clients
 
 
 def work(pipe, loop: Loop, model: nn.Module, x: Tensor, y: Tensor, lr: float, w: Tensor, total: Tensor) -> None:

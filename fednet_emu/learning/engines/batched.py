@@ -277,5 +277,7 @@ def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor,
 
 def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
     """The mean square of each job's sample losses, from their sums [S, 1, J]; nan from no sums, [S, 0, J]."""
-    totals = squares.sum((0, 1), dtype=torch.float64).tolist() if squares.shape[1] else [math.nan] * len(jobs)
+    if not squares.shape[1]:
+        return [math.nan] * len(jobs)
+    totals = squares.sum((0, 1), dtype=torch.float64).tolist()
     return [mean_square(resolved.job, total) for resolved, total in zip(jobs, totals, strict=True)]

@@ -12,7 +12,6 @@ from queue import SimpleQueue
 from typing import final
 
 import torch
-from threadpoolctl import ThreadpoolController
 from typing_extensions import override
 
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
@@ -38,7 +37,6 @@ class SpreadEngine(Engine):
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = engines
         self._pool: ThreadPoolExecutor | None = None
-        self._blas = ThreadpoolController().select(user_api="blas")
 
     @property
     @override
@@ -55,20 +53,18 @@ class SpreadEngine(Engine):
 
     @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
-        with self._blas.limit(limits=1):
-            yield from _in_one_thread(self._engines[0].run_stack(jobs))
+        return _in_one_thread(self._engines[0].run_stack(jobs))
 
     @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        with self._blas.limit(limits=1):
-            stacks = self.cut(jobs)
-            threads = min(len(self._engines), len(stacks))
-            if threads < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
-                for stack in stacks:
-                    results = self._engines[0].run_stack(stack)
-                    yield from results if len(jobs) == 1 else _in_one_thread(results)
-            else:
-                yield from self._run_side_by_side(_Wavefront(stacks), threads)
+        stacks = self.cut(jobs)
+        threads = min(len(self._engines), len(stacks))
+        if threads < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
+            for stack in stacks:
+                results = self._engines[0].run_stack(stack)
+                yield from results if len(jobs) == 1 else _in_one_thread(results)
+        else:
+            yield from self._run_side_by_side(_Wavefront(stacks), threads)
 
     def _run_side_by_side(self, wavefront: _Wavefront, threads: int) -> Results:
         if self._pool is None:

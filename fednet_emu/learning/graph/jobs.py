@@ -174,6 +174,7 @@ class TrainJob:
         squares: whether the mean square of the samples' losses is wanted, too.
         n_samples: number of samples the device trains on.
         first_row: the first of these rows of the data.
+        flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
 
     Raises:
         ScenarioError: the device has no samples.
@@ -200,6 +201,7 @@ class TrainJob:
 
     n_samples: int = field(init=False)
     first_row: int = field(init=False)
+    flop: float = field(init=False)
 
     def __post_init__(self) -> None:
         own = self.indices
@@ -209,11 +211,7 @@ class TrainJob:
                 f"{self.label}: nothing to train on, got 0 samples; give the device data or leave it out"
             )
         self.n_samples, self.first_row = len(rows), int(rows[0])
-
-    @property
-    def flop(self) -> float:
-        """Floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them."""
-        return self.model.flop_per_sample * self.plan.n_samples_processed(self.n_samples)
+        self.flop = self.model.flop_per_sample * self.plan.n_samples_processed(self.n_samples)
 
     @property
     def is_full_batch(self) -> bool:

@@ -75,7 +75,7 @@ def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray,
     rows = torch.from_numpy(index.reshape(n_steps, -1)).to(data.x.device)
     weight = _weights(count, width, data.x)
     ragged = (count < width).any(1).tolist()
-    y = data.y[rows.view(-1)].view(n_steps, n_jobs, width, *data.y.shape[1:])
+    y = data.y.index_select(0, rows.view(-1)).view(n_steps, n_jobs, width, *data.y.shape[1:])
     x = scratch.take("batch", (n_jobs * width, *data.x.shape[1:]), data.x)
     active, own = 0, x
     for step, still in enumerate(_active(steps)):

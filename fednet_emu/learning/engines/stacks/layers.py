@@ -13,8 +13,6 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor
 
-from fednet_emu.learning.engines.stacks.products import add_product, product
-
 Parameters = tuple[Tensor, ...]
 """A layer's parameters in A models, as views in the shapes in which they are used, made once for all steps."""
 
@@ -66,22 +64,22 @@ class Dense:
         """W x + b."""
         weight, *bias = own
         if self.outputs <= x.shape[2]:
-            y = product(weight, x)
+            y = torch.bmm(weight, x)
         else:  # a product is faster when its longer side comes last
-            y = product(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
+            y = torch.bmm(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
         """W' d, in the memory layout of the output of the layer below, so that both are read in the same order."""
         weight = own[0]
         if self.inputs <= d.shape[2]:
-            return product(weight.transpose(1, 2), d)
-        return product(d.transpose(1, 2), weight).transpose(1, 2)
+            return torch.bmm(weight.transpose(1, 2), d)
+        return torch.bmm(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """Add the gradient in place: d x' to the weights W, and the sum of d over the samples to the biases b."""
         weight, *bias = own
-        add_product(weight, d, kept.transpose(1, 2))
+        weight.baddbmm_(d, kept.transpose(1, 2))
         for b in bias:
             b.add_(d.sum(2, keepdim=True))
 

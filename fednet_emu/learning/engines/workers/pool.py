@@ -18,7 +18,7 @@ from typing import Any, final
 from numpy.typing import NDArray
 
 from fednet_emu.errors import FednetError
-from fednet_emu.host import Beside, clean_context
+from fednet_emu.host import Beside, clean_context, interrupts_kept_here
 from fednet_emu.learning.engines.trainer import TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory
 from fednet_emu.learning.engines.workers.worker import Order, serve
@@ -76,7 +76,8 @@ class Pool:
         if context.get_start_method() == "forkserver":
             from multiprocessing.forkserver import ensure_running
 
-            ensure_running()
+            with interrupts_kept_here():
+                ensure_running()
 
     def start(self, workers: int) -> None:
         """Let there be at least so many workers."""

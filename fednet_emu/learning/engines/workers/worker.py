@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fednet_emu.host import end_with_parent
@@ -49,13 +48,12 @@ def serve(orders: Any, memory: Memory) -> None:
 
     trainer = Trainer("cpu", fetched)
     engines = {name: make() for name, make in ENGINES.items()}
-    with threadpool_limits(1, "blas"):
-        while True:
-            try:
-                order = Order(*orders.recv())
-            except EOFError:
-                return
-            orders.send(_answer(order, memory, trainer, engines))
+    while True:
+        try:
+            order = Order(*orders.recv())
+        except EOFError:
+            return
+        orders.send(_answer(order, memory, trainer, engines))
 
 
 def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | None:

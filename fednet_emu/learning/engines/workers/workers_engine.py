@@ -122,6 +122,7 @@ class WorkersEngine(Engine):
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
             self._pool.drop(self)
+            self._begun, self._first, self._since = {}, None, None  # what is still asked for is begun anew
             self._pool.memory.trim()
         self._here.close()
 
