@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from itertools import pairwise
 from multiprocessing import parent_process
