@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import RATE_LAWS, FixedRate, Shannon
 
@@ -21,6 +22,7 @@ LAWS = {
     "nr-mcs": NrMcs(),
     "nr-mcs, table 2": NrMcs(table=2, feedback="cqi"),
     "nr-mcs, table 3": NrMcs(table=3, combining="none"),
+    "nr-blocks": NrBlocks(),
     "finite-blocklength": FiniteBlocklength(block_symbols=200, error_rate=1e-3),
 }
 ALL_LAWS = pytest.mark.parametrize("law", LAWS.values(), ids=list(LAWS))
