@@ -38,7 +38,8 @@ class _Link:
         self.left = 0  # work of the head at `since_ns`
         self.since_ns = self.started_ns = 0
         self.per_ns, self.power, self.power_ns = 0, 0.0, 0.0
-        self.dry_ns = FOREVER_NS  # since when the queue of a link on the air is empty
+        self.data_ns = 0  # when its last packet left that was no control packet
+        self.dry_ns = FOREVER_NS  # since when the queue of a link on the air is empty, for its hold time
         self.on_air = False
         self.borrows = False  # whether it is on the air for one packet only
         self.lender: _Link | None = None  # whose turn it has borrowed
@@ -59,7 +60,7 @@ class LiveAir:
 
     A link with packets is on the air, until its queue has been empty for the hold time. With a limited number of
     places the others wait, in the order of their first packets; a packet of at most `CONTROL_BYTE` does not wait: its
-    link borrows a turn for it as soon as the packet that is on the air has left.
+    link borrows a turn for it as soon as the packet that is on the air has left. Such packets prolong no turn either.
 
     All times are scenario time in ns. A departure follows from the instants at which packets came and from the rates,
     never from the instant at which it is asked for: whoever asks late gets the same departures.
@@ -80,7 +81,7 @@ class LiveAir:
         self._cells: dict[int, _Cell] = {}
         self._on_air: list[_Link] = []
         self._ends: list[tuple[int, int, _Link]] = []  # heap of the ends of all heads on the air
-        self._holds: deque[tuple[int, _Link]] = deque()  # when links whose queue ran dry leave, if it stays dry
+        self._holds: list[tuple[int, int, _Link]] = []  # heap of when links leave whose queue is dry, if it stays so
         self._edge_ns = FOREVER_NS
         self.next_ns = FOREVER_NS
 
@@ -112,7 +113,7 @@ class LiveAir:
             if self._ends and self._ends[0][0] == now_ns:
                 gone.append(self._depart(now_ns))
             elif self._holds and self._holds[0][0] == now_ns:
-                self._expire(self._holds.popleft()[1], now_ns)
+                self._expire(heappop(self._holds)[2], now_ns)
             else:
                 self._rate(now_ns)
             self._schedule()
@@ -148,9 +149,11 @@ class LiveAir:
         if link.borrows:
             self._give_back(link, now_ns)
             return left
+        if self._places is None or len(packet) > CONTROL_BYTE:
+            link.data_ns = now_ns
         if not link.queue:
-            link.dry_ns = now_ns
-            self._holds.append((now_ns + self._hold_ns, link))
+            link.dry_ns = link.data_ns
+            heappush(self._holds, (max(link.dry_ns + self._hold_ns, now_ns), link.number, link))
         if self._places is not None and self._cells[link.cell].control:
             self._lend(link, self._cells[link.cell].control.popleft(), now_ns)
         elif link.queue:
@@ -159,7 +162,7 @@ class LiveAir:
 
     def _expire(self, link: _Link, now_ns: int) -> None:
         """Take a link off the air whose queue has been empty for the hold time."""
-        if link.on_air and link.dry_ns + self._hold_ns == now_ns:
+        if link.on_air and link.dry_ns + self._hold_ns <= now_ns:
             self._on_air.remove(link)
             self._free(link, now_ns)
 

@@ -50,6 +50,7 @@ def slow_departures(
     left: dict[int, int] = {}
     began: dict[int, int] = {}
     dry: dict[int, int] = {}
+    data: dict[int, int] = {}
     lent: set[int] = set()
     now = 0
 
@@ -76,7 +77,8 @@ def slow_departures(
         for link in sorted(on_air):
             if link not in on_air or not queue[link] or left[link] > 0 or link in lent:
                 continue
-            gone.append((link, queue[link].pop(0), began[link], now))
+            size = queue[link].pop(0)
+            gone.append((link, size, began[link], now))
             credit = -left[link]
             if link in borrows:
                 borrows.discard(link)
@@ -96,8 +98,10 @@ def slow_departures(
                         dry.pop(lender)
                         fill()
                 continue
+            if size > control or places is None:
+                data[link] = now
             if not queue[link]:
-                dry[link] = now
+                dry[link] = data[link]
             if places is not None and ask_control:
                 on_air.remove(link)
                 lent.add(link)

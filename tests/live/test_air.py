@@ -1,6 +1,6 @@
 """Queues, turns and departures of packets, at exact instants."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import FOREVER_NS
@@ -75,6 +75,13 @@ def test_a_small_packet_uses_the_turn_of_a_link_that_is_silent_and_does_not_prol
     assert gone == [(0, 1000, 0, 1000), (2, 150, 1200, 1350), (1, 1000, 1350, 2350)]
 
 
+def test_a_small_packet_prolongs_no_turn() -> None:
+    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
+    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 0, 50), (1280, 0, 50)])
+    # the last data of link 0 left at 1000: its turn ends at 1300, with the small packet that is on the air then
+    assert gone == [(0, 1000, 0, 1000), (0, 50, 1200, 1250), (0, 50, 1280, 1330), (1, 1000, 1330, 2330)]
+
+
 def test_a_full_queue_drops_what_comes() -> None:
     air = LiveAir(Fixed(8), places=None, queue_byte=2500, hold_ns=0)
     gone, dropped = played(air, [(0, 0, 1000), (0, 0, 1000), (0, 0, 1000), (1000, 0, 1000)])
@@ -103,6 +110,7 @@ packets = st.lists(
 )
 
 
+@settings(max_examples=150)
 @given(
     packets,
     st.integers(5, 60),
