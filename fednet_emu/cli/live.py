@@ -37,7 +37,9 @@ def live(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether this machine can do it.")] = False,
     latency_s: Annotated[float, typer.Option("--latency", min=0, max=10, help="One way, beside the air, in s.")] = 5e-4,
-    queue_byte: Annotated[int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")] = 262144,
+    queue_byte: Annotated[
+        int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")
+    ] = 262144,
     hold_s: Annotated[
         float, typer.Option("--hold", min=0, max=1, help="How long an empty link counts as on the air, in s.")
     ] = 5e-3,
@@ -94,7 +96,9 @@ def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Rows (title, value) on the hub, and on what was predicted."""
     late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"
     rows = [("packets", f"{found['packets']:,}"), ("  written late by", late if found["packets"] else "")]
-    rows.append(("  dropped", ", ".join(f"{count} {way}" for way, count in zip(("up", "down"), found["dropped"], strict=True))))
+    rows.append(
+        ("  dropped", ", ".join(f"{count} {way}" for way, count in zip(("up", "down"), found["dropped"], strict=True)))
+    )
     errors = found["errors"]
     starved = f", {found['starved']} starved" if found["starved"] else ""
     if errors:

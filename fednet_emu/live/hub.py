@@ -113,5 +113,3 @@ class Hub:
         receiver = packet.link + 1 if downwards else SERVER_NODE
         self._count += 1
         heappush(self._due, (packet.ended_ns + self._latency_ns, self._count, self._ports[receiver], packet.packet))
-
-

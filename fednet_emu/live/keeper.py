@@ -29,7 +29,7 @@ _MOST_BYTE = 1 << 17
 
 def main() -> None:
     """Keep namespaces for the command behind the socket whose number is the first argument."""
-    os.set_inheritable(int(sys.argv[1]), False)  # noqa: FBT003
+    os.set_inheritable(int(sys.argv[1]), False)
     control = socket.socket(fileno=int(sys.argv[1]))
     plan = json.loads(control.recv(_MOST_BYTE))
     host_net = os.readlink("/proc/self/ns/net")

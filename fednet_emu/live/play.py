@@ -22,7 +22,7 @@ from fednet_emu.errors import AppFailed, FednetError, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
 from fednet_emu.host import GRACE_S, ending
-from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
+from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.live import linux
 from fednet_emu.live.air import LiveAir
 from fednet_emu.live.books import Ran, doubts, write_host, write_messages
@@ -54,8 +54,8 @@ class Commands:
     """What is run: the command of the server and that of the clients, as lists of arguments.
 
     In both, `{server}` becomes the server's address, `{device}` the number of the device (-1 for the server),
-    `{devices}` their count and `{role}` `server` or `client`. The environment has the same: FEDNET_SERVER, FEDNET_DEVICE,
-    FEDNET_DEVICES and FEDNET_ROLE.
+    `{devices}` their count and `{role}` `server` or `client`. The environment has the same: FEDNET_SERVER,
+    FEDNET_DEVICE, FEDNET_DEVICES and FEDNET_ROLE.
     """
 
     server: tuple[str, ...]
@@ -275,7 +275,9 @@ class _Live:
                 raise KeyboardInterrupt
             if time.monotonic_ns() > end_ns:
                 what = f"the server listens at no TCP port, got none for {self._options.boot_s:g} s"
-                raise FednetError(f"live: {what}; look at its output in {self._folder.path}, or give it longer by --boot")
+                raise FednetError(
+                    f"live: {what}; look at its output in {self._folder.path}, or give it longer by --boot"
+                )
             select.select([self._programs.fileno()], [], [], _GLANCE_S)
             self._look()
             if not self._server_runs():
@@ -313,7 +315,7 @@ class _Live:
 
     # ---- its records -------------------------------------------------------------------------------------------------
 
-    def account(self, data_dir: Path | None) -> dict[str, Any]:
+    def account(self, data_dir: Path | str | None) -> dict[str, Any]:
         """Write what has passed until now into the ledger, and return entries of the summary."""
         fed, hub, options = self._fed, self._hub, self._options
         if self._origin_ns is not None and (now_ns := self._now_ns()) > fed.clock.now:

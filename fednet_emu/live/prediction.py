@@ -19,7 +19,7 @@ WIRE = Packets(headers="tcp-ipv4-timestamps")
 """The headers of what passes: 52 of 1500 bytes in each packet."""
 
 
-def predicted(scenario: Scenario, messages: Sequence[Message], data_dir: Path | None) -> list[Delivery | None]:
+def predicted(scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None) -> list[Delivery | None]:
     """Simulate transfers of the payload of messages, each requested when its first packet came; None if it never ends.
 
     Only what each message carries and when it began is taken from the live run. A message on the downlink is for one

@@ -21,7 +21,7 @@ _MOST_BYTE = 1 << 17
 _ANSWER_S = 30.0
 
 
-class Missing(FednetError):
+class Missing(FednetError):  # noqa: N818  (what the machine is)
     """This machine cannot play scenarios live; the text says what it lacks."""
 
 
@@ -96,7 +96,7 @@ class Programs:
             FednetError: the namespaces are gone.
         """
         ended: list[Ended] = []
-        self._control.setblocking(False)  # noqa: FBT003
+        self._control.setblocking(False)
         try:
             while True:
                 message = json.loads(self._control.recv(_MOST_BYTE) or b'{"gone": true}')
@@ -125,7 +125,7 @@ class Programs:
         self._tell(go=True)
         for _ in range(self._nodes):
             message, port = self._hear("node")
-            os.set_blocking(port, False)  # noqa: FBT003
+            os.set_blocking(port, False)
             self.ports[message["node"]], self.congestion = port, message["congestion"]
         self._hear("made")
 

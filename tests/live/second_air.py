@@ -1,7 +1,5 @@
 """A second implementation of the air for packets: it looks at every single nanosecond."""
 
-from typing import NamedTuple
-
 from fednet_emu.kernel.work import BIT
 from fednet_emu.live.pace import Paced
 
@@ -27,116 +25,138 @@ class Steps:
         return 0
 
 
-class Turn(NamedTuple):
-    """A place: who has it, and who has lent it."""
+class SlowAir:
+    """The air, nanosecond by nanosecond: who has a place, who has borrowed one, and who waits.
 
-    link: int
-    lender: int | None
-
-
-def slow_departures(
-    packets: list[tuple[int, int, int]], steps: Steps, places: int | None, room_byte: int, hold_ns: int, control: int
-) -> tuple[list[tuple[int, int, int, int]], int]:
-    """Departures (link, size, start, end) of packets (time, link, size), and how many were dropped.
-
-    Links that end in one instant do so in the order of their numbers.
+    Args:
+        steps: the rates.
+        places: largest number of links on the air; None for no limit.
+        room_byte: room in each queue.
+        hold_ns: hold time.
+        control: largest packet that does not wait for a turn.
     """
-    pending, queue, gone, dropped = sorted(packets, key=lambda one: one[0]), {}, [], 0
-    on_air: list[int] = []
-    turns: dict[int, int | None] = {}  # who has a place: the link whose turn it has borrowed, or None
-    borrows: set[int] = set()
-    ask_control: list[int] = []
-    ask: list[int] = []
-    left: dict[int, int] = {}
-    began: dict[int, int] = {}
-    dry: dict[int, int] = {}
-    data: dict[int, int] = {}
-    lent: set[int] = set()
-    now = 0
 
-    def begin(link: int, credit: int = 0) -> None:
-        left[link], began[link] = 8 * queue[link][0] - credit, now
-        dry.pop(link, None)
+    def __init__(self, steps: Steps, places: int | None, room_byte: int, hold_ns: int, control: int) -> None:
+        self.steps, self.places, self.room_byte, self.hold_ns, self.control = steps, places, room_byte, hold_ns, control
+        self.now, self.dropped = 0, 0
+        self.gone: list[tuple[int, int, int, int]] = []
+        self.queue: dict[int, list[int]] = {}
+        self.on_air: list[int] = []
+        self.borrowed_from: dict[int, int | None] = {}  # links that borrow a place, and whose it is
+        self.lent: set[int] = set()
+        self.ask_control: list[int] = []
+        self.ask: list[int] = []
+        self.left: dict[int, int] = {}
+        self.began: dict[int, int] = {}
+        self.data: dict[int, int] = {}  # when the last packet left that prolongs the hold time
+        self.dry: dict[int, int] = {}
 
-    def enter(link: int, lender: int | None, borrow: bool) -> None:
-        on_air.append(link)
-        if lender is not None:
-            turns[link] = lender
-        if borrow:
-            borrows.add(link)
-        if queue[link]:
-            begin(link)
+    def play(self, packets: list[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int, int]], int]:
+        """Departures (link, size, start, end) of packets (time, link, size), and how many were dropped."""
+        pending = sorted(packets, key=lambda one: one[0])
+        while pending or any(self.queue.values()) or self.on_air:
+            for link in sorted(self.on_air):
+                if link in self.on_air and self.queue[link] and self.left[link] <= 0:
+                    self.end(link)
+            for link in [*self.on_air]:
+                if link in self.dry and self.dry[link] + self.hold_ns <= self.now:
+                    self.on_air.remove(link)
+                    del self.dry[link]
+                    self.fill()
+            while pending and pending[0][0] == self.now:
+                self.come(*pending.pop(0)[1:])
+            for link, bits in zip(self.on_air, self.bits(), strict=True):
+                if self.queue[link]:
+                    self.left[link] -= bits
+            self.now += 1
+        return self.gone, self.dropped
 
-    def fill() -> None:
-        while (ask_control or ask) and (places is None or len(on_air) < places):
-            borrow = places is not None and bool(ask_control)
-            enter((ask_control or ask).pop(0), None, borrow)
+    def bits(self) -> list[int]:
+        """Bits that each link on the air carries in this nanosecond."""
+        return self.steps.bits(tuple(self.on_air), self.now // self.steps.length_ns) if self.on_air else []
 
-    while pending or any(queue.values()) or on_air:
-        # what ends now
-        for link in sorted(on_air):
-            if link not in on_air or not queue[link] or left[link] > 0 or link in lent:
-                continue
-            size = queue[link].pop(0)
-            gone.append((link, size, began[link], now))
-            credit = -left[link]
-            if link in borrows:
-                borrows.discard(link)
-                on_air.remove(link)
-                if queue[link]:
-                    (ask if queue[link][0] > control else ask_control).append(link)
-                lender = turns.pop(link, None)
-                if lender is None:
-                    fill()
-                elif ask_control:
-                    enter(ask_control.pop(0), lender, True)
-                else:
-                    lent.discard(lender)
-                    if queue[lender] or dry[lender] + hold_ns > now:
-                        enter(lender, None, False)
-                    else:
-                        dry.pop(lender)
-                        fill()
-                continue
-            if size > control or places is None:
-                data[link] = now
-            if not queue[link]:
-                dry[link] = data[link]
-            if places is not None and ask_control:
-                on_air.remove(link)
-                lent.add(link)
-                enter(ask_control.pop(0), link, True)
-            elif queue[link]:
-                begin(link, credit)
-        # who has been silent for long enough
-        for link in [one for one in on_air if dry.get(one, now) + hold_ns <= now and one in dry]:
-            on_air.remove(link)
-            dry.pop(link)
-            fill()
-        # what comes now
-        while pending and pending[0][0] == now:
-            _, link, size = pending.pop(0)
-            its = queue.setdefault(link, [])
-            if sum(its) + size > room_byte:
-                dropped += 1
-                continue
-            its.append(size)
-            if len(its) > 1 or link in lent:
-                continue
-            if link in on_air:
-                begin(link)
-                continue
-            (ask if size > control or places is None else ask_control).append(link)
-            idle = [one for one in on_air if one in dry]
-            if places is not None and len(on_air) >= places and idle and ask_control:
-                on_air.remove(idle[0])
-                lent.add(idle[0])
-                enter(ask_control.pop(0), idle[0], True)
-            fill()
-        # a nanosecond passes
-        if on_air:
-            for link, bits in zip(on_air, steps.bits(tuple(on_air), now // steps.length_ns), strict=True):
-                if queue[link]:
-                    left[link] -= bits
-        now += 1
-    return gone, dropped
+    def begin(self, link: int, credit: int = 0) -> None:
+        """Put the head of a queue on the air, of which so many bits are carried."""
+        self.left[link], self.began[link] = 8 * self.queue[link][0] - credit, self.now
+        self.dry.pop(link, None)
+
+    def enter(self, link: int) -> None:
+        """Put a link on the air."""
+        self.on_air.append(link)
+        if self.queue[link]:
+            self.begin(link)
+
+    def borrow(self, lender: int | None) -> None:
+        """The first who asks with a small packet gets the place of a link, or a free one."""
+        link = self.ask_control.pop(0)
+        self.borrowed_from[link] = lender
+        self.enter(link)
+
+    def fill(self) -> None:
+        """Those who wait take free places."""
+        while (self.ask_control or self.ask) and (self.places is None or len(self.on_air) < self.places):
+            if self.ask_control:
+                self.borrow(None)
+            else:
+                self.enter(self.ask.pop(0))
+
+    def wait(self, link: int) -> None:
+        """A link asks for a place."""
+        small = self.places is not None and self.queue[link][0] <= self.control
+        (self.ask_control if small else self.ask).append(link)
+
+    def end(self, link: int) -> None:
+        """The head of a link has left."""
+        size = self.queue[link].pop(0)
+        self.gone.append((link, size, self.began[link], self.now))
+        if link in self.borrowed_from:
+            self.give_back(link)
+            return
+        if size > self.control or self.places is None:
+            self.data[link] = self.now
+        if not self.queue[link]:
+            self.dry[link] = self.data[link]
+        if self.ask_control:
+            self.on_air.remove(link)
+            self.lent.add(link)
+            self.borrow(link)
+        elif self.queue[link]:
+            self.begin(link, -self.left[link])
+
+    def give_back(self, link: int) -> None:
+        """A borrowed place goes to the next small packet, or back."""
+        lender = self.borrowed_from.pop(link)
+        self.on_air.remove(link)
+        if self.queue[link]:
+            self.wait(link)
+        if lender is None:
+            self.fill()
+        elif self.ask_control:
+            self.borrow(lender)
+        else:
+            self.lent.remove(lender)
+            if self.queue[lender] or self.dry[lender] + self.hold_ns > self.now:
+                self.enter(lender)
+            else:
+                del self.dry[lender]
+                self.fill()
+
+    def come(self, link: int, size: int) -> None:
+        """A packet comes."""
+        its = self.queue.setdefault(link, [])
+        if sum(its) + size > self.room_byte:
+            self.dropped += 1
+            return
+        its.append(size)
+        if len(its) > 1 or link in self.lent:
+            return
+        if link in self.on_air:
+            self.begin(link)
+            return
+        self.wait(link)
+        idle = [one for one in self.on_air if one in self.dry]
+        if self.ask_control and idle and len(self.on_air) >= (self.places or 0):
+            self.on_air.remove(idle[0])
+            self.lent.add(idle[0])
+            self.borrow(idle[0])
+        self.fill()

@@ -7,7 +7,7 @@ from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.kernel.work import BIT
 from fednet_emu.live.air import CONTROL_BYTE, LiveAir
 from fednet_emu.live.pace import Paced
-from tests.live.second_air import Steps, slow_departures
+from tests.live.second_air import SlowAir, Steps
 
 
 class Fixed:
@@ -17,9 +17,11 @@ class Fixed:
         self.bits = bits
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
+        """Rates."""
         return Paced((self.bits * BIT // len(links),) * len(links), (1.0 / len(links),) * len(links), FOREVER_NS)
 
     def cell(self, link: int, now_ns: int) -> int:
+        """Cell."""
         return 0
 
 
@@ -43,6 +45,7 @@ def test_two_links_share_the_air_until_one_is_through() -> None:
 
 
 def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
+    """A dry link counts as on the air for the hold time."""
     air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
     gone, _ = played(air, [(0, 0, 1000), (1000, 1, 1000)])
     # link 0 is dry at 1000 and leaves at 1300; link 1 has half the air until then: 150 of 1000 byte
@@ -50,6 +53,7 @@ def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
 
 
 def test_a_turn_lasts_until_the_queue_has_been_empty_for_the_hold_time() -> None:
+    """A turn lasts until the queue has been empty for the hold time."""
     air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
     gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 0, 500)])
     # the packet of 1200 comes within the hold time of link 0, which keeps its turn
@@ -57,6 +61,7 @@ def test_a_turn_lasts_until_the_queue_has_been_empty_for_the_hold_time() -> None
 
 
 def test_a_small_packet_goes_between_two_packets_of_the_turn() -> None:
+    """A small packet goes between two packets of the turn."""
     air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
     gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (10, 1, 1000), (20, 2, 50), (30, 2, 60)])
     assert gone == [
@@ -69,6 +74,7 @@ def test_a_small_packet_goes_between_two_packets_of_the_turn() -> None:
 
 
 def test_a_small_packet_uses_the_turn_of_a_link_that_is_silent_and_does_not_prolong_it() -> None:
+    """A small packet uses the turn of a link that is silent and does not prolong it."""
     air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
     gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 2, 150)])
     # link 0 is dry from 1000 on; its hold time ends at 1300, while its turn is lent
@@ -76,6 +82,7 @@ def test_a_small_packet_uses_the_turn_of_a_link_that_is_silent_and_does_not_prol
 
 
 def test_a_small_packet_prolongs_no_turn() -> None:
+    """A small packet prolongs no turn."""
     air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
     gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 0, 50), (1280, 0, 50)])
     # the last data of link 0 left at 1000: its turn ends at 1300, with the small packet that is on the air then
@@ -83,6 +90,7 @@ def test_a_small_packet_prolongs_no_turn() -> None:
 
 
 def test_a_full_queue_drops_what_comes() -> None:
+    """A full queue drops what comes."""
     air = LiveAir(Fixed(8), places=None, queue_byte=2500, hold_ns=0)
     gone, dropped = played(air, [(0, 0, 1000), (0, 0, 1000), (0, 0, 1000), (1000, 0, 1000)])
     assert dropped == 1
@@ -97,6 +105,7 @@ def test_back_to_back_packets_lose_no_part_of_a_nanosecond() -> None:
 
 
 def test_power_is_the_integral_of_the_senders_share() -> None:
+    """Power is the integral of the senders share."""
     air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=0)
     assert air.put(0, bytes(1000), 0)
     assert air.departures(500) == []
@@ -129,7 +138,7 @@ def test_departures_are_those_of_the_second_implementation(
     hold_ns: int,
     luck: object,
 ) -> None:
+    """Departures are those of the second implementation."""
     steps, packets = Steps(length_ns, table), sorted(packets, key=lambda one: one[0])
     air = LiveAir(steps, places=places, queue_byte=room_byte, hold_ns=hold_ns)
-    due = slow_departures(packets, steps, places, room_byte, hold_ns, CONTROL_BYTE)
-    assert played(air, packets) == due
+    assert played(air, packets) == SlowAir(steps, places, room_byte, hold_ns, CONTROL_BYTE).play(packets)

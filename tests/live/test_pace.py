@@ -61,7 +61,7 @@ def by_medium(fed: Federation, way: str, requests: list[tuple[int, int, int]]) -
 
 
 def by_packets(fed: Federation, way: str, requests: list[tuple[int, int, int]], cells: int = 1) -> list[int]:
-    """Ends in ns of the same messages as packets of at most 5000 byte."""
+    """Ends in ns of the same messages as packets of 5000 byte."""
     medium = getattr(fed.network, way)
     pace = RatedPace(medium, fed.clock, to_ns(1.0), cells)
     air = LiveAir(pace, places=medium.settings.access.capacity, queue_byte=1 << 40, hold_ns=0)
@@ -69,23 +69,23 @@ def by_packets(fed: Federation, way: str, requests: list[tuple[int, int, int]], 
     departures = []
     for time_ns, device, size_byte in requests:
         departures += air.departures(time_ns)
-        while size_byte:
-            assert air.put(device, bytes(min(size_byte, 5000)), time_ns)
-            size_byte -= min(size_byte, 5000)
+        for _ in range(size_byte // 5000):
+            assert air.put(device, bytes(5000), time_ns)
     departures += air.departures(FOREVER_NS - 1)
     for one in departures:
         last[one.link] = one.ended_ns
     return sorted(last.values())
 
 
-requests = st.lists(
-    st.tuples(st.integers(0, 300), st.integers(1, 12)), min_size=4, max_size=4
-).map(lambda drawn: sorted((time * 10**6 + 7, device, size * 5000) for device, (time, size) in enumerate(drawn)))
+requests = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 12)), min_size=4, max_size=4).map(
+    lambda drawn: sorted((time * 10**6 + 7, device, size * 5000) for device, (time, size) in enumerate(drawn))
+)
 
 
 @settings(max_examples=20)
 @given(st.sampled_from(SCHEMES), requests, st.integers(0, 5))
 def test_messages_end_when_the_medium_says_so(access: Any, sent: list[tuple[int, int, int]], seed: int) -> None:
+    """Messages end when the medium says so."""
     due = by_medium(world(access, seed=seed), "uplink", sent)
     assert by_packets(world(access, seed=seed), "uplink", sent) == due
 
@@ -93,6 +93,7 @@ def test_messages_end_when_the_medium_says_so(access: Any, sent: list[tuple[int,
 @settings(max_examples=5)
 @given(st.sampled_from(["tdma", "ofdma"]), requests)
 def test_downlinks_share_the_servers_power(access: Any, sent: list[tuple[int, int, int]]) -> None:
+    """Downlinks share the servers power."""
     due = by_medium(world(access, way="downlink"), "downlink", sent)
     assert by_packets(world(access, way="downlink"), "downlink", sent) == due
 
@@ -100,6 +101,7 @@ def test_downlinks_share_the_servers_power(access: Any, sent: list[tuple[int, in
 @settings(max_examples=5)
 @given(st.sampled_from(["tdma", "ofdma"]), requests)
 def test_cells_disturb_each_other(access: Any, sent: list[tuple[int, int, int]]) -> None:
+    """Cells disturb each other."""
     cells = {"cells": {"kind": "list", "xy_m": [[0, 0], [90, 0]]}}
     due = by_medium(world(access, cells=cells), "uplink", sent)
     fed = world(access, cells=cells)
