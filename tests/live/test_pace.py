@@ -15,6 +15,7 @@ from fednet_emu.kernel.work import work_per_ns
 from fednet_emu.live.air import LiveAir
 from fednet_emu.live.pace import RatedPace
 from fednet_emu.records.ledger import SERVER
+from fednet_emu.scenario.model import Scenario
 
 SCHEMES: list[Any] = [
     "tdma",
@@ -27,7 +28,7 @@ SCHEMES: list[Any] = [
 ]
 
 
-def world(access: Any, *, way: str = "uplink", cells: Any = None, seed: int = 0, **devices: Any) -> Federation:
+def cell(access: Any, *, way: str = "uplink", cells: Any = None, seed: int = 0, **devices: Any) -> Scenario:
     """A cell of four devices whose links fade in blocks of 20 ms."""
     link = {"access": access, "timeout_s": 1e6}
     scenario = {
@@ -43,7 +44,12 @@ def world(access: Any, *, way: str = "uplink", cells: Any = None, seed: int = 0,
         "algorithm": "fedavg",
         "model": "softmax",
     }
-    return build(scenario_of(scenario)[1].scenario, learning=False)
+    return scenario_of(scenario)[1].scenario
+
+
+def world(access: Any, **how: Any) -> Federation:
+    """The network of such a cell, without data and model."""
+    return build(cell(access, **how), learning=False)
 
 
 def by_medium(fed: Federation, way: str, requests: list[tuple[int, int, int]]) -> list[int]:
