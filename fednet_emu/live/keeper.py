@@ -78,6 +78,8 @@ class _Keeper:
             for node, address in enumerate(self._plan["addresses"]):
                 step = "tun"
                 self._make(node, address)
+            step = "proc"
+            linux.forbid_settings()
             _say(self._control, made=len(self._nets))
             while True:
                 asked, _, _ = select.select([self._control], [], [], _GLANCE_S)

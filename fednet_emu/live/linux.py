@@ -20,6 +20,7 @@ MTU_BYTE = 1500
 
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE, MS_REC
 _NO_SUID_DEV_EXEC = 2 | 4 | 8
+_BIND_ALL, _READ_ONLY = 1 << 12 | 1 << 14, 1 << 5 | 1 << 12 | 1  # MS_BIND, MS_REC; MS_REMOUNT, MS_BIND, MS_RDONLY
 _PARENT_DEATH_SIGNAL, _DROP_BOUNDING, _TIMER_SLACK, _NO_NEW_PRIVILEGES = 1, 24, 29, 38
 _SET_INTERFACE, _TUN_WITHOUT_HEADER = 0x400454CA, 0x1001
 _SET_FLAGS, _SET_ADDRESS, _SET_MASK, _SET_MTU = 0x8914, 0x8916, 0x891C, 0x8922
@@ -49,6 +50,13 @@ def mount_proc() -> None:
     """Mount /proc anew, so that it shows the processes of this PID namespace only."""
     _call("mount", b"none", b"/", None, _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", _NO_SUID_DEV_EXEC, None)
+
+
+def forbid_settings() -> None:
+    """Make /proc and /sys read-only here: a program of root without capabilities could still change the host's."""
+    for place in (b"/proc", b"/sys"):
+        _call("mount", place, place, None, _BIND_ALL, None)
+        _call("mount", None, place, None, _READ_ONLY | _NO_SUID_DEV_EXEC, None)
 
 
 def die_with_parent() -> None:
