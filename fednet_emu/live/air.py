@@ -12,6 +12,9 @@ from fednet_emu.live.pace import Pace
 
 CONTROL_BYTE = 200
 """Largest packet that waits for no turn: acknowledgements and handshakes go between two packets of others."""
+TURN_NS = 100_000_000
+"""How long a link keeps its turn after its last packet that is larger. Others use the air meanwhile, so that this costs
+nothing; it is longer than a busy host lets a sender wait for a processor."""
 
 
 class Departure(NamedTuple):
@@ -38,29 +41,36 @@ class _Link:
         self.left = 0  # work of the head at `since_ns`
         self.since_ns = self.started_ns = 0
         self.per_ns, self.power, self.power_ns = 0, 0.0, 0.0
-        self.data_ns = 0  # when its last packet left that was no control packet
-        self.dry_ns = FOREVER_NS  # since when the queue of a link on the air is empty, for its hold time
         self.on_air = False
-        self.borrows = False  # whether it is on the air for one packet only
-        self.lender: _Link | None = None  # whose turn it has borrowed
-        self.lends = False
+        self.turn_ns = -TURN_NS  # when its turn was asked for
+        self.data_ns = -TURN_NS  # when its last packet left that was no control packet
+        self.dry_ns = FOREVER_NS  # since when its queue is empty while it is on the air
+
+    def claim(self) -> tuple[int, int, int]:
+        """Rank a new head among those who wait: control packets first, then in the order of turns; ask for one if due."""
+        packet, arrived_ns = self.queue[0]
+        if len(packet) <= CONTROL_BYTE:
+            return 0, arrived_ns, self.number
+        if arrived_ns >= self.data_ns + TURN_NS:
+            self.turn_ns = self.data_ns = arrived_ns
+        return 1, self.turn_ns, self.number
 
 
 class _Cell:
-    """The turns of a cell: free places, and who waits for one, with a control packet or with another."""
+    """The places of a cell: how many are free, and a heap of the links that wait for one."""
 
     def __init__(self, free: int) -> None:
         self.free = free
-        self.control: deque[_Link] = deque()
-        self.waiting: deque[_Link] = deque()
+        self.waiting: list[tuple[tuple[int, int, int], _Link]] = []
 
 
 class LiveAir:
     """The packets of one direction, whose links share a band as the access scheme says.
 
-    A link with packets is on the air, until its queue has been empty for the hold time. With a limited number of
-    places the others wait, in the order of their first packets; a packet of at most `CONTROL_BYTE` does not wait: its
-    link borrows a turn for it as soon as the packet that is on the air has left. Such packets prolong no turn either.
+    Without a limit of places, a link with packets is on the air until its queue has been empty for the hold time. With
+    one, links take turns in the order in which they asked; whoever has the first turn sends whenever it has packets,
+    and keeps it for `TURN_NS` after its last one. A packet that is on the air is never interrupted, and one of at most
+    `CONTROL_BYTE` goes before all others.
 
     All times are scenario time in ns. A departure follows from the instants at which packets came and from the rates,
     never from the instant at which it is asked for: whoever asks late gets the same departures.
@@ -69,7 +79,7 @@ class LiveAir:
         pace: the rates.
         places: largest number of links of a cell on the air at once; None for no limit.
         queue_byte: room in the queue of each link; what does not fit is dropped.
-        hold_ns: how long a link counts as on the air after its queue ran dry.
+        hold_ns: how long a link counts as on the air after its queue ran dry, where there is no limit of places.
 
     Attributes:
         next_ns: the instant of the next departure or change of rates; `departures` must be called by then.
@@ -81,7 +91,7 @@ class LiveAir:
         self._cells: dict[int, _Cell] = {}
         self._on_air: list[_Link] = []
         self._ends: list[tuple[int, int, _Link]] = []  # heap of the ends of all heads on the air
-        self._holds: list[tuple[int, int, _Link]] = []  # heap of when links leave whose queue is dry, if it stays so
+        self._holds: deque[tuple[int, _Link]] = deque()  # when links leave whose queue is dry, if it stays so
         self._edge_ns = FOREVER_NS
         self.next_ns = FOREVER_NS
 
@@ -97,7 +107,7 @@ class LiveAir:
             return False
         its.queue.append((packet, now_ns))
         its.queued_byte += len(packet)
-        if len(its.queue) == 1 and not its.lends:
+        if len(its.queue) == 1:
             if its.on_air:
                 self._begin(its, now_ns, 0)
             else:
@@ -113,7 +123,10 @@ class LiveAir:
             if self._ends and self._ends[0][0] == now_ns:
                 gone.append(self._depart(now_ns))
             elif self._holds and self._holds[0][0] == now_ns:
-                self._expire(heappop(self._holds)[2], now_ns)
+                link = self._holds.popleft()[1]
+                if link.on_air and link.dry_ns + self._hold_ns == now_ns:
+                    self._leave(link)
+                    self._rate(now_ns)
             else:
                 self._rate(now_ns)
             self._schedule()
@@ -127,8 +140,6 @@ class LiveAir:
             next_ns = self._holds[0][0]
         self.next_ns = next_ns
 
-    # ---- packets -----------------------------------------------------------------------------------------------------
-
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
         """Put the head of a queue on the air, of which so much work is done already."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
@@ -138,7 +149,7 @@ class LiveAir:
             heappush(self._ends, (now_ns + done_ns(link.left, link.per_ns), link.number, link))
 
     def _depart(self, now_ns: int) -> Departure:
-        """The packet whose end is first leaves; the turn goes on, is lent, or is given back."""
+        """The packet whose end is first leaves; its link goes on, leaves its place to another, or falls silent."""
         link = heappop(self._ends)[2]
         packet, arrived_ns = link.queue.popleft()
         link.queued_byte -= len(packet)
@@ -146,99 +157,61 @@ class LiveAir:
         surplus = link.per_ns * span_ns - link.left  # less than a nanosecond's work, which the next packet gets
         power_ns = link.power_ns + link.power * span_ns
         left = Departure(link.number, packet, arrived_ns, link.started_ns, now_ns, power_ns)
-        if link.borrows:
-            self._give_back(link, now_ns)
-            return left
-        if self._places is None or len(packet) > CONTROL_BYTE:
-            link.data_ns = now_ns
-        if not link.queue:
-            link.dry_ns = link.data_ns
-            heappush(self._holds, (max(link.dry_ns + self._hold_ns, now_ns), link.number, link))
-        if self._places is not None and self._cells[link.cell].control:
-            self._lend(link, self._cells[link.cell].control.popleft(), now_ns)
+        if self._places is not None:
+            self._take_turns(link, packet, now_ns, surplus)
         elif link.queue:
             self._begin(link, now_ns, surplus)
+        else:
+            link.dry_ns = now_ns
+            self._holds.append((now_ns + self._hold_ns, link))
         return left
 
-    def _expire(self, link: _Link, now_ns: int) -> None:
-        """Take a link off the air whose queue has been empty for the hold time."""
-        if link.on_air and link.dry_ns + self._hold_ns <= now_ns:
-            self._on_air.remove(link)
-            self._free(link, now_ns)
-
-    # ---- turns -------------------------------------------------------------------------------------------------------
+    # ---- who is on the air -------------------------------------------------------------------------------------------
 
     def _ask(self, link: _Link, now_ns: int) -> None:
         """Ask for a place for the link's head."""
         link.cell = self._pace.cell(link.number, now_ns)
         if self._places is None:
-            self._join([link], now_ns)
+            self._enter(link, now_ns)
+            self._rate(now_ns)
             return
         cell = self._cells.setdefault(link.cell, _Cell(self._places))
-        if len(link.queue[0][0]) > CONTROL_BYTE:
-            cell.waiting.append(link)
-        else:
-            cell.control.append(link)
-            idle = next((one for one in self._on_air if one.cell == link.cell and one.dry_ns < FOREVER_NS), None)
-            if not cell.free and idle is not None:
-                self._lend(idle, cell.control.popleft(), now_ns)
-        self._fill(cell, now_ns)
-
-    def _fill(self, cell: _Cell, now_ns: int) -> bool:
-        """Let those who wait take free places; whether anybody has."""
-        new = []
-        while cell.free and (cell.control or cell.waiting):
-            link = (cell.control or cell.waiting).popleft()
-            link.borrows = len(link.queue[0][0]) <= CONTROL_BYTE
-            cell.free -= 1
-            new.append(link)
-        if new:
-            self._join(new, now_ns)
-        return bool(new)
-
-    def _free(self, link: _Link, now_ns: int) -> None:
-        """Free the place of a link that is off the air, for those who wait."""
-        link.on_air, link.dry_ns = False, FOREVER_NS
-        cell = self._cells.get(link.cell)
-        if cell is not None:
-            cell.free += 1
-        if cell is None or not self._fill(cell, now_ns):
+        heappush(cell.waiting, (link.claim(), link))
+        if cell.free:
+            self._fill(cell, now_ns)
             self._rate(now_ns)
 
-    def _join(self, links: list[_Link], now_ns: int) -> None:
-        for link in links:
-            self._on_air.append(link)
-            link.on_air, link.per_ns, link.power = True, 0, 0.0
-            if link.queue:
-                self._begin(link, now_ns, 0)
+    def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
+        """After a packet of a link with a place: the link goes on, unless it is silent or another comes first."""
+        if len(gone) > CONTROL_BYTE:
+            link.data_ns = now_ns
+        waiting = self._cells[link.cell].waiting
+        if link.queue:
+            rank = link.claim()
+            if not waiting or rank < waiting[0][0]:
+                self._begin(link, now_ns, surplus)
+                return
+            heappush(waiting, (rank, link))
+        self._leave(link)
+        self._fill(self._cells[link.cell], now_ns)
         self._rate(now_ns)
 
-    def _lend(self, lender: _Link, borrower: _Link, now_ns: int) -> None:
-        """Let a link send one packet in the turn of another, which is between two packets."""
-        self._on_air.remove(lender)
-        lender.on_air, lender.lends = False, True
-        borrower.borrows, borrower.lender = True, lender
-        self._join([borrower], now_ns)
+    def _fill(self, cell: _Cell, now_ns: int) -> None:
+        """Those who wait take free places."""
+        while cell.free and cell.waiting:
+            cell.free -= 1
+            self._enter(heappop(cell.waiting)[1], now_ns)
 
-    def _give_back(self, link: _Link, now_ns: int) -> None:
-        """End a borrowed turn: the next control packet has it, or its lender again, or nobody."""
-        cell, lender = self._cells[link.cell], link.lender
+    def _enter(self, link: _Link, now_ns: int) -> None:
+        self._on_air.append(link)
+        link.on_air, link.per_ns, link.power = True, 0, 0.0
+        self._begin(link, now_ns, 0)
+
+    def _leave(self, link: _Link) -> None:
         self._on_air.remove(link)
-        link.on_air, link.borrows, link.lender = False, False, None
-        if link.queue:
-            (cell.waiting if len(link.queue[0][0]) > CONTROL_BYTE else cell.control).append(link)
-        if lender is None:
-            self._free(link, now_ns)
-        elif cell.control:
-            borrower = cell.control.popleft()
-            borrower.borrows, borrower.lender = True, lender
-            self._join([borrower], now_ns)
-        else:
-            lender.lends = False
-            if lender.queue or lender.dry_ns + self._hold_ns > now_ns:
-                self._join([lender], now_ns)
-            else:  # its hold time is over meanwhile
-                self._free(lender, now_ns)
+        link.on_air, link.dry_ns = False, FOREVER_NS
+        if self._places is not None:
+            self._cells[link.cell].free += 1
 
     # ---- rates -------------------------------------------------------------------------------------------------------
 

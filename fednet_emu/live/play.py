@@ -228,6 +228,7 @@ class _Live:
         self._origin_ns: int | None = None  # of scenario time, on the host's clock
         self._begun_ns: dict[int, int] = {}  # on the host's clock
         self._ran: dict[int, Ran] = {}
+        self._busy_s = 0.0
         network, period_ns = fed.network, to_ns(scenario.network.movement_s)
         airs = [self._air(medium, period_ns) for medium in (network.uplink, network.downlink)]
         self._hub = Hub(self._now_ns, programs.ports, airs[0], airs[1], to_ns(options.latency_s))
@@ -261,6 +262,7 @@ class _Live:
         self._origin_ns = time.monotonic_ns()
         limit_s = self._scenario.stop.simulated_s
         until_ns = FOREVER_NS if limit_s is None else to_ns(limit_s)
+        self._busy_s = -time.thread_time()
         with exactly():
             while until_ns > self._now_ns():
                 if self._fed.clock.stopping:
@@ -323,6 +325,7 @@ class _Live:
         for node in self._begun_ns.keys() - self._ran.keys():
             self._close(node)
         programs = [self._ran[node] for node in sorted(self._ran)]
+        busy_s = self._busy_s + time.thread_time() if self._busy_s else 0.0
         hub.traffic.close()
         messages = hub.traffic.messages
         errors = write_messages(fed, messages, predicted(self._scenario, messages, data_dir))
@@ -337,6 +340,7 @@ class _Live:
                 **way,
                 "congestion_control": self._programs.congestion,
                 **host,
+                "hub_s": busy_s,
                 "air_byte": hub.traffic.air_byte,
                 "dropped": hub.traffic.dropped,
                 "strays": hub.strays,

@@ -1,11 +1,13 @@
 """Queues, turns and departures of packets, at exact instants."""
 
+from unittest.mock import patch
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.kernel.work import BIT
-from fednet_emu.live.air import CONTROL_BYTE, LiveAir
+from fednet_emu.live.air import CONTROL_BYTE, TURN_NS, LiveAir
 from fednet_emu.live.pace import Paced
 from tests.live.second_air import SlowAir, Steps
 
@@ -52,41 +54,51 @@ def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
     assert gone == [(0, 1000, 0, 1000), (1, 1000, 1000, 2150)]
 
 
-def test_a_turn_lasts_until_the_queue_has_been_empty_for_the_hold_time() -> None:
-    """A turn lasts until the queue has been empty for the hold time."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
-    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 0, 500)])
-    # the packet of 1200 comes within the hold time of link 0, which keeps its turn
-    assert gone == [(0, 1000, 0, 1000), (0, 500, 1200, 1700), (1, 1000, 2000, 3000)]
-
-
-def test_a_small_packet_goes_between_two_packets_of_the_turn() -> None:
-    """A small packet goes between two packets of the turn."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
-    gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (10, 1, 1000), (20, 2, 50), (30, 2, 60)])
+def test_a_turn_goes_on_when_its_link_has_packets_again() -> None:
+    """Others use the air while it has none, and their packet that is on the air then is not interrupted."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
+    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (10, 1, 1000), (1200, 0, 500), (1300, 0, 500)])
     assert gone == [
         (0, 1000, 0, 1000),
-        (2, 50, 1000, 1050),
-        (2, 60, 1050, 1110),
-        (0, 1000, 1110, 2110),
-        (1, 1000, 2410, 3410),
+        (1, 1000, 1000, 2000),
+        (0, 500, 2000, 2500),
+        (0, 500, 2500, 3000),
+        (1, 1000, 3000, 4000),
     ]
 
 
-def test_a_small_packet_uses_the_turn_of_a_link_that_is_silent_and_does_not_prolong_it() -> None:
-    """A small packet uses the turn of a link that is silent and does not prolong it."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
-    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 2, 150)])
-    # link 0 is dry from 1000 on; its hold time ends at 1300, while its turn is lent
-    assert gone == [(0, 1000, 0, 1000), (2, 150, 1200, 1350), (1, 1000, 1350, 2350)]
+def test_a_link_that_was_silent_for_long_has_lost_its_turn() -> None:
+    """A hundred milliseconds after its last packet it asks for a new one."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
+    late = 1000 + TURN_NS
+    others = [(late - 500, 1, 1000), (late - 500, 1, 1000)]
+    in_time, _ = played(air, [(0, 0, 1000), *others, (late - 1, 0, 300)])
+    assert [link for link, *_ in in_time] == [0, 1, 0, 1]
+    again = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
+    too_late, _ = played(again, [(0, 0, 1000), *others, (late, 0, 300)])
+    assert [link for link, *_ in too_late] == [0, 1, 1, 0]
+
+
+def test_a_small_packet_goes_between_two_packets_of_a_turn() -> None:
+    """Small packets go in the order in which they came."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
+    gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (10, 1, 1000), (20, 2, 50), (30, 3, 60), (40, 2, 70)])
+    assert gone == [
+        (0, 1000, 0, 1000),
+        (2, 50, 1000, 1050),
+        (3, 60, 1050, 1110),
+        (2, 70, 1110, 1180),
+        (0, 1000, 1180, 2180),
+        (1, 1000, 2180, 3180),
+    ]
 
 
 def test_a_small_packet_prolongs_no_turn() -> None:
-    """A small packet prolongs no turn."""
-    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=300)
-    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (1200, 0, 50), (1280, 0, 50)])
-    # the last data of link 0 left at 1000: its turn ends at 1300, with the small packet that is on the air then
-    assert gone == [(0, 1000, 0, 1000), (0, 50, 1200, 1250), (0, 50, 1280, 1330), (1, 1000, 1330, 2330)]
+    """A link that only acknowledges after its message has no turn when its next message comes."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
+    late = 1000 + TURN_NS
+    gone, _ = played(air, [(0, 0, 1000), (late - 600, 1, 1000), (late - 550, 0, 50), (late, 1, 1000), (late, 0, 300)])
+    assert [(link, size) for link, size, *_ in gone] == [(0, 1000), (1, 1000), (0, 50), (1, 1000), (0, 300)]
 
 
 def test_a_full_queue_drops_what_comes() -> None:
@@ -140,5 +152,7 @@ def test_departures_are_those_of_the_second_implementation(
 ) -> None:
     """Departures are those of the second implementation."""
     steps, packets = Steps(length_ns, table), sorted(packets, key=lambda one: one[0])
-    air = LiveAir(steps, places=places, queue_byte=room_byte, hold_ns=hold_ns)
-    assert played(air, packets) == SlowAir(steps, places, room_byte, hold_ns, CONTROL_BYTE).play(packets)
+    with patch("fednet_emu.live.air.TURN_NS", 40):
+        air = LiveAir(steps, places=places, queue_byte=room_byte, hold_ns=hold_ns)
+        slow = SlowAir(steps, places, room_byte, hold_ns, CONTROL_BYTE, 40)
+        assert played(air, packets) == slow.play(packets)
