@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 from typing import NamedTuple
 
 from fednet_emu.kernel.clock import FOREVER_NS
@@ -54,6 +56,9 @@ class _Link:
         if arrived_ns >= self.data_ns + TURN_NS:
             self.turn_ns = self.data_ns = arrived_ns
         return 1, self.turn_ns, self.number
+
+
+_number = attrgetter("number")
 
 
 class _Cell:
@@ -203,7 +208,7 @@ class LiveAir:
             self._enter(heappop(cell.waiting)[1], now_ns)
 
     def _enter(self, link: _Link, now_ns: int) -> None:
-        self._on_air.append(link)
+        insort(self._on_air, link, key=_number)  # in one order, so that rates that are known are found again
         link.on_air, link.per_ns, link.power = True, 0, 0.0
         self._begin(link, now_ns, 0)
 
