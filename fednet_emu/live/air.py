@@ -49,7 +49,7 @@ class _Link:
         self.dry_ns = FOREVER_NS  # since when its queue is empty while it is on the air
 
     def claim(self) -> tuple[int, int, int]:
-        """Rank a new head among those who wait: control packets first, then in the order of turns; ask for one if due."""
+        """Rank a new head: control packets come first, then turns in their order; a turn is asked for if it is due."""
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
             return 0, arrived_ns, self.number

@@ -1,4 +1,4 @@
-"""The process that keeps the namespaces of a live run, and starts the programs in them; run as a module.
+"""The process that keeps the namespaces of a live run, and starts the programs in them.
 
 It talks to the command over a socket, in JSON. The process that is started only enters a user, a mount and a PID
 namespace; its child is the first process in there, makes a network namespace with a TUN device for each node, and
@@ -165,7 +165,3 @@ def _waited_ns(process: int) -> int:
     except (OSError, IndexError):
         return total
     return total
-
-
-if __name__ == "__main__":
-    main()

@@ -19,6 +19,7 @@ from fednet_emu.live.packets import address
 
 _MOST_BYTE = 1 << 17
 _ANSWER_S = 30.0
+_KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.live.keeper import main; main()"
 
 
 class Missing(FednetError):  # noqa: N818  (what the machine is)
@@ -56,11 +57,11 @@ class Programs:
         self._control.settimeout(_ANSWER_S)
         number = theirs.fileno()
         self._keeper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fednet_emu.live.keeper", str(number)],
+            [sys.executable, "-P", "-c", _KEEPER, str(number), str(Path(__file__).parents[2])],
             pass_fds=[number],
             start_new_session=True,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=_given_environment(),
         )
         theirs.close()
         try:
@@ -139,6 +140,12 @@ class Programs:
         if what not in message:
             raise _missing(message["missing"], message["errno"], message["why"], self._chosen)
         return message, ports[0] if ports else -1
+
+
+def _given_environment() -> dict[bytes, bytes]:
+    """The environment that this process was given, without what it has changed for itself: programs have the same."""
+    pairs = (pair.partition(b"=") for pair in Path("/proc/self/environ").read_bytes().split(b"\0"))
+    return {name: value for name, sign, value in pairs if sign}
 
 
 def _programs_user() -> tuple[int, int]:

@@ -54,6 +54,14 @@ def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
     assert gone == [(0, 1000, 0, 1000), (1, 1000, 1000, 2150)]
 
 
+def test_a_link_that_sends_again_within_the_hold_time_stays() -> None:
+    """Its hold time then begins anew."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
+    gone, _ = played(air, [(0, 0, 1000), (1100, 0, 1000), (2399, 1, 100)])
+    # dry at 1000 and at 2100: on the air until 2400, beside link 1 for 1 ns of its 100
+    assert gone == [(0, 1000, 0, 1000), (0, 1000, 1100, 2100), (1, 100, 2399, 2500)]
+
+
 def test_a_turn_goes_on_when_its_link_has_packets_again() -> None:
     """Others use the air while it has none, and their packet that is on the air then is not interrupted."""
     air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
@@ -103,7 +111,7 @@ def test_a_small_packet_prolongs_no_turn() -> None:
 
 def test_a_full_queue_drops_what_comes() -> None:
     """A full queue drops what comes."""
-    air = LiveAir(Fixed(8), places=None, queue_byte=2500, hold_ns=0)
+    air = LiveAir(Fixed(8), places=None, queue_byte=2000, hold_ns=0)
     gone, dropped = played(air, [(0, 0, 1000), (0, 0, 1000), (0, 0, 1000), (1000, 0, 1000)])
     assert dropped == 1
     assert [end for *_, end in gone] == [1000, 2000, 3000]

@@ -22,6 +22,7 @@ from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import AppFailed, FednetError
 from fednet_emu.live.play import Commands, LiveOptions, able, play_live
 from fednet_emu.live.programs import Missing, Programs
+from tests.commands import fednet
 
 pytestmark = pytest.mark.live
 
@@ -109,6 +110,27 @@ def test_a_run_ends_at_its_limit_of_time(tmp_path: Path) -> None:
     summary = live(cell(stop={"simulated_s": 0.5}), tmp_path / "run", python(LISTEN))
     assert summary["status"] == "done"
     assert 0.5 <= summary["simulated_s"] < 5
+
+
+def test_the_command_prints_what_was_predicted_and_measured(tmp_path: Path) -> None:
+    """The totals of a run, how late the hub was, and the errors; a program that fails is exit code 1."""
+    scenario, out = tmp_path / "cell.yaml", tmp_path / "run"
+    scenario.write_text(json.dumps(cell()))
+    size = 200_000
+    ran = fednet("live", scenario, "--out", out, "--", *UPLOAD, "{role}", "{server}", size)
+    assert ran.exit_code == 0, ran.output
+    rows = dict(line.split("  ", 1) for line in ran.stdout.splitlines() if "  " in line.strip())
+    assert {"status", "uplink", "packets", "run folder", "verdict"} <= rows.keys()
+    assert (out / "figures/timeline.png").exists()
+    assert fednet("live", scenario, "--out", out, "--", "true").exit_code == 2, "the folder holds a finished run"
+    failed = fednet(
+        "live", scenario, "--out", tmp_path / "other", "--server", f"{sys.executable} -m http.server", "--", "false"
+    )
+    assert failed.exit_code == 1
+    assert "the app failed: the program of dev-0 ended with exit code 1" in failed.stderr
+    checked = fednet("live", "--check")
+    assert checked.exit_code == 0
+    assert checked.stdout.startswith("this machine can play scenarios live\n")
 
 
 # ---- programs that fail ----------------------------------------------------------------------------------------------
@@ -214,6 +236,20 @@ def test_programs_have_no_way_out_and_the_host_stays_as_it_is(tmp_path: Path) ->
     assert found["files"][:3] == [0, 1, 2]
     assert len(found["files"]) <= 4, "and the folder that lists them"
     assert host_facts() == before
+
+
+def test_programs_have_the_environment_that_the_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the command sets for itself, such as PYTHONSAFEPATH, would change how programs import."""
+    monkeypatch.setenv("FEDNET_OWN", "1")
+    with Programs(1) as programs:
+        programs.start(0, ["env"], {"FEDNET_ROLE": "client"}, tmp_path / "env.txt", watch=False)
+        assert [ended.code for ended in _ends(programs)] == [0]
+    found = (tmp_path / "env.txt").read_text().splitlines()
+    assert "FEDNET_ROLE=client" in found
+    assert "FEDNET_OWN=1" not in found
+    assert f"PATH={os.environ['PATH']}" in found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs as another user")
