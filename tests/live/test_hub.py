@@ -19,6 +19,7 @@ class House:
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.after_ns: list[int] = []  # what the clock shows from its third reading on
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
         for both in pairs:
             for one in both:
@@ -26,7 +27,13 @@ class House:
         self.sockets = [one for both in pairs for one in both]
         self.nodes = [mine for mine, _ in pairs]
         airs = [LiveAir(Fixed(1), places=None, queue_byte=9000, hold_ns=0) for _ in range(2)]
-        self.hub = Hub(lambda: self.now_ns, {node: its.fileno() for node, (_, its) in enumerate(pairs)}, *airs, 2 * MS)
+        self.hub = Hub(self.clock, {node: its.fileno() for node, (_, its) in enumerate(pairs)}, *airs, 2 * MS)
+
+    def clock(self) -> int:
+        """The time; it may go on while the hub waits."""
+        if self.after_ns:
+            self.now_ns = self.after_ns.pop(0)
+        return self.now_ns
 
     def at(self, now_ns: int) -> None:
         """At."""
@@ -87,6 +94,17 @@ def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
     house.nodes[1].send(tcp(1, 0, b"x" * 9000))
     house.at(41 * MS)
     assert house.hub.traffic.dropped == [1, 0], "9052 byte do not fit into the queue"
+
+
+def test_a_packet_that_comes_while_the_hub_sleeps_joins_no_air_of_the_past(house: House) -> None:
+    """The first packet has left at 8 us, though the hub learns of that at 20 us, when the second one comes."""
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.at(0)
+    house.nodes[2].send(tcp(2, 0, b"x" * 948))
+    house.after_ns = [5000, 5000, 20_000]
+    house.hub.turn(0.0)
+    house.at(3 * MS)
+    assert [*house.hub.late_ns[0]] == [MS - 8000, MS - 28_000]
 
 
 def test_packets_to_others_are_strays(house: House) -> None:

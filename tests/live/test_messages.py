@@ -111,6 +111,7 @@ def test_what_is_small_before_and_after_answers_is_cut_off() -> None:
     (one,) = story.messages()
     assert one.payload_byte == 50_000
     assert (one.arrived_ns, one.ended_ns) == (4 * MS, 39 * MS)
+    assert one.starved_ns == 0, "what was before it is no gap in it"
 
 
 def test_small_talk_is_no_message() -> None:
@@ -129,6 +130,16 @@ def test_repeated_bytes_count_once_even_where_numbers_begin_again() -> None:
     story.send(True, 3000, again=1000)
     (one,) = story.messages()
     assert (one.payload_byte, one.repeated_byte) == (10_000, 1000)
+
+
+def test_whole_packets_that_are_repeated_late_are_no_new_bytes() -> None:
+    """The stream is as long as before, and goes on where it was."""
+    story = Story()
+    story.send(True, 6000)
+    story.send(True, 1000, again=3000)
+    story.send(True, 4000)
+    (one,) = story.messages()
+    assert (one.payload_byte, one.repeated_byte) == (8000, 1000 + 2000)
 
 
 def test_a_message_starves_where_its_queue_was_empty() -> None:
