@@ -23,9 +23,9 @@ def predicted(scenario: Scenario, messages: Sequence[Message], data_dir: Path | 
     """Simulate transfers of the payload of messages, each requested when its first packet came; None if it never ends.
 
     Only what each message carries and when it began is taken from the live run. A message on the downlink is for one
-    device: programs do not broadcast.
+    device: programs do not broadcast, whatever `downlink.mode` says.
     """
-    twin = build(_unicast(scenario), data_dir=data_dir, learning=False)
+    twin = build(scenario, data_dir=data_dir, learning=False)
     network = twin.network
     transfers: list[Transfer | None] = [None] * len(messages)
 
@@ -38,9 +38,3 @@ def predicted(scenario: Scenario, messages: Sequence[Message], data_dir: Path | 
         twin.clock.call_at(message.arrived_ns, partial(request, place, message))
     twin.clock.run()
     return [None if transfer is None or not transfer.triggered else transfer.value for transfer in transfers]
-
-
-def _unicast(scenario: Scenario) -> Scenario:
-    network = scenario.network
-    downlink = network.downlink.model_copy(update={"mode": "unicast"})
-    return scenario.model_copy(update={"network": network.model_copy(update={"downlink": downlink})})

@@ -112,10 +112,18 @@ def test_what_a_machine_lacks_is_said_in_a_sentence(step: str, number: int, begi
     assert remedy in text
 
 
-def message(device: int, payload_byte: int, arrived_ns: int, ended_ns: int, *, starved_ns: int = 0) -> Message:
-    """A message on the uplink, whose first packet went on the air at once."""
+def message(
+    device: int,
+    payload_byte: int,
+    arrived_ns: int,
+    ended_ns: int,
+    *,
+    started_ns: int | None = None,
+    starved_ns: int = 0,
+) -> Message:
+    """A message on the uplink, whose first packet went on the air at once if nothing else is said."""
     size = payload_byte + 52 * -(-payload_byte // 1448)
-    times_ns = arrived_ns, arrived_ns, ended_ns
+    times_ns = arrived_ns, arrived_ns if started_ns is None else started_ns, ended_ns
     return Message(
         True, device, 0, payload_byte, *times_ns, 9, 0, size, starved_ns, 0, float(ended_ns - arrived_ns)
     )  # fmt: skip
@@ -131,7 +139,10 @@ def test_a_message_that_ends_when_predicted_has_no_error() -> None:
         now_ns = band.alone(*links.link(device, SERVER), 8 * (100_000 + 52 * 70), now_ns)[0]
         ends.append(now_ns)
     late_ns = (ends[1] - NS_PER_S - 5) // 100
-    messages = [message(0, 100_000, NS_PER_S + 5, ends[1] + late_ns), message(2, 100_000, NS_PER_S, ends[0])]
+    messages = [
+        message(0, 100_000, NS_PER_S + 5, ends[1] + late_ns, started_ns=ends[0]),
+        message(2, 100_000, NS_PER_S, ends[0]),
+    ]
     errors = write_messages(fed, messages, predicted(scenario, messages, None))
     assert errors == [pytest.approx(0.0, abs=1e-9), pytest.approx(0.01, rel=1e-6)]
     frames = fed.ledger.frames()
