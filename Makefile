@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-lowest test-ray test-trackers \
+.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-live test-lowest test-ray test-trackers \
 	test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce clean
 
 help:  ## Show this list
@@ -35,10 +35,10 @@ demo: $(VENV)/.installed  ## Run scenarios/quickstart.yaml on embedded data, wit
 	$(BIN)/fednet run scenarios/quickstart.yaml --out results/quickstart/demo --force
 
 test: $(VENV)/.developing  ## Run the tests (minutes)
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not slow and not live" --numprocesses 2 --dist worksteal
 
 test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
-	$(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not live" --numprocesses 2 --dist worksteal
 
 test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromium, which this installs if it can
 	$(PIP) --editable '.[browser]'
@@ -48,6 +48,9 @@ test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromiu
 test-latex: $(VENV)/.developing  ## Compile figures and tables with LaTeX, which must be there
 	@command -v pdflatex >/dev/null || { echo "pdflatex: not found; install texlive-latex-recommended, texlive-pictures and lmodern, or the like"; exit 1; }
 	$(BIN)/python -m pytest -q tests/draw/figures
+
+test-live: $(VENV)/.developing  ## Run the tests of live mode that start programs in namespaces; Linux, as root or with user namespaces
+	$(BIN)/python -m pytest -q -m live tests/live
 
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
@@ -70,7 +73,7 @@ test-lowest:  ## Run the tests with the lowest version of each dependency, in an
 	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
 		--editable '.[test,flower,hugging-face,mlflow,ray,search,tensorboard,wandb]'
-	FLWR_TELEMETRY_ENABLED=0 $(VENV)-lowest/bin/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal $(OLD) $(TESTS)
+	FLWR_TELEMETRY_ENABLED=0 $(VENV)-lowest/bin/python -m pytest -q -m "not slow and not live" --numprocesses 2 --dist worksteal $(OLD) $(TESTS)
 
 test-wheel:  ## Build the source archive, from it the wheel, and run the wheel in an empty folder; both stay in dist/
 	rm -rf dist $(VENV)-wheel

@@ -55,6 +55,7 @@ _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "statio
 """Parts of the energy, which have no row where nothing was spent on them."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("doubtful", "doubtful", str),
     ("name", "scenario", str),
     ("seed", "seed", str),
     ("status", "status", str),

@@ -11,6 +11,7 @@ import typer
 from fednet_emu import __version__
 from fednet_emu.cli import library, results, studies
 from fednet_emu.cli.complete import scenario_names
+from fednet_emu.cli.live import live
 from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, TimingOnly, Track, with_seed
 from fednet_emu.cli.outcome import ERRORS, outcome
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 MORE: dict[str, tuple[str, str]] = {
     "run": ("fednet run quickstart --seed 1 --set algorithm.lr=0.05", "reference/command-line"),
     "flower": ("fednet flower examples/flower_quickstart", "guides/flower"),
+    "live": ("fednet live quickstart --server 'python server.py' -- python client.py {server} {device}", "guides/live"),
     "sweep": ("fednet sweep quickstart_access --workers 2", "guides/studies"),
     "search": ("fednet search quickstart_search", "guides/search"),
     "compare": ("fednet compare results/quickstart_access --between access=tdma access=ofdma", "guides/studies"),
@@ -215,6 +217,7 @@ def _print_outlook(outlook: Outlook) -> None:
 
 
 OTHERS: tuple[Callable[..., None], ...] = (
+    live,
     *(studies.sweep, studies.search, results.compare, results.best, results.explain, studies.reproduce),
     *(library.kinds, library.channels, library.profiles, library.schema, library.new, results.cite),
     *(results.plot, results.trace, results.report),

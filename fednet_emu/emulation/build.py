@@ -97,11 +97,13 @@ def build(
     *,
     data_dir: Path | str | None = None,
     timing_only: bool = False,
+    learning: bool = True,
     host: HostTime | None = None,
 ) -> Federation:
     """Build the emulation that a valid scenario describes, ready to run.
 
-    If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. `host` measures how the
+    If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. Without `learning`
+    there are only the network and the devices: data and model belong to programs outside. `host` measures how the
     host's time is spent.
 
     Raises:
@@ -113,7 +115,9 @@ def build(
     streams, clock, devices = Streams(scenario.seed), Clock(), scenario.devices
     ledger = Ledger(scenario.evaluation.columns)
     threads = scenario.training.threads or available_cores()
-    task = None if scenario.algorithm.own_learning else build_task(scenario, streams, folder, timing_only, ledger)
+    task = None
+    if learning and not scenario.algorithm.own_learning:
+        task = build_task(scenario, streams, folder, timing_only, ledger)
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
     training = scenario.training if task is not None else scenario.training.model_copy(update={"workers": 1})
@@ -139,7 +143,7 @@ def build(
         streams,
         ledger,
         Graph(
-            None if timing_only else build_engine(training, threads, host),
+            None if timing_only or not learning else build_engine(training, threads, host),
             torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30,  # for results not computed yet
             host,
         ),

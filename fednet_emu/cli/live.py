@@ -1,0 +1,108 @@
+"""The command `fednet live`: real programs on a scenario's network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fednet_emu.cli.complete import scenario_names
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, with_seed
+from fednet_emu.cli.outcome import ERRORS, outcome
+from fednet_emu.errors import FednetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def live(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A scenario file, or the name of one in scenarios/.",
+            autocompletion=scenario_names,
+        ),
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- CLIENT...",
+            help="The command of each client; {server}, {device}, {devices} and {role} are filled in.",
+        ),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="COMMAND", help="That of the server. [default: as the clients']")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether this machine can do it.")] = False,
+    latency_s: Annotated[float, typer.Option("--latency", min=0, max=10, help="One way, beside the air, in s.")] = 5e-4,
+    queue_byte: Annotated[
+        int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")
+    ] = 262144,
+    hold_s: Annotated[
+        float, typer.Option("--hold", min=0, max=1, help="How long an empty link counts as on the air, in s.")
+    ] = 5e-3,
+    tcp: Annotated[str | None, typer.Option("--tcp", help="Congestion control. [default: the host's]")] = None,
+    boot_s: Annotated[float, typer.Option("--boot", min=0, help="Longest wait for the server to listen, in s.")] = 60,
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/live-N]")] = None,
+    seed: Seed = None,
+    overrides: Overrides = None,
+    data_dir: DataDir = None,
+    quiet: Quiet = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
+    plots: Plots = True,
+) -> None:
+    """Play a scenario live: real programs, whose packets pass through its radio in real time (Linux)."""
+    folder: Path | None = out
+
+    def interrupted() -> str:
+        return "interrupted" if folder is None else f"interrupted; what was measured so far is in {folder}"
+
+    with outcome(interrupted):
+        from fednet_emu.live.play import Commands, LiveOptions, able, play_live
+
+        if check:
+            for sentence in able():
+                OUTPUT.out(sentence)
+            return
+        if scenario is None:
+            raise FednetError("live: takes a scenario, got none; name one, or ask with --check what is missing here")
+        from fednet_emu.analysis.summary import summary_rows
+        from fednet_emu.emulation.given import scenario_of
+        from fednet_emu.emulation.load import warn
+        from fednet_emu.files.data_folder import folder_to_write
+        from fednet_emu.results.run import figures
+
+        commands = Commands.of(server, client or ())
+        name, outlook = scenario_of(scenario, with_seed(overrides, seed), data_dir=data_dir)
+        warn(outlook)
+        default = Path("results") / name / f"live-{outlook.scenario.seed}"
+        folder = default if out is None else folder_to_write(out, "--out")
+        options = LiveOptions(latency_s, queue_byte, hold_s, tcp, boot_s)
+        tell = (lambda _what: None) if quiet else ERRORS.print
+        summary = play_live(outlook, name, folder, commands, options, force=force, on_start=tell)
+        if plots:
+            Page().write(figures([folder]), folder / "figures")
+        if quiet:
+            return
+        rows = [*summary_rows(summary), *_live_rows(summary["live"]), ("run folder", str(folder))]
+        width = max(len(what) for what, _ in rows) + 2
+        for what, value in rows:
+            OUTPUT.out(f"{what:<{width}}{value}")
+
+
+def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Rows (title, value) on the hub, and on what was predicted."""
+    late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"
+    rows = [("packets", f"{found['packets']:,}"), ("  written late by", late if found["packets"] else "")]
+    rows.append(
+        ("  dropped", ", ".join(f"{count} {way}" for way, count in zip(("up", "down"), found["dropped"], strict=True)))
+    )
+    errors = found["errors"]
+    starved = f", {found['starved']} starved" if found["starved"] else ""
+    if errors:
+        half, worst = errors[len(errors) // 2], errors[-1]
+        rows.append(("messages compared", f"{len(errors)}{starved}"))
+        rows.append(("  measured - predicted", f"{half:+.2%} (half), {worst:+.2%} (worst)"))
+    return rows

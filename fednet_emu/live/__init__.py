@@ -1,0 +1,1 @@
+"""Live mode: real processes whose packets pass through a scenario's radio in real time."""

@@ -1,0 +1,119 @@
+"""The records of a live run: its messages as rows of the ledger, with what was predicted, and how late the host was."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.live.messages import Message
+from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.medium.loads import Radios
+from fednet_emu.records.ledger import SERVER, Ledger, device_label
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import KINDS, TransferRow
+
+LATE_NS = 5_000_000
+"""A packet that is written so much later than it is due counts as late."""
+MOST_LATE = 0.01
+"""Largest share of late packets of a run that is not doubtful."""
+MOST_WAITING = 0.1
+"""Largest share of its time for which a program of such a run may have waited for a processor."""
+STARVED = 0.02
+"""A message whose queue was empty for more than this share of its time says nothing about the air."""
+
+
+class Ran(NamedTuple):
+    """How long a program has run, and how long of this it has waited for a processor, in ns."""
+
+    node: int
+    ran_ns: int
+    waited_ns: int
+
+
+def write_messages(fed: Federation, messages: Sequence[Message], predictions: Sequence[Delivery | None]) -> list[float]:
+    """Add a row of `transfers` and one of `live_messages` for each message, in the order of their ends.
+
+    Returns:
+        The relative errors of the predictions, of messages that did not starve.
+    """
+    errors: list[float] = []
+    order = sorted(range(len(messages)), key=lambda place: messages[place].ended_ns)
+    for row, place in enumerate(order):
+        message, delivery = messages[place], predictions[place]
+        _write_transfer(fed, message)
+        starved = message.starved_ns / max(message.ended_ns - message.started_ns, 1)
+        error = math.nan
+        if delivery is not None and not delivery.lost and delivery.latency_s > 0:
+            error = (message.ended_ns / NS_PER_S - delivery.ended_s) / delivery.latency_s
+            if starved <= STARVED:
+                errors.append(error)
+        fed.ledger.record(
+            "live_messages",
+            transfer=row,
+            payload_byte=message.payload_byte,
+            packets=message.packets,
+            repeated_byte=message.repeated_byte,
+            starved_s=message.starved_ns / NS_PER_S,
+            predicted_s=math.nan if delivery is None else delivery.ended_s,
+            error=error,
+        )
+    return errors
+
+
+def _write_transfer(fed: Federation, message: Message) -> None:
+    """Add the row of a message; its size is what was sent, headers and repetitions included."""
+    ledger, network, kind = fed.ledger, fed.network, KINDS.index("uplink" if message.upwards else "downlink")
+    medium = network.uplink if message.upwards else network.downlink
+    sender, receiver = (message.device, SERVER) if message.upwards else (SERVER, message.device)
+    size_bit, now = 8 * message.air_byte, medium.links.now()
+    energy_j = medium.radios.drawn_w(sender, now.power_w(sender), 1.0) * message.power_ns / NS_PER_S
+    receive_j = _receive_j(medium.radios, receiver, message)
+    ledger.offered_bit[kind] += size_bit
+    ledger.sent_bit[kind] += size_bit
+    ledger.energy_j += energy_j + receive_j
+    ledger.transfers.append(TransferRow(
+        kind, sender, receiver, 1, size_bit, -1, message.arrived_ns, message.started_ns, message.ended_ns,
+        float(size_bit), size_bit, CODE[""], energy_j, receive_j, -1 - now.station_of(message.device),
+    ))  # fmt: skip
+
+
+def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
+    if radios.receive_w is None or receiver == SERVER:
+        return 0.0
+    return radios.receive_w[receiver] * (message.ended_ns - message.started_ns) / NS_PER_S
+
+
+def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:
+    """Add the table `live_host`, with a row for each second, and `live_programs`; return entries of the summary."""
+    for second, late in sorted(late_ns.items()):
+        half, most = np.quantile(np.frombuffer(late, np.int64), (0.5, 0.99)) / NS_PER_S
+        ledger.record("live_host", simulated_s=second, packets=len(late), late_p50_s=half, late_p99_s=most)
+    for ran in programs:
+        times = {"ran_s": ran.ran_ns / NS_PER_S, "waited_s": ran.waited_ns / NS_PER_S}
+        ledger.record("live_programs", device=ran.node - 1, **times)
+    every = np.concatenate([np.frombuffer(late, np.int64) for late in late_ns.values()] or [np.zeros(0, np.int64)])
+    half, most = np.quantile(every, (0.5, 0.99)) / NS_PER_S if len(every) else (math.nan, math.nan)
+    return {
+        "packets": len(every),
+        "late_p50_s": float(half),
+        "late_p99_s": float(most),
+        "late_share": float(np.mean(every > LATE_NS)) if len(every) else 0.0,
+    }
+
+
+def doubts(host: Mapping[str, Any], programs: Sequence[Ran]) -> str:
+    """Why the times of a run say little, because this machine was too busy; empty if they can be used."""
+    found = []
+    if host["late_share"] > MOST_LATE:
+        found.append(f"{host['late_share']:.1%} of the packets were written more than {LATE_NS / 1e6:g} ms late")
+    waited = [(ran.waited_ns / max(ran.ran_ns, 1), ran.node) for ran in programs]
+    share, node = max(waited, default=(0.0, 0))
+    if share > MOST_WAITING:
+        found.append(f"the program of {device_label(node - 1)} waited for a processor for {share:.0%} of its time")
+    return "; ".join(found)

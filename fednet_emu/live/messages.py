@@ -1,0 +1,171 @@
+"""Messages: what programs send each other, found in the packets that pass.
+
+On each TCP connection, a message is a longest run of payload in one direction. Answers of at most `ANSWER_BYTE` in all
+(window updates and pings of HTTP/2, in TLS records) do not end it, unless they are messages of HTTP/1 in clear. What is
+separated by such an answer from the begin or the end of a run, and is less than `LEAST_BYTE`, is cut off. Lengths are
+enough for this, so that encryption is no obstacle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fednet_emu.live.air import Departure
+from fednet_emu.live.packets import Segment, segment
+
+ANSWER_BYTE = 200
+"""Largest payload in all of an answer that does not end a message."""
+LEAST_BYTE = 2000
+"""Smallest payload of a message; the rest is control traffic."""
+_ROUND = 1 << 32
+
+
+@dataclass(slots=True)
+class Message:
+    """A message, or a part of one between two answers.
+
+    Attributes:
+        upwards: whether it is on the uplink.
+        device: the device that sends or receives it.
+        first, after: numbers of its first byte in the stream, and of the first after it.
+        arrived_ns: when its first packet came to the queue.
+        started_ns: when its first bit was sent.
+        ended_ns: when its last packet had left.
+        packets: how many of its packets have left.
+        repeated_byte: payload that was sent again.
+        air_byte: what was sent, headers and repetitions included.
+        starved_ns: how long the queue was empty between its packets; `gap_ns` is this before its first packet.
+        power_ns: integral over time of the share of its sender's power.
+    """
+
+    upwards: bool
+    device: int
+    first: int
+    after: int
+    arrived_ns: int
+    started_ns: int
+    ended_ns: int
+    packets: int = 0
+    repeated_byte: int = 0
+    air_byte: int = 0
+    starved_ns: int = 0
+    gap_ns: int = 0
+    power_ns: float = 0.0
+
+    @property
+    def payload_byte(self) -> int:
+        """Bytes of the stream that it has."""
+        return (self.after - self.first) % _ROUND
+
+    def add(self, packet: Departure, its: Segment) -> None:
+        """Add a packet that has left."""
+        end = (its.sequence + its.size_byte) % _ROUND
+        if (new := (end - self.after) % _ROUND) < _ROUND // 2:
+            self.repeated_byte += max(its.size_byte - new, 0)
+            self.after = end
+        else:
+            self.repeated_byte += its.size_byte
+        self.packets += 1
+        self.air_byte += len(packet.packet)
+        self.ended_ns = packet.ended_ns
+        self.power_ns += packet.power_ns
+
+
+def _whole(parts: Sequence[Message]) -> Message:
+    """The message of these parts, which follow each other."""
+    first, last = parts[0], parts[-1]
+    return Message(
+        first.upwards,
+        first.device,
+        first.first,
+        last.after,
+        first.arrived_ns,
+        first.started_ns,
+        last.ended_ns,
+        sum(part.packets for part in parts),
+        sum(part.repeated_byte for part in parts),
+        sum(part.air_byte for part in parts),
+        sum(part.starved_ns + part.gap_ns for part in parts) - first.gap_ns,
+        first.gap_ns,
+        sum(part.power_ns for part in parts),
+    )
+
+
+class _Connection:
+    """The runs of one TCP connection, in the order in which packets leave the air."""
+
+    def __init__(self) -> None:
+        self._run: list[Message] = []  # parts of the present run
+        self._answer: Message | None = None
+        self._next: dict[bool, int] = {}  # by direction, the number of the next new byte
+
+    def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Iterator[Message]:
+        """Add a packet with payload; yield the message that it ends, if any."""
+        run, answer = self._run, self._answer
+        if not run or upwards == run[0].upwards:
+            if run and answer is None:
+                part = run[-1]
+                part.starved_ns += max(packet.arrived_ns - part.ended_ns, 0)
+            else:
+                gap_ns = max(packet.arrived_ns - run[-1].ended_ns, 0) if run else 0
+                part = self._part(packet, its, upwards=upwards, gap_ns=gap_ns)
+                run.append(part)
+            self._answer = None
+        else:
+            part = self._answer = answer or self._part(packet, its, upwards=upwards)
+        part.add(packet, its)
+        self._next[upwards] = part.after
+        if part is self._answer and (its.http or part.payload_byte > ANSWER_BYTE):
+            yield from self.end()
+            self._run, self._answer = [part], None
+
+    def _part(self, packet: Departure, its: Segment, *, upwards: bool, gap_ns: int = 0) -> Message:
+        first = self._next.get(upwards, its.sequence)
+        times_ns = packet.arrived_ns, packet.started_ns, packet.ended_ns
+        return Message(upwards, packet.link, first, first, *times_ns, gap_ns=gap_ns)
+
+    def end(self) -> Iterator[Message]:
+        """End the present run; yield its message, if it has one."""
+        large = [place for place, part in enumerate(self._run) if part.payload_byte >= LEAST_BYTE]
+        if large:
+            yield _whole(self._run[large[0] : large[-1] + 1])
+        elif self._run and (whole := _whole(self._run)).payload_byte >= LEAST_BYTE:
+            yield whole
+        self._run, self._answer = [], None
+
+
+class Traffic:
+    """What has passed in both directions.
+
+    Attributes:
+        messages: the messages that have ended, in the order in which that was seen.
+        air_byte: bytes on the air, uplink and downlink, headers included.
+        dropped: packets for which a queue had no room, uplink and downlink.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.air_byte, self.dropped = [0, 0], [0, 0]
+        self._connections: dict[tuple[int, int, int], _Connection] = {}
+
+    def passed(self, packet: Departure, *, upwards: bool) -> None:
+        """Note a packet that has left the air."""
+        self.air_byte[not upwards] += len(packet.packet)
+        its = segment(packet.packet)
+        if its is None or not (its.size_byte or its.opens):
+            return
+        ports = its.ports if upwards else its.ports[::-1]
+        key = (packet.link, *ports)
+        if its.opens:
+            if upwards or key not in self._connections:
+                self.messages.extend(self._connections.pop(key, _Connection()).end())
+            return
+        connection = self._connections.setdefault(key, _Connection())
+        self.messages.extend(connection.add(packet, its, upwards=upwards))
+
+    def close(self) -> None:
+        """End all messages."""
+        for connection in self._connections.values():
+            self.messages.extend(connection.end())
+        self._connections.clear()

@@ -1,0 +1,140 @@
+"""How fast links that are on the air together carry bits: all that live mode asks of the simulator's radio.
+
+`LiveAir` sees the protocol `Pace` only; `RatedPace` answers it with the simulator's own classes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.work import work_per_ns
+from fednet_emu.network.air.active_set import ActiveSet
+from fednet_emu.network.air.rates import rate_cells
+from fednet_emu.network.air.sharing import Sharing
+from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.records.ledger import SERVER
+
+
+class Paced(NamedTuple):
+    """Rates of links that are on the air together.
+
+    Attributes:
+        per_ns: [links] work that each does per ns, in units of `kernel.work`.
+        power: [links] share of its full power that each sender uses for it.
+        until_ns: until when both hold, if the same links stay on the air.
+    """
+
+    per_ns: tuple[int, ...]
+    power: tuple[float, ...]
+    until_ns: int
+
+
+class Pace(Protocol):
+    """The rates of one direction, uplink or downlink; a link has the number of its device."""
+
+    def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
+        """Rates from now on of these links, one or more, if they and no others are on the air."""
+
+    def cell(self, link: int, now_ns: int) -> int:
+        """The cell in which a link would be on the air now."""
+
+
+class RatedPace:
+    """Rates of an access scheme, from its SINRs and shares of the band.
+
+    Answers are kept until the end of their fading block, because links that only acknowledge come and go.
+
+    Args:
+        medium: the medium of one direction, of which nothing is on the air; its access scheme is no planned one.
+        clock: the clock of its links.
+        period_ns: how long moving devices keep their links.
+        cells: number of cells.
+    """
+
+    def __init__(self, medium: Medium, clock: Clock, period_ns: int, cells: int = 1) -> None:
+        access = medium.settings.access
+        assert isinstance(access, Sharing), "what has no rates is refused before"
+        self._sharing, self._band, self._clock = access, medium.band, clock
+        self._links: LinksOverTime = medium.links
+        self._kind, self._upwards = medium.kind, medium.settings.DIRECTION == "uplink"
+        self._moving = medium.links.now() is not medium.links
+        self._period_ns, self._period = max(period_ns, 1), 0
+        self._cells = cells
+        self._clear()
+
+    def _clear(self) -> None:
+        self._on_air = ActiveSet(self._band, self._links, self._cells)
+        self._there: list[int] = []
+        self._known: dict[tuple[int, ...], Paced] = {}
+
+    def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
+        """Rates from now on of these links; those of moving devices are the links of the present period."""
+        self._look_at(now_ns)
+        known = self._known.get(links)
+        if known is None or known.until_ns <= now_ns:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[links] = self._rated(links, now_ns)
+        return known
+
+    def cell(self, link: int, now_ns: int) -> int:
+        """The cell with the strongest station."""
+        self._look_at(now_ns)
+        return -1 - self._links.now().station_of(link)
+
+    def _look_at(self, now_ns: int) -> None:
+        """Where devices move, let their clock show this instant, and forget everything in a new period."""
+        if not self._moving:
+            return
+        if now_ns > self._clock.now:
+            self._clock.run(until=now_ns)
+        if self._links.period() != self._period:
+            self._period = self._links.period()
+            self._clear()
+
+    def _rated(self, links: tuple[int, ...], now_ns: int) -> Paced:
+        self._show(links, now_ns)
+        edges_ns, numbers = self._band.blocks(now_ns, 1)
+        rated = rate_cells(self._on_air, self._sharing, self._band, self._on_air.gains.heard(numbers), numbers)
+        place = {link: place for place, link in enumerate(self._there)}
+        rates, power = rated.rate_bps[:, 0].tolist(), rated.power[:, 0].tolist()
+        until_ns = int(edges_ns[1])
+        if self._moving:
+            until_ns = min(until_ns, (self._period + 1) * self._period_ns)
+        return Paced(
+            tuple(work_per_ns(rates[place[link]]) for link in links),
+            tuple(power[place[link]] for link in links),
+            until_ns,
+        )
+
+    def _show(self, links: tuple[int, ...], now_ns: int) -> None:
+        """Put these links on the air of the active set, each as a burst without end, and take off all others."""
+        wanted, there = set(links), self._there
+        gone = [place for place, link in enumerate(there) if link not in wanted]
+        if gone:
+            self._on_air.remove_legs(np.array(gone))
+            self._there = [link for link in there if link in wanted]
+        new = [link for link in links if link not in set(self._there)]
+        if new:
+            self._on_air.add([[self._endless(link, now_ns)] for link in new])
+            self._there += new
+        self._on_air.gather()
+
+    def _endless(self, link: int, now_ns: int) -> Transfer:
+        ends = (link, SERVER) if self._upwards else (SERVER, link)
+        burst = Transfer(self._clock, self._kind, _never_stopped, ends, None, -1, _ENDLESS_BIT, None)
+        burst.cell = self.cell(link, now_ns)
+        return burst
+
+
+def _never_stopped(_transfer: Transfer, _reason: str) -> None:
+    """An endless burst is no transfer that anybody could cancel."""
+
+
+_ENDLESS_BIT = 1 << 40
+_MOST_KNOWN = 64

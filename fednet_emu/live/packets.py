@@ -1,0 +1,56 @@
+"""Addresses of nodes, and what the headers of a packet say."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+SERVER_NODE = 0
+"""The server's number among the nodes; device k is node k + 1."""
+_NETWORK = b"\x0a\x4d"  # 10.77
+_TCP = 6
+_SYN = 2
+_FRAGMENT = 0x1FFF
+_HTTP = (b"HTTP/1.", b"GET ", b"POST ", b"PUT ")
+
+
+def address(node: int) -> str:
+    """IPv4 address of a node: the server is 10.77.0.1, device 0 is 10.77.0.2."""
+    return f"10.77.{(node + 1) >> 8}.{(node + 1) & 255}"
+
+
+def ends(packet: bytes) -> tuple[int, int] | None:
+    """Nodes that an IPv4 packet comes from and goes to; None if it is no such packet or goes elsewhere."""
+    if len(packet) < 20 or packet[0] >> 4 != 4 or packet[12:14] != _NETWORK or packet[16:18] != _NETWORK:
+        return None
+    return (packet[14] << 8 | packet[15]) - 1, (packet[18] << 8 | packet[19]) - 1
+
+
+class Segment(NamedTuple):
+    """A TCP packet.
+
+    Attributes:
+        ports: those of its sender and of its receiver.
+        sequence: number of its first byte in the stream.
+        size_byte: its payload.
+        opens: whether it opens a connection.
+        http: whether its payload begins as a message of HTTP/1 does.
+    """
+
+    ports: tuple[int, int]
+    sequence: int
+    size_byte: int
+    opens: bool
+    http: bool
+
+
+def segment(packet: bytes) -> Segment | None:
+    """What the headers of an IPv4 packet say of TCP; None if it has none."""
+    header = (packet[0] & 15) * 4
+    if packet[9] != _TCP or len(packet) < header + 20 or (packet[6] << 8 | packet[7]) & _FRAGMENT:
+        return None
+    source, target, sequence, _, offset, flags = struct.unpack_from("!HHIIBB", packet, header)
+    begin = header + (offset >> 4) * 4
+    size_byte = max((packet[2] << 8 | packet[3]) - begin, 0)
+    http = packet.startswith(_HTTP, begin) if size_byte else False
+    return Segment((source, target), sequence, size_byte, bool(flags & _SYN), http)

@@ -1,0 +1,179 @@
+"""The programs of a live run, in namespaces of their own: their start, their ends, and what this machine lacks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from fednet_emu.errors import FednetError
+from fednet_emu.host import GRACE_S
+from fednet_emu.live import linux
+from fednet_emu.live.packets import address
+
+_MOST_BYTE = 1 << 17
+_ANSWER_S = 30.0
+_KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.live.keeper import main; main()"
+
+
+class Missing(FednetError):  # noqa: N818  (what the machine is)
+    """This machine cannot play scenarios live; the text says what it lacks."""
+
+
+class Ended(NamedTuple):
+    """A program that has ended: the number of its node, and its exit code, which is minus the signal that killed it."""
+
+    node: int
+    code: int
+
+
+class Programs:
+    """The namespaces of a number of nodes, and the programs in them; all end with the `with` block, or this process.
+
+    Attributes:
+        ports: the TUN device of each node, as a file descriptor.
+        congestion: the congestion control of TCP in the namespaces.
+        listening: the nodes of which it was asked whether they listen, and that do.
+        waited_ns: how long the program of each node has waited for a processor.
+    """
+
+    def __init__(self, nodes: int, congestion: str | None = None) -> None:
+        self.ports: dict[int, int] = {}
+        self.congestion = ""
+        self.listening: set[int] = set()
+        self.waited_ns: dict[int, int] = {}
+        self._nodes, self._chosen = nodes, congestion
+
+    def __enter__(self) -> Self:
+        if sys.platform != "linux":
+            raise Missing(f"live: takes namespaces and TUN devices of Linux, got {sys.platform}; use a machine with it")
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(_ANSWER_S)
+        number = theirs.fileno()
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-P", "-c", _KEEPER, str(number), str(Path(__file__).parents[2])],
+            pass_fds=[number],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            env=_given_environment(),
+        )
+        theirs.close()
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._control.close()  # this tells the keeper to end
+        try:
+            self._keeper.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.wait()
+        for port in self.ports.values():
+            os.close(port)
+        self.ports = {}
+
+    def fileno(self) -> int:
+        """The file descriptor that can be read when there is news."""
+        return self._control.fileno()
+
+    def start(self, node: int, command: Sequence[str], more: dict[str, str], output: Path, *, watch: bool) -> None:
+        """Start a program in the namespace of a node, with these variables in its environment."""
+        self._tell(node=node, command=list(command), more=more, output=str(output), watch=watch)
+
+    def news(self) -> list[Ended]:
+        """Take in what the keeper tells; return the programs that have ended.
+
+        Raises:
+            FednetError: the namespaces are gone.
+        """
+        ended: list[Ended] = []
+        self._control.setblocking(False)
+        try:
+            while True:
+                message = json.loads(self._control.recv(_MOST_BYTE) or b'{"gone": true}')
+                if "gone" in message or "missing" in message:
+                    raise FednetError("live: the process that keeps the namespaces has ended; start the run again")
+                if "ended" in message:
+                    ended.append(Ended(message["ended"], message["code"]))
+                elif "listens" in message:
+                    self.listening.add(message["listens"])
+                else:
+                    self.waited_ns.update({int(node): waited for node, waited in message["waited"].items()})
+        except BlockingIOError:
+            return ended
+        finally:
+            self._control.settimeout(_ANSWER_S)
+
+    def _make(self) -> None:
+        user, group = _programs_user()
+        addresses = [address(node) for node in range(self._nodes)]
+        self._tell(addresses=addresses, congestion=self._chosen, user=user, group=group)
+        self._hear("unshared")
+        try:
+            linux.map_users(self._keeper.pid, {os.geteuid(), user}, {os.getegid(), group})
+        except OSError as problem:
+            raise _missing("users", problem.errno or 0, problem.strerror or "", None) from None
+        self._tell(go=True)
+        for _ in range(self._nodes):
+            message, port = self._hear("node")
+            os.set_blocking(port, False)
+            self.ports[message["node"]], self.congestion = port, message["congestion"]
+        self._hear("made")
+
+    def _tell(self, **what: Any) -> None:
+        self._control.send(json.dumps(what).encode())
+
+    def _hear(self, what: str) -> tuple[dict[str, Any], int]:
+        """The next message, which is to say this, and the file descriptor that comes with it, or -1."""
+        body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
+        message = json.loads(body or b'{"missing": "keeper", "errno": 0, "why": "it has ended"}')
+        if what not in message:
+            raise _missing(message["missing"], message["errno"], message["why"], self._chosen)
+        return message, ports[0] if ports else -1
+
+
+def _given_environment() -> dict[bytes, bytes]:
+    """The environment that this process was given, without what it has changed for itself: programs have the same."""
+    pairs = (pair.partition(b"=") for pair in Path("/proc/self/environ").read_bytes().split(b"\0"))
+    return {name: value for name, sign, value in pairs if sign}
+
+
+def _programs_user() -> tuple[int, int]:
+    """The user and the group of the programs: those of who has called `sudo`, or of this process."""
+    if os.geteuid() == 0 and "SUDO_UID" in os.environ:
+        return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
+    return os.getuid(), os.getgid()
+
+
+def _missing(step: str, number: int, why: str, congestion: str | None) -> Missing:
+    """What this machine lacks, from the step that failed there."""
+    if step == "tun" and congestion is not None and number in (errno.EPERM, errno.ENOENT, errno.EINVAL):
+        known = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+        if congestion not in known:
+            what = f"--tcp: the host does not allow this congestion control in namespaces, got {congestion}"
+            return Missing(f"{what}; choose {', '.join(known)}")
+    said = {
+        "namespaces": ("the host lets this user make no namespaces", _NAMESPACES),
+        "users": ("the users of a new namespace cannot be set", _NAMESPACES),
+        "proc": ("/proc cannot be mounted in a namespace", "in a container, allow it (apparmor=unconfined, SYS_ADMIN)"),
+        "tun": ("no TUN device can be made", "run it as root, or let users open /dev/net/tun (mode 0666; module tun)"),
+        "keeper": ("the process that keeps the namespaces has ended", "look at what it has printed"),
+    }
+    what, remedy = said[step]
+    return Missing(f"live: {what}, got '{why.lower()}'; {remedy}")
+
+
+_NAMESPACES = (
+    "run it as root, allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), or start "
+    "the container with --cap-add SYS_ADMIN --cap-add NET_ADMIN --device /dev/net/tun"
+)

@@ -1,0 +1,166 @@
+"""Queues, turns and departures of packets, at exact instants."""
+
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.kernel.work import BIT
+from fednet_emu.live.air import CONTROL_BYTE, TURN_NS, LiveAir
+from fednet_emu.live.pace import Paced
+from tests.live.second_air import SlowAir, Steps
+
+
+class Fixed:
+    """So many bits per ns, shared equally by all links on the air, for ever."""
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+
+    def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
+        """Rates."""
+        return Paced((self.bits * BIT // len(links),) * len(links), (1.0 / len(links),) * len(links), FOREVER_NS)
+
+    def cell(self, link: int, now_ns: int) -> int:
+        """Cell."""
+        return 0
+
+
+def played(air: LiveAir, packets: list[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Departures (link, size, start, end) of packets (time, link, size), and how many were dropped."""
+    gone, dropped = [], 0
+    for time_ns, link, size in packets:
+        gone += air.departures(time_ns)
+        dropped += not air.put(link, bytes(size), time_ns)
+    gone += air.departures(FOREVER_NS - 1)
+    assert air.next_ns == FOREVER_NS, "nothing is left"
+    return [(one.link, len(one.packet), one.started_ns, one.ended_ns) for one in gone], dropped
+
+
+def test_two_links_share_the_air_until_one_is_through() -> None:
+    """1000 byte at 8 bit/ns alone are 1000 ns; together with another they take twice that."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=0)
+    gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (500, 1, 500)])
+    # link 0 alone until 500; both at half until 1500, when both first packets have left; then link 0 alone
+    assert gone == [(0, 1000, 0, 1500), (1, 500, 500, 1500), (0, 1000, 1500, 2500)]
+
+
+def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
+    """A dry link counts as on the air for the hold time."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
+    gone, _ = played(air, [(0, 0, 1000), (1000, 1, 1000)])
+    # link 0 is dry at 1000 and leaves at 1300; link 1 has half the air until then: 150 of 1000 byte
+    assert gone == [(0, 1000, 0, 1000), (1, 1000, 1000, 2150)]
+
+
+def test_a_link_that_sends_again_within_the_hold_time_stays() -> None:
+    """Its hold time then begins anew."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
+    gone, _ = played(air, [(0, 0, 1000), (1100, 0, 1000), (2399, 1, 100)])
+    # dry at 1000 and at 2100: on the air until 2400, beside link 1 for 1 ns of its 100
+    assert gone == [(0, 1000, 0, 1000), (0, 1000, 1100, 2100), (1, 100, 2399, 2500)]
+
+
+def test_a_turn_goes_on_when_its_link_has_packets_again() -> None:
+    """Others use the air while it has none, and their packet that is on the air then is not interrupted."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
+    gone, _ = played(air, [(0, 0, 1000), (10, 1, 1000), (10, 1, 1000), (1200, 0, 500), (1300, 0, 500)])
+    assert gone == [
+        (0, 1000, 0, 1000),
+        (1, 1000, 1000, 2000),
+        (0, 500, 2000, 2500),
+        (0, 500, 2500, 3000),
+        (1, 1000, 3000, 4000),
+    ]
+
+
+def test_a_link_that_was_silent_for_long_has_lost_its_turn() -> None:
+    """A hundred milliseconds after its last packet it asks for a new one."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
+    late = 1000 + TURN_NS
+    others = [(late - 500, 1, 1000), (late - 500, 1, 1000)]
+    in_time, _ = played(air, [(0, 0, 1000), *others, (late - 1, 0, 300)])
+    assert [link for link, *_ in in_time] == [0, 1, 0, 1]
+    again = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
+    too_late, _ = played(again, [(0, 0, 1000), *others, (late, 0, 300)])
+    assert [link for link, *_ in too_late] == [0, 1, 1, 0]
+
+
+def test_a_small_packet_goes_between_two_packets_of_a_turn() -> None:
+    """Small packets go in the order in which they came."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=10_000, hold_ns=0)
+    gone, _ = played(air, [(0, 0, 1000), (0, 0, 1000), (10, 1, 1000), (20, 2, 50), (30, 3, 60), (40, 2, 70)])
+    assert gone == [
+        (0, 1000, 0, 1000),
+        (2, 50, 1000, 1050),
+        (3, 60, 1050, 1110),
+        (2, 70, 1110, 1180),
+        (0, 1000, 1180, 2180),
+        (1, 1000, 2180, 3180),
+    ]
+
+
+def test_a_small_packet_prolongs_no_turn() -> None:
+    """A link that only acknowledges after its message has no turn when its next message comes."""
+    air = LiveAir(Fixed(8), places=1, queue_byte=1 << 40, hold_ns=0)
+    late = 1000 + TURN_NS
+    gone, _ = played(air, [(0, 0, 1000), (late - 600, 1, 1000), (late - 550, 0, 50), (late, 1, 1000), (late, 0, 300)])
+    assert [(link, size) for link, size, *_ in gone] == [(0, 1000), (1, 1000), (0, 50), (1, 1000), (0, 300)]
+
+
+def test_a_full_queue_drops_what_comes() -> None:
+    """A full queue drops what comes."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=2000, hold_ns=0)
+    gone, dropped = played(air, [(0, 0, 1000), (0, 0, 1000), (0, 0, 1000), (1000, 0, 1000)])
+    assert dropped == 1
+    assert [end for *_, end in gone] == [1000, 2000, 3000]
+
+
+def test_back_to_back_packets_lose_no_part_of_a_nanosecond() -> None:
+    """At 7 bit/ns 100 packets of 10 byte take 8000 / 7 ns, rounded up once, though each alone takes 11.4 ns."""
+    air = LiveAir(Fixed(7), places=None, queue_byte=10_000, hold_ns=0)
+    gone, _ = played(air, [(0, 0, 10)] * 100)
+    assert gone[-1][3] == -(-8000 // 7)
+
+
+def test_power_is_the_integral_of_the_senders_share() -> None:
+    """Power is the integral of the senders share."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=0)
+    assert air.put(0, bytes(1000), 0)
+    assert air.departures(500) == []
+    assert air.put(1, bytes(500), 500)
+    first, second = air.departures(10_000)
+    assert (first.power_ns, second.power_ns) == (500 + 0.5 * 1000, 0.5 * 1000)
+
+
+packets = st.lists(
+    st.tuples(st.integers(0, 150), st.integers(0, 3), st.sampled_from([20, 60, CONTROL_BYTE, 201, 400])), max_size=14
+)
+
+
+@settings(max_examples=150)
+@given(
+    packets,
+    st.integers(5, 60),
+    st.lists(st.integers(4, 99), min_size=1, max_size=5),
+    st.sampled_from([None, 1, 1, 2]),
+    st.sampled_from([450, 2000]),
+    st.sampled_from([1, 13, 40]),
+    st.randoms(use_true_random=False),
+)
+def test_departures_are_those_of_the_second_implementation(
+    packets: list[tuple[int, int, int]],
+    length_ns: int,
+    table: list[int],
+    places: int | None,
+    room_byte: int,
+    hold_ns: int,
+    luck: object,
+) -> None:
+    """Departures are those of the second implementation."""
+    steps, packets = Steps(length_ns, table), sorted(packets, key=lambda one: one[0])
+    with patch("fednet_emu.live.air.TURN_NS", 40):
+        air = LiveAir(steps, places=places, queue_byte=room_byte, hold_ns=hold_ns)
+        slow = SlowAir(steps, places, room_byte, hold_ns, CONTROL_BYTE, 40)
+        assert played(air, packets) == slow.play(packets)

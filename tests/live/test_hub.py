@@ -1,0 +1,135 @@
+"""The hub passes packets between nodes; sockets stand for TUN devices, and a clock of its own for the host's."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from fednet_emu.live.air import LiveAir
+from fednet_emu.live.hub import Hub
+from tests.live.made import tcp
+from tests.live.test_air import Fixed
+
+MS = 1_000_000
+
+
+class House:
+    """A server and two devices behind a hub; the clock stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.after_ns: list[int] = []  # what the clock shows from its third reading on
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
+        for both in pairs:
+            for one in both:
+                one.setblocking(False)
+        self.sockets = [one for both in pairs for one in both]
+        self.nodes = [mine for mine, _ in pairs]
+        airs = [LiveAir(Fixed(1), places=None, queue_byte=9000, hold_ns=0) for _ in range(2)]
+        self.hub = Hub(self.clock, {node: its.fileno() for node, (_, its) in enumerate(pairs)}, *airs, 2 * MS)
+
+    def clock(self) -> int:
+        """The time; it may go on while the hub waits."""
+        if self.after_ns:
+            self.now_ns = self.after_ns.pop(0)
+        return self.now_ns
+
+    def at(self, now_ns: int) -> None:
+        """At."""
+        self.now_ns = now_ns
+        self.hub.turn(0.0)
+
+    def heard(self, node: int) -> list[bytes]:
+        """Heard."""
+        found = []
+        while True:
+            try:
+                found.append(self.nodes[node].recv(9000))
+            except BlockingIOError:
+                return found
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    """House."""
+    made = House()
+    yield made
+    for each in made.sockets:
+        each.close()
+
+
+def test_a_packet_arrives_after_the_air_and_the_latency(house: House) -> None:
+    """A packet arrives after the air and the latency."""
+    packet = tcp(2, 0, b"x" * 948)  # 1000 byte at 1 bit/ns take 8 us
+    house.nodes[2].send(packet)
+    house.at(5000)
+    house.at(5000 + 8000 + 2 * MS - 1)
+    assert house.heard(0) == []
+    house.at(5000 + 8000 + 2 * MS)
+    assert house.heard(0) == [packet]
+    assert [*house.hub.late_ns[0]] == [0]
+
+
+def test_both_directions_have_an_air_of_their_own(house: House) -> None:
+    """Both directions have an air of their own."""
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.nodes[0].send(tcp(0, 1, b"y" * 948))
+    house.nodes[0].send(tcp(0, 2, b"z" * 948))
+    house.at(0)
+    house.at(8000 + 2 * MS)
+    assert (len(house.heard(0)), house.heard(1), house.heard(2)) == (1, [], []), "the downlink is shared by two"
+    house.at(16_000 + 2 * MS)
+    assert (len(house.heard(1)), len(house.heard(2))) == (1, 1)
+
+
+def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
+    """Lateness moves a packet and adds up to nothing."""
+    for _ in range(3):
+        house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.at(0)
+    house.at(40 * MS)  # the host was away for 40 ms
+    assert len(house.heard(0)) == 3
+    assert [*house.hub.late_ns[0]] == [40 * MS - 2 * MS - 8000 * k for k in (1, 2, 3)]
+    house.nodes[1].send(tcp(1, 0, b"x" * 9000))
+    house.at(41 * MS)
+    assert house.hub.traffic.dropped == [1, 0], "9052 byte do not fit into the queue"
+
+
+def test_a_packet_that_comes_while_the_hub_sleeps_joins_no_air_of_the_past(house: House) -> None:
+    """The first packet has left at 8 us, though the hub learns of that at 20 us, when the second one comes."""
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.at(0)
+    house.nodes[2].send(tcp(2, 0, b"x" * 948))
+    house.after_ns = [5000, 5000, 20_000]
+    house.hub.turn(0.0)
+    house.at(3 * MS)
+    assert [*house.hub.late_ns[0]] == [MS - 8000, MS - 28_000]
+
+
+def test_packets_to_others_are_strays(house: House) -> None:
+    """Packets to others are strays."""
+    strays = [
+        tcp(1, 2, b"from device to device"),
+        tcp(2, 0, b"in the name of another"),
+        tcp(1, 77, b"to nobody"),
+        tcp(1, 0, b"")[:16] + bytes([8, 8, 8, 8]) + bytes(32),
+        b"\x60" + bytes(50),
+        b"",
+    ]
+    for packet in filter(None, strays):
+        house.nodes[1].send(packet)
+    house.nodes[0].send(tcp(0, 0, b"to itself"))
+    house.at(0)
+    house.at(10 * MS)
+    assert [house.heard(node) for node in range(3)] == [[], [], []]
+    assert house.hub.strays == 6
+
+
+def test_waiting_ends_with_news(house: House) -> None:
+    """Waiting ends with news."""
+    mine, its = os.pipe()
+    os.write(its, b"x")
+    assert house.hub.turn(10.0, mine) == [mine]
+    os.close(mine)
+    os.close(its)

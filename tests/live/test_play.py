@@ -1,0 +1,178 @@
+"""What is refused before anything starts, how commands are filled in, and what becomes of messages in the tables."""
+
+import re
+from array import array
+from typing import Any
+
+import pytest
+
+from fednet_emu.emulation.given import scenario_of
+from fednet_emu.errors import FednetError
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.live.books import Ran, doubts, write_host, write_messages
+from fednet_emu.live.messages import Message
+from fednet_emu.live.play import Commands, unfit
+from fednet_emu.live.prediction import predicted
+from fednet_emu.live.programs import _missing
+from fednet_emu.records.ledger import SERVER, Ledger
+from tests.commands import fednet
+from tests.live.test_pace import cell, world
+
+CELL: dict[str, Any] = {
+    "devices": {"count": 3, "placement": {"kind": "disc", "radius_m": 80}, "profile": "pi-4b"},
+    "channel": {"include": "urban-micro", "bandwidth_hz": 2e6, "fading": "none"},
+    "algorithm": "fedavg",
+    "model": "softmax",
+}
+
+
+def refused(**settings: Any) -> list[str]:
+    """The key paths of what cannot be played live."""
+    return [".".join(path) for path, _ in unfit(scenario_of(CELL, settings)[1].scenario)]
+
+
+def test_most_of_what_a_scenario_can_say_is_played() -> None:
+    """Most of what a scenario can say is played."""
+    assert refused(**{"network.uplink.access": "noma", "network.downlink.mode": "broadcast"}) == []
+    assert refused(**{"devices.mobility": "random-waypoint", "devices.count": 250}) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [
+        ({"devices.count": 251}, ["devices.count"]),
+        ({"devices.availability": {"kind": "periodic", "on_s": 1, "off_s": 1}}, ["devices.availability"]),
+        ({"network.uplink.access": {"kind": "slotted-aloha", "slot_s": 0.01}}, ["network.uplink.access"]),
+        ({"network.uplink.access": {"kind": "ofdma", "scheduler": "equal-finish"}}, ["network.uplink.access"]),
+        ({"network.downlink.loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.loss"]),
+        ({"channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6, "threshold_db": 3}}, ["channel.rate"]),
+    ],
+)
+def test_what_has_no_packets_is_refused_with_its_key(settings: dict[str, Any], keys: list[str]) -> None:
+    """What has no packets is refused with its key."""
+    assert refused(**settings) == keys
+
+
+def test_commands_are_filled_in_for_each_node() -> None:
+    """Commands are filled in for each node."""
+    commands = Commands.of("serve --at '{server} x'", ["client", "{role}{device}/{devices}", "{other}"])
+    words, more = commands.filled(4, 7)
+    assert words == ["client", "client4/7", "{other}"]
+    assert more == {
+        "FEDNET_SERVER": "10.77.0.1", "FEDNET_DEVICE": "4", "FEDNET_DEVICES": "7", "FEDNET_ROLE": "client"
+    }  # fmt: skip
+    assert commands.filled(SERVER, 7)[0] == ["serve", "--at", "10.77.0.1 x"]
+
+
+def test_one_command_may_be_for_all() -> None:
+    """One command may be for all."""
+    assert Commands.of(None, ["either", "{role}"]).filled(SERVER, 2)[0] == ["either", "server"]
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "text"),
+    [
+        (None, [], "live: takes the command of the clients, got none; add -- COMMAND at the end"),
+        ("", ["client"], "--server: is a command, got an empty text; leave it out, or name a program"),
+        ("a 'b", ["client"], "--server: cannot be read (No closing quotation), got 'a 'b'; quote it as in a shell"),
+    ],
+)
+def test_a_command_that_is_none_is_refused(server: str | None, client: list[str], text: str) -> None:
+    """A command that is none is refused."""
+    with pytest.raises(FednetError, match=re.escape(text)):
+        Commands.of(server, client)
+
+
+def test_a_scenario_file_cannot_name_a_program() -> None:
+    """A scenario file cannot name a program."""
+    for key in ("live", "server.command", "devices.command"):
+        with pytest.raises(FednetError, match="no such setting"):
+            scenario_of(CELL, {key: "sh -c true"})
+
+
+def test_the_command_says_what_it_needs() -> None:
+    """The command says what it needs."""
+    outcome = fednet("live")
+    assert outcome.exit_code == 2
+    assert "live: takes a scenario, got none" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("step", "number", "begin", "remedy"),
+    [
+        ("namespaces", 1, "live: the host lets this user make no namespaces, got 'why'; ", "run it as root"),
+        ("tun", 13, "live: no TUN device can be made, got 'why'; ", "let users open /dev/net/tun"),
+        ("proc", 1, "live: /proc cannot be mounted in a namespace, got 'why'; ", "in a container"),
+    ],
+)
+def test_what_a_machine_lacks_is_said_in_a_sentence(step: str, number: int, begin: str, remedy: str) -> None:
+    """What a machine lacks is said in a sentence."""
+    text = str(_missing(step, number, "Why", None))
+    assert text.startswith(begin)
+    assert remedy in text
+
+
+def message(
+    device: int,
+    payload_byte: int,
+    arrived_ns: int,
+    ended_ns: int,
+    *,
+    started_ns: int | None = None,
+    starved_ns: int = 0,
+) -> Message:
+    """A message on the uplink, whose first packet went on the air at once if nothing else is said."""
+    size = payload_byte + 52 * -(-payload_byte // 1448)
+    times_ns = arrived_ns, arrived_ns if started_ns is None else started_ns, ended_ns
+    return Message(
+        True, device, 0, payload_byte, *times_ns, 9, 0, size, starved_ns, 0, float(ended_ns - arrived_ns)
+    )  # fmt: skip
+
+
+def test_a_message_that_ends_when_predicted_has_no_error() -> None:
+    """The prediction is the simulated transfer of the payload in packets, from the instant of the first packet."""
+    fed, scenario = world("tdma"), cell("tdma")
+    band, links = fed.network.uplink.band, fed.network.uplink.links.now()
+    ends = []
+    now_ns = NS_PER_S
+    for device in (2, 0):  # the second one waits for its turn
+        now_ns = band.alone(*links.link(device, SERVER), 8 * (100_000 + 52 * 70), now_ns)[0]
+        ends.append(now_ns)
+    late_ns = (ends[1] - NS_PER_S - 5) // 100
+    messages = [
+        message(0, 100_000, NS_PER_S + 5, ends[1] + late_ns, started_ns=ends[0]),
+        message(2, 100_000, NS_PER_S, ends[0]),
+    ]
+    errors = write_messages(fed, messages, predicted(scenario, messages, None))
+    assert errors == [pytest.approx(0.0, abs=1e-9), pytest.approx(0.01, rel=1e-6)]
+    frames = fed.ledger.frames()
+    assert frames["transfers"]["sender"].tolist() == [2, 0], "in the order of their ends"
+    assert frames["transfers"]["size_bit"].tolist() == [8 * (100_000 + 52 * 70)] * 2
+    assert frames["live_messages"]["payload_byte"].tolist() == [100_000] * 2
+    watts = fed.network.uplink.radios.drawn_w(2, links.power_w(2), 1.0)
+    assert frames["transfers"]["energy_j"].iloc[0] == pytest.approx(watts * (ends[0] - NS_PER_S) / NS_PER_S)
+
+
+def test_a_starved_message_makes_no_claim() -> None:
+    """A starved message makes no claim."""
+    fed, scenario = world("tdma"), cell("tdma")
+    messages = [message(0, 50_000, 0, NS_PER_S, starved_ns=NS_PER_S // 49)]
+    assert write_messages(fed, messages, predicted(scenario, messages, None)) == []
+    assert fed.ledger.frames()["live_messages"]["starved_s"].tolist() == [pytest.approx(1 / 49)]
+
+
+def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
+    """A run is doubtful where packets are late or programs starve."""
+    late = {0: array("q", [1000] * 98 + [6_000_000] * 2), 3: array("q", [2000] * 100)}
+    ledger = Ledger()
+    host = write_host(ledger, late, [Ran(0, 100, 5), Ran(2, 100, 20)])
+    assert (host["packets"], host["late_share"]) == (200, 0.01)
+    assert doubts(host, [Ran(0, 100, 10)]) == "", "as much as there may be"
+    assert doubts({"late_share": 0.02}, []) == "2.0% of the packets were written more than 5 ms late"
+    assert doubts(host, [Ran(0, 100, 5), Ran(2, 100, 20)]) == (
+        "the program of dev-1 waited for a processor for 20% of its time"
+    )
+    frames = ledger.frames()
+    assert frames["live_host"]["simulated_s"].tolist() == [0, 3]
+    assert frames["live_host"]["late_p99_s"].tolist() == [pytest.approx(6e-3), 2e-6]
+    assert frames["live_programs"]["device"].tolist() == [-1, 1]
