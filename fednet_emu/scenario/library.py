@@ -14,6 +14,8 @@ from fednet_emu.scenario.tree import Node, shortened, show
 Folder = Literal["scenarios", "channels", "profiles", "scenarios/studies"]
 
 STUDIES: Folder = "scenarios/studies"
+CELLS = "scenarios/cells"
+"""Networks that exist, which scenarios include: settings of the channel and the network."""
 _ONE = {"scenarios": "scenario", "channels": "channel", "profiles": "profile", STUDIES: "study"}
 
 SUFFIXES = (".yaml", ".yml")
@@ -56,7 +58,7 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 def names(folder: Folder = "scenarios") -> list[str]:
     """Return the sorted names that `find` knows in the search folders; those in a subfolder are `subfolder/name`.
 
-    The names of scenarios do not include studies, although studies are stored in a subfolder of the scenarios.
+    The names of scenarios include neither studies nor networks to be included, which are in subfolders of theirs.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -64,7 +66,7 @@ def names(folder: Folder = "scenarios") -> list[str]:
         for path in place.rglob("*")
         if path.suffix in SUFFIXES and path.is_file()
     }
-    below = STUDIES.removeprefix(f"{folder}/") + "/"
+    below = tuple(part.removeprefix(f"{folder}/") + "/" for part in (STUDIES, CELLS))
     return sorted(name for name in known if not name.startswith(below))
 
 
