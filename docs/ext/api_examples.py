@@ -14,6 +14,7 @@ EXAMPLES: dict[str, str] = {
     "channels": 'fe.channels(["urban-micro", "rural"])[["channel", "rate_at_200_m_bps"]]',
     "profiles": 'fe.profiles(["pi-4b", "cortex-m4"])[["profile", "flop_per_s", "active_w"]]',
     "kinds": 'fe.kinds("network.uplink.access")["tdma"]',
+    "noise_for": "fe.noise_for(4.0, delta=1e-5, rounds=200, rate=0.1)",
     "schema": 'import json\n\njson.dump(fe.schema(), open("scenario.schema.json", "w"))',
     "sweep": (
         'study = fe.sweep(\n    "quickstart",\n    grid={"network.uplink.access": ["tdma", "ofdma"]},\n    seeds=3,\n'
