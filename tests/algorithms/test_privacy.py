@@ -171,6 +171,14 @@ def test_after_rounds_of_noise_alone_the_model_has_moved_by_their_sum():
     assert float(moved.square().sum()) / (9 * (0.5 * 2 / 10) ** 2) == pytest.approx(n, abs=5 * math.sqrt(2 * n))
 
 
+def test_nobody_is_no_cohort_to_plan(recwarn):
+    """A round in which nobody is drawn needs no plan of its uplink, and no warning says that nobody may send."""
+    run = played(**{"stop.rounds": 40, "algorithm.cohort": 1, "network.uplink.access": "planned"})
+
+    assert (run.rounds["cohort"] == 0).any()
+    assert not [str(its.message) for its in recwarn if "lets none" in str(its.message)]
+
+
 def test_devices_that_leave_take_the_gain_of_sampling_away():
     """With windows, who takes part is not decided by the draw alone."""
     away = {"devices.availability": {"kind": "periodic", "on_s": 5, "off_s": 5}}

@@ -62,14 +62,17 @@ def test_a_seed_draws_the_same_scenario_every_time() -> None:
     assert drawn(1).settings != drawn(2).settings
 
 
-def test_a_mixture_has_what_it_must_and_keeps_every_law() -> None:
-    """Mixtures differ from the plain draws; one with a planner in several cells is among the first, and is sound."""
-    first = drawn(0, mixed=True).settings
+def test_a_mixture_has_what_it_must_and_keeps_every_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mixtures differ from the plain draws; one with a planner in several cells is sound."""
+    wanted = {"algorithm": "fedavg", "network.cells": "list", "network.uplink.access": "planned"}
+    monkeypatch.setattr("tests.swarm.draw.mixture", lambda rng: wanted)
+    mixed = drawn(0, mixed=True).settings
 
-    assert first == drawn(0, mixed=True).settings
-    assert first["network"]["uplink"]["access"]["planner"]["kind"] in PLANNERS
-    assert first["network"]["cells"]["kind"] in ("list", "hexagonal")
-    assert first != drawn(0).settings
+    assert mixed == drawn(0, mixed=True).settings
+    assert mixed["network"]["uplink"]["access"]["planner"]["kind"] in PLANNERS
+    assert mixed["network"]["cells"]["kind"] == "list"
+    assert mixed["algorithm"]["kind"] == "fedavg"
+    assert mixed != drawn(0).settings
     assert not tried(0, mixed=True).failures
 
 

@@ -57,7 +57,7 @@ class CohortSampler:
 
     def planned(self, t: int, cohort: Sequence[Device]) -> list[Device]:
         """Plan round t, if rounds are planned; the devices of the cohort that take part in it."""
-        if not self._plans.active:
+        if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
         up_bit = work.up_bit + BIT_PER_SCALAR * len(self._rule.reports)

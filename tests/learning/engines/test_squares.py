@@ -72,5 +72,5 @@ def test_the_graph_hands_it_over() -> None:
 
     assert graph.read(measured.square) > 0
     assert len(usual) == 2
-    assert [one.number for one in timed] == [3, 2, 4]
-    assert [one.number for one in measured] == [3, 4, 5]
+    assert [one.number for one in timed] == [2, 1, 3]
+    assert [one.number for one in measured] == [3, 2, 4]

@@ -347,7 +347,7 @@ def test_a_fixed_plane_keeps_its_multiplier(monkeypatch: pytest.MonkeyPatch) -> 
                 "stop.rounds=30")  # fmt: skip
     fed = small_federation(*settings)
     lam: list[list[float]] = []
-    fed.observers.append(lambda fed: lam.append(fed.graph.read(masters[0].dual)[1].tolist()))
+    fed.observers.append(lambda fed: lam.append(fed.graph.read(masters[0]._state).lam.tolist()))
     fed.run(small_scenario(*settings).algorithm)
 
     assert lam == [[1.0]] * 30
