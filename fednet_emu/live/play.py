@@ -164,7 +164,7 @@ def play_live(
         commands: the programs.
         options: how it is played.
         force: whether to replace a run that the folder already holds, once the new one is done.
-        on_start: is told what happens, in sentences.
+        on_start: receives a sentence for each step of the start.
 
     Raises:
         ScenarioError: something in the scenario cannot be played live.

@@ -119,9 +119,9 @@ def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
     return _Uses(*_joined(uses)), _Arrived(place, arrived_ns[order][firsts])
 
 
-def _arrivals(heard: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
-    arrived_ns = np.where(heard["lost"] == _DELIVERED, transfers["ended_ns"], _FOREVER)
-    return _places(transfers["payload"], heard["receiver"]), arrived_ns
+def _arrivals(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
+    arrived_ns = np.where(receptions["lost"] == _DELIVERED, transfers["ended_ns"], _FOREVER)
+    return _places(transfers["payload"], receptions["receiver"]), arrived_ns
 
 
 def _places(payload: IntArray, device: IntArray) -> IntArray:
