@@ -1,0 +1,127 @@
+"""The plain air does what the general one does: both are played beside each other, to the last bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import starmap
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednet_emu.devices.availability import Always, Windows
+from fednet_emu.kernel.clock import COLLECT
+from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.air.latency import NO_LATENCY
+from fednet_emu.network.air.plain import PlainAir
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.faults import NoLoss, RandomLoss
+from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.transport import NoSession, Tcp
+from fednet_emu.network.transport.connections import Connections
+from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.receiver.combining import MaximumRatio
+from fednet_emu.records.rows import TransferRow
+from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, requests
+from tests.network.media import PlainRadios
+
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+SCHEMES = (
+    Ofdma(), Ofdma(subchannels=2), Shared(), Shared(max_senders=3, threshold_db=-15.0), Noma(),
+    Noma(threshold_db=-10.0, residual=0.1),
+)  # fmt: skip
+
+
+class Watched(World):
+    """A world that also logs what is on the air, and until when it is planned."""
+
+    def watch(self, at_ns: int) -> None:
+        """Log it at the end of an instant."""
+        self.clock.call_at(at_ns, lambda _: self.log.append(self.planned()), COLLECT)
+
+    def planned(self) -> Any:
+        """Powers and rates of all bursts, and the next time at which the medium looks at them."""
+        air = self.medium._air
+        powers = [(power.first.number, [*power.from_ns], [*power.shares]) for power in air.powers()]
+        rates = [(rates.burst[0].number, [*rates.from_ns], rates.bps.tolist()) for rates in air.rates()]
+        return self.clock.now, self.medium._due_ns, powers, rates
+
+
+def general(access: Access) -> Access:
+    """The same scheme, which says that it is never plain."""
+    scheme = type("General", (type(access),), {"plain_rule": lambda _: None, "kind": access.kind})
+    return scheme.model_construct(**dict(access))
+
+
+def outcomes(
+    snr: Sequence[float],
+    asked: Sequence[Request],
+    cancelled: Sequence[Cancelling],
+    until_ns: int = 10**13,
+    watched: Sequence[int] = (),
+    *,
+    access: Access,
+    tcp: bool = False,
+    **options: Any,
+) -> list[Any]:
+    """What comes of the same play on both airs."""
+    books = []
+    for scheme in (general(access), access):
+        if tcp:
+            transport = Connections(Tcp(rtt_s=0.004, initial_window=1), NoSession())
+            options["end_to_end"] = EndToEnd(NO_LATENCY, transport)
+        world = Watched(None, snr, access=scheme, **options)
+        for at_ns in watched:
+            world.watch(at_ns)
+        books.append(world.play(asked, cancelled, until_ns))
+    return books
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    snr=st.lists(st.sampled_from([1e-4, 0.05, 1.0, 1.0, 3.0, 30.0, 1e4]), min_size=4, max_size=4),
+    asked=st.lists(requests, min_size=1, max_size=14),
+    cancelled=st.lists(cancellings, max_size=5),
+    until_ns=instants | st.just(10**13),
+    watched=st.lists(instants, max_size=4),
+    access=st.sampled_from(SCHEMES),
+    law=st.sampled_from([Shannon(), CAPACITY, FixedRate(bit_rate_bps=3e6)]),
+    fading=st.sampled_from([NoFading(), Rayleigh(coherence_s=0.0001), Rayleigh(coherence_s=0.0435), Rician(k_db=3.0)]),
+    timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
+    loss=st.sampled_from([NoLoss(), RandomLoss(probability=0.3)]),
+    availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
+    radios=st.sampled_from([None, PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7)]),
+    tcp=st.booleans(),
+)
+def test_whatever_is_asked_and_cancelled_both_airs_write_the_same_books(
+    snr, asked, cancelled, until_ns, watched, access, law, fading, timeout_s, loss, availability, radios, tcp
+):
+    """Equal rows in equal order, deliveries, energies, bits, plans at any instant, and transfers nobody heard of."""
+    general_books, plain_books = outcomes(
+        snr, asked, cancelled, until_ns, watched, access=access, law=law, fading=fading, timeout_s=timeout_s,
+        loss=loss, availability=availability, radios=radios, tcp=tcp,
+    )  # fmt: skip
+
+    assert plain_books == general_books
+
+
+@pytest.mark.parametrize("access", SCHEMES, ids=lambda access: access.kind)
+def test_a_cancellation_at_any_instant_has_the_same_consequences(access):
+    """Each of five requests, cancelled before or after everything else of every instant, and a nanosecond beside it.
+
+    The last request is the second of a sender that is on the air, so that all of them go on in the general air.
+    """
+    asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800), Request(9 * MS, 3, 1, 1)]
+    asked.append(Request(11 * MS, 0, 20_000))
+    options = {"snr": (1.0, 10.0, 3.0, 30.0), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
+    rows, *_ = World(None, access=access, **options).play(asked, [], 10**13)
+    events_ns = {time_ns for row in starmap(TransferRow, rows) for time_ns in (row.requested_ns, row.started_ns, row.ended_ns)}
+
+    for at_ns in sorted({max(time_ns + by, 0) for time_ns in events_ns for by in (-1, 0, 1)}):
+        for number in range(5):
+            for last in (False, True):
+                by_both = outcomes(asked=asked, cancelled=[Cancelling(number, at_ns, last)], access=access, **options)
+                assert by_both[0] == by_both[1]
