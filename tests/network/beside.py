@@ -1,4 +1,4 @@
-"""The same play of requests and cancellations on media that should write the same books."""
+"""The same play of requests and cancellations on media and airs that should write the same books."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simpy.events import NORMAL
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import COLLECT, Clock
-from fednet_emu.network.access import Tdma
+from fednet_emu.network.access import Access, Tdma
 from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.planning.base import Grant
@@ -84,6 +84,17 @@ class World:
         if number in self.sent:
             self.sent[number].cancel(Delivery.given_up(self.clock.now_s))
             self.log.append((number, self.clock.now, "cancelled"))
+
+
+def general(access: Access) -> Access:
+    """The same scheme on the general air: it says that it is never plain."""
+    scheme = type("General", (type(access),), {"plain_rule": lambda _: None, "kind": access.kind})
+    return scheme.model_construct(**dict(access))
+
+
+def instants_of(rows: Sequence[tuple[Any, ...]]) -> set[int]:
+    """The times of all requests, starts and ends."""
+    return {time_ns for row in rows for time_ns in row[6:9]}
 
 
 instants = st.integers(0, 40).map(lambda step: step * MS) | st.integers(0, 60 * MS)

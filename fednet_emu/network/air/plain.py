@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from math import floor
 from operator import mul, sub
 from typing import final
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, least
+from fednet_emu.arrays import Array, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import uniform
 from fednet_emu.kernel.work import BIT, SCALE
@@ -127,9 +126,10 @@ class PlainAir:
             self._edges_ns = []
         self._since_ns = now_ns
         if now_ns >= self._first_until_ns:
-            over = [place for place, until_ns in enumerate(self._until_ns) if until_ns <= now_ns]
+            until_ns = self._until_ns
+            over = [place for place, its_ns in enumerate(until_ns) if its_ns <= now_ns]
             gone = over + [place for place in gone if place not in over]
-            self._first_until_ns = min([until_ns for until_ns in self._until_ns if until_ns > now_ns], default=FOREVER_NS)
+            self._first_until_ns = min([its_ns for its_ns in until_ns if its_ns > now_ns], default=FOREVER_NS)
         return self._take_off(gone) if gone else []
 
     def next_end_ns(self) -> int:
@@ -204,7 +204,7 @@ class PlainAir:
     def _flow(self, now_ns: int) -> None:
         """Subtract the bits carried since the last call at the planned rates, and adapt the length of the next plan."""
         edges_ns, power_s = self._edges_ns, self._of.now[_POWER_S]
-        for block, span_ns in passed(edges_ns, now_ns):
+        for block, span_ns in passed(edges_ns, now_ns) if len(edges_ns) > 2 else ((0, now_ns - edges_ns[0]),):
             per_ns = map(int, (self._rate_bps[block] * SCALE).tolist())
             self._work = list(map(sub, self._work, map(mul, per_ns, repeat(span_ns))))
             power_s += span_ns / NS_PER_S

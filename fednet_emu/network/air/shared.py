@@ -16,7 +16,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
+from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
@@ -222,7 +222,7 @@ class SharedAir:
         band.check_blocks(on_air.legs[0].started_ns, since_ns)
         room = MOST_GAINS // on_air.gains.mean.size
         edges_ns, numbers = band.blocks(since_ns, max(1, min(self.blocks, room)))
-        rated = rate_cells(on_air, self._sharing, band, on_air.gains.heard(numbers), numbers)
+        rated = rate_cells(on_air, self._sharing, band, numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
         on_air.mark_dead(rated.dead)
@@ -281,10 +281,11 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
-        per_ns = work_per_ns(rate)
+        per_ns = int(rate * SCALE)
         if per_ns:
-            if (needed := done_ns(work, per_ns)) <= end_ns - start_ns:
-                return start_ns + needed
+            its_end_ns = start_ns - -work // per_ns
+            if its_end_ns <= end_ns:
+                return its_end_ns
             work -= per_ns * (end_ns - start_ns)
     return FOREVER_NS
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import starmap
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Windows
 from fednet_emu.kernel.clock import COLLECT
-from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha
 from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.air.plain import PlainAir
+from fednet_emu.network.air.plain import PlainAir, shared_air
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.network.medium.phased_medium import EndToEnd
@@ -24,9 +23,8 @@ from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio
-from fednet_emu.records.rows import TransferRow
-from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, requests
-from tests.network.media import PlainRadios
+from tests.network.beside import MS, Cancelling, Request, World, cancellings, general, instants, instants_of, requests
+from tests.network.media import HandMadeLinks, PlainRadios
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SCHEMES = (
@@ -48,12 +46,6 @@ class Watched(World):
         powers = [(power.first.number, [*power.from_ns], [*power.shares]) for power in air.powers()]
         rates = [(rates.burst[0].number, [*rates.from_ns], rates.bps.tolist()) for rates in air.rates()]
         return self.clock.now, self.medium._due_ns, powers, rates
-
-
-def general(access: Access) -> Access:
-    """The same scheme, which says that it is never plain."""
-    scheme = type("General", (type(access),), {"plain_rule": lambda _: None, "kind": access.kind})
-    return scheme.model_construct(**dict(access))
 
 
 def outcomes(
@@ -80,7 +72,7 @@ def outcomes(
     return books
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     snr=st.lists(st.sampled_from([1e-4, 0.05, 1.0, 1.0, 3.0, 30.0, 1e4]), min_size=4, max_size=4),
     asked=st.lists(requests, min_size=1, max_size=14),
@@ -108,20 +100,48 @@ def test_whatever_is_asked_and_cancelled_both_airs_write_the_same_books(
     assert plain_books == general_books
 
 
-@pytest.mark.parametrize("access", SCHEMES, ids=lambda access: access.kind)
+@pytest.mark.parametrize("access", [Ofdma(subchannels=2), Noma()], ids=lambda access: access.kind)
 def test_a_cancellation_at_any_instant_has_the_same_consequences(access):
-    """Each of five requests, cancelled before or after everything else of every instant, and a nanosecond beside it.
+    """Each of four requests, cancelled before or after everything else of every instant, and a nanosecond beside it.
 
     The last request is the second of a sender that is on the air, so that all of them go on in the general air.
     """
-    asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800), Request(9 * MS, 3, 1, 1)]
-    asked.append(Request(11 * MS, 0, 20_000))
-    options = {"snr": (1.0, 10.0, 3.0, 30.0), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
+    asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800, 1), Request(11 * MS, 0, 20_000)]
+    options = {"snr": (1.0, 10.0, 3.0), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
     rows, *_ = World(None, access=access, **options).play(asked, [], 10**13)
-    events_ns = {time_ns for row in starmap(TransferRow, rows) for time_ns in (row.requested_ns, row.started_ns, row.ended_ns)}
 
-    for at_ns in sorted({max(time_ns + by, 0) for time_ns in events_ns for by in (-1, 0, 1)}):
-        for number in range(5):
+    for at_ns in sorted({max(time_ns + by, 0) for time_ns in instants_of(rows) for by in (-1, 0, 1)}):
+        for number in range(4):
             for last in (False, True):
                 by_both = outcomes(asked=asked, cancelled=[Cancelling(number, at_ns, last)], access=access, **options)
                 assert by_both[0] == by_both[1]
+
+
+def test_a_band_that_fills_and_empties_is_plain_again(cell):
+    """The second burst of a sender is for the general air, which keeps the band until nobody is on the air."""
+    world = cell(Ofdma(), Shannon(), snr=(1.0, 1.0))
+    kept = []
+    for at_s in (0.0, 0.5, 1.0):
+        world.clock.call_at(round(at_s * 1e9), lambda _: kept.append(len(world.medium._air._general)), COLLECT)
+
+    deliveries = world.play((0.0, 0, 400_000), (0.0, 1, 400_000), (0.4, 1, 1000), (0.9, 0, 400_000))
+
+    assert [delivery.lost for delivery in deliveries] == [""] * 4
+    assert kept == [0, 2, 0]
+
+
+def test_what_may_not_be_plain_is_never_asked_to_be(cell):
+    """Several cells, slots, schedulers that look at gains or at what is left, antennas, losses in outage, movement."""
+    lossy, arrays = FixedRate(bit_rate_bps=1e6, threshold_db=0.0), {"reception": MaximumRatio(antennas=2)}
+    for access, law, more in (
+        (Ofdma(), None, {"cells": 2}),
+        (SlottedAloha(slot_s=0.001), None, {}),
+        (Ofdma(scheduler="proportional-fair"), None, {}),
+        (Ofdma(scheduler="equal-finish"), None, {}),
+        (Shared(), None, arrays),
+        (Shared(), lossy, {}),
+    ):
+        assert type(cell(access, law, **more).medium._air) is SharedAir
+    moving = SimpleNamespace(now=None, period=None)
+    assert type(shared_air(Shared(), cell().band, moving, 1)) is SharedAir
+    assert type(shared_air(Shared(), cell().band, HandMadeLinks((1.0,)), 1)) is PlainAir

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import starmap
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +18,7 @@ from fednet_emu.network.medium.turn_medium import TurnMedium, medium_class
 from fednet_emu.network.settings import Downlink, Uplink
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.rows import TransferRow
-from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, requests
+from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, instants_of, requests
 from tests.network.media import PlainRadios
 
 BOTH = (Medium, TurnMedium)
@@ -73,7 +71,7 @@ def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
     asked.append(Request(9 * MS, 3, 20_000))  # its link carries nothing
     options = {"snr": (1.0, 10.0, 3.0, 1e-9), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
     rows, *_ = World(Medium, **options).play(asked, [], 10**13)
-    events_ns = {time_ns for row in starmap(TransferRow, rows) for time_ns in (row.requested_ns, row.started_ns, row.ended_ns)}
+    events_ns = instants_of(rows)
     assert len(events_ns) == 8
 
     for at_ns in sorted({max(time_ns + by, 0) for time_ns in events_ns for by in (-1, 0, 1)}):
