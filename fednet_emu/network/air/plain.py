@@ -233,7 +233,8 @@ class PlainAir:
             needed = left / rate_bps[0]
         else:
             needed = needed_ns(np.array(edges_ns), rate_bps.T, left)
-        soonest, end_ns, due = float(least(needed)), FOREVER_NS, []
+        soonest, end_ns = float(least(needed)), FOREVER_NS
+        due: list[int] = []
         if since_ns + soonest < edges_ns[-1] + NEAR_NS:
             for place in (needed <= soonest + NEAR_NS).nonzero()[0].tolist():
                 its_end_ns = end_of(work[place], rate_bps[:, place], edges_ns)

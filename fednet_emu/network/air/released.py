@@ -152,7 +152,7 @@ class ReleasedAir:
 
     def _woken(self, now_ns: int) -> list[Flow]:
         """The flows whose gaps end by now, in the order of their starts."""
-        gaps, woken = self._gaps, {}
+        gaps, woken = self._gaps, dict[int, Flow]()
         while gaps and gaps[0][0] <= now_ns:
             _, number, flow = heappop(gaps)
             if flow.wakes_ns <= now_ns:
