@@ -100,7 +100,7 @@ class RatedPace:
     def _rated(self, links: tuple[int, ...], now_ns: int) -> Paced:
         self._show(links, now_ns)
         edges_ns, numbers = self._band.blocks(now_ns, 1)
-        rated = rate_cells(self._on_air, self._sharing, self._band, self._on_air.gains.heard(numbers), numbers)
+        rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
         place = {link: place for place, link in enumerate(self._there)}
         rates, power = rated.rate_bps[:, 0].tolist(), rated.power[:, 0].tolist()
         until_ns = int(edges_ns[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -65,6 +66,10 @@ class UpTo(WholeBand):
     def residual_share(self) -> float | None:
         return 1.0
 
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        return _with_others_as_noise
+
 
 class Shared(UpTo):
     """All transmissions use the whole band at once, and each receiver hears the other senders as noise.
@@ -109,6 +114,14 @@ class Noma(UpTo):
     @override
     def residual_share(self) -> float | None:
         return self.residual
+
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        return self._one_after_the_other
+
+    def _one_after_the_other(self, snr: Array) -> Allocation:
+        turn = successive_cancellation(snr, 1.0, self.threshold, self.residual)
+        return Allocation(turn.sinr, 1.0, snr, None if self.threshold_db is None else turn.decoded)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
@@ -196,6 +209,10 @@ class SlottedAloha(RatedAccess):
         if active.deaf is not None:
             carries &= (active.deaf @ on == 0)[active.receiver]
         return Allocation(sinr, _own_parts(inputs), own, carries)
+
+
+def _with_others_as_noise(snr: Array) -> Allocation:
+    return Allocation(snr / (1.0 + sum_of_others(snr)), 1.0, snr)
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:

@@ -151,6 +151,10 @@ class LinkGains:
         heard: Array = mean * gain.now
         return heard
 
+    def know(self, numbers: IntArray, gain: Array) -> None:
+        """Keep fading gains [receivers, senders, blocks] in consecutive blocks, computed elsewhere."""
+        self._numbers, self._gain = numbers, Roomy(gain)
+
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
         """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
         mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
