@@ -14,13 +14,13 @@ from fednet_emu.records.rows import HandoverRow
 
 @final
 class Serving:
-    """Chooses the cell of each transfer.
+    """Chooses the cell of each transfer; all of a device are in one.
 
     Args:
         links: the links.
         ledger: records.
-        during: whether transfers change cells on the way; if not, a device does so only when it has no transfer waiting
-            or on the air.
+        during: whether a device takes its transfers to another cell on the way; if not, it changes cells only when it
+            has none waiting or on the air.
     """
 
     def __init__(self, links: LinksOverTime, ledger: Ledger, *, during: bool) -> None:
@@ -31,7 +31,7 @@ class Serving:
         """Choose the cell of a transfer that is asked for."""
         device = max(transfer.sender, transfer.receiver)
         under_way = self._under_way[device]
-        if under_way and not self._during:
+        if under_way:
             transfer.cell = next(iter(under_way.values()))
         else:
             transfer.cell = -1 - self._links.now().station_of(device)
@@ -43,13 +43,13 @@ class Serving:
         self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
-        """Give the transfers on the air, but for broadcasts, the cells that serve their devices now, if that may be."""
+        """Give the transfers on the air the cells that serve their devices now, but for devices in a broadcast."""
         if not self._during:
             return
-        links = self._links.now()
-        for transfer, burst in on_air.items():
+        links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}
+        for transfer in on_air:
             device, old = max(transfer.sender, transfer.receiver), transfer.cell
             new = -1 - links.station_of(device)
-            if len(burst) == 1 and new != old:
+            if device not in held and new != old:
                 self._ledger.handovers.append(HandoverRow(transfer.kind, device, now_ns, transfer.number, old, new))
-                transfer.cell = new
+                transfer.cell = self._under_way[device][transfer] = new

@@ -169,9 +169,7 @@ def test_who_stays_has_the_same_row_beside_moving_devices(access: Any, way: str)
         if not driving:
             paths.speed_m_s = 0.0
         channel, down = CLEAR | {"fading": Rayleigh(coherence_s=0.37)}, {"access": access, "mode": "unicast"}
-        network = network_of(
-            paths, 2, channel, uplink={"access": access}, downlink={"access": access, "mode": "unicast"}
-        )
+        network = network_of(paths, 2, channel, uplink={"access": access}, downlink=down)
         medium = getattr(network, way)
         played(medium, *((1, SERVER) if way == "uplink" else (SERVER, 1)), 50_000_000)
         rows.append(medium._ledger.frames()["transfers"].drop(columns="energy_j").to_dict("records"))

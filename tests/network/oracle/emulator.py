@@ -81,13 +81,14 @@ class Emulator:
             del self.senders[radio]
 
     def hand_over(self) -> None:
-        """Let bursts of one leg go on in the cells of their devices, the last of all there; senders keep power."""
+        """Let devices without a broadcast go on in their new cells, the last of all there; senders keep power."""
         world, period = self.world, self.now_ns // self.world.period_ns
         if not world.during or self.now_ns % world.period_ns:
             return
         cells = world.serving[period % len(world.serving)]
+        held = {leg.receiver for burst in self.air for leg in burst.legs if len(burst.legs) > 1}
         moved = [(max(burst.send.sender, burst.legs[0].receiver), burst) for burst in self.air if len(burst.legs) == 1]
-        moved = [(device, burst) for device, burst in moved if cells[device] != burst.cell]
+        moved = [(device, burst) for device, burst in moved if device not in held and cells[device] != burst.cell]
         powers = [self.senders[burst.radio] for _, burst in moved]
         for device, burst in moved:
             self.handovers.append(Handover(self.now_ns, burst.line, device, burst.cell, cells[device]))
@@ -123,8 +124,6 @@ class Emulator:
 
     def cell_of(self, device: int, cells: tuple[int, ...], asked: Iterable[Burst]) -> int:
         """That of a device's transfers which wait or are under way, so that it stays there; else whose it is now."""
-        if self.world.during:
-            return cells[device]
         there = [burst for burst in [*self.air, *self.queue, *asked] if device in burst.ends]
         return there[0].cell if there else cells[device]
 

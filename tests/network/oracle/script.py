@@ -108,7 +108,7 @@ class World:
     cells: int = 1
     serving: tuple[tuple[int, ...], ...] = ()  # cell of each device in each period, round and round
     fading: str = "none"
-    during: bool = False  # whether transfers of one leg change cells in the middle
+    during: bool = False  # whether devices take their transfers to other cells in the middle
     coherence_ns: int | None = None
     hertz: int = 10**6
     places: int | None = None  # for senders on the air of a cell or cluster
