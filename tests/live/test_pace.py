@@ -114,6 +114,16 @@ def test_cells_disturb_each_other(access: Any, sent: list[tuple[int, int, int]])
     assert by_packets(fed, "uplink", sent, cells=fed.network.settings.cells.count) == due
 
 
+@settings(max_examples=5)
+@given(st.sampled_from(["tdma", "ofdma", "noma"]), requests)
+def test_messages_of_moving_devices_end_when_the_medium_says_so(access: Any, sent: list[tuple[int, int, int]]) -> None:
+    """Both have new links every 7 ms, within fading blocks of 20 ms."""
+    mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
+    moving = {"mobility": mobility, "cells": {"movement_s": 0.007}}
+    due = by_medium(world(access, **moving), "uplink", sent)
+    assert by_packets(world(access, **moving), "uplink", sent) == due
+
+
 def test_moving_links_are_those_of_the_present_period() -> None:
     """A link that stays on the air has a new distance in each period of movement, as a simulated transfer has."""
     fed = world("tdma", mobility={"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 20})

@@ -27,13 +27,12 @@ from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.channel import Channel, Terminal
-from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.fading import FadingByLineOfSight, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.testing import run_small, small_scenario
 from tests.network.media import FADING_KEY, HandMadeLinks, medium_of
-from tests.network.transport.lines import RATE_BPS as LINE_BPS
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5, "height_m": 0}
@@ -47,7 +46,7 @@ CLEAR = {
 }
 HERTZ, KT_DBM = 1e6, -174.0
 START_M, SPEED_M_S, ASIDE_M = -600.0, 20.0, 50.0
-SIZE_BIT = 500_000_000
+SIZE_BIT, PACKET_BPS = 500_000_000, 120_000.0
 TURNS: tuple[Literal["cluster", "coloured"], ...] = ("cluster", "coloured")
 
 
@@ -206,11 +205,13 @@ def test_both_ends_of_a_sidelink_move(access: Any) -> None:
 
 
 class Table(HandMadeLinks):
-    """SNR of device 0 in each period of a second, then the last; and the power at which it sends."""
+    """SNR of device 0 in each period of a second, then the last; whether it is in sight, and its power, if given."""
 
-    def __init__(self, clock: Clock, snr: Sequence[float], powers_w: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, clock: Clock, snr: Sequence[float], powers_w: Sequence[float] | None = None, sight: Sequence[int] = (0,)
+    ) -> None:
         super().__init__([0.0])
-        self._clock, self._table, self._powers_w = clock, snr, powers_w
+        self._clock, self._table, self._powers_w, self._sight = clock, snr, powers_w, sight
 
     def _at(self, values: Sequence[float]) -> float:
         return values[min(self._clock.now // NS_PER_S, len(values) - 1)]
@@ -224,6 +225,14 @@ class Table(HandMadeLinks):
         return np.full(np.broadcast_shapes(np.shape(sender), np.shape(receiver)), self._at(self._table))
 
     @override
+    def fading_key(self, sender: int, receiver: int) -> int:
+        return super().fading_key(sender, receiver) & ~1 | int(self._at(self._sight))
+
+    @override
+    def fading_keys(self, sender: Any, receiver: Any) -> Any:
+        return super().fading_keys(sender, receiver) & ~np.uint64(1) | np.uint64(self._at(self._sight))
+
+    @override
     def power_w(self, sender: int) -> float | None:
         return None if self._powers_w is None else self._at(self._powers_w)
 
@@ -235,19 +244,26 @@ class Table(HandMadeLinks):
 def medium_on(snr: Sequence[float], access: Any, law: Any = CAPACITY, **more: Any) -> Any:
     """A medium with one device on a table of links."""
     clock = Clock()
-    return medium_of(access, law, Table(clock, snr, more.pop("powers_w", None)), 1, clock=clock, **more)
+    return medium_of(
+        access, law, Table(clock, snr, more.pop("powers_w", None), more.pop("sight", (0,))), 1, clock=clock, **more
+    )
 
 
 @pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
 def test_fading_goes_on_across_periods_and_edges_may_meet(access: Any) -> None:
-    """Blocks of 250 ms and periods of 1 s, by a slow sum in whole units of work: block k has its own gain in each."""
-    snr = [3.0, 0.5, 40.0, 7.0]
-    medium = medium_on(snr, access, fading=Rayleigh(coherence_s=0.25))
+    """Blocks of 250 ms and periods of 1 s, by a slow sum in whole units of work: block k has its own gain in each.
+
+    In sight, as in the second and the third, the law of the gain is Rician.
+    """
+    snr, sight, fading = [3.0, 0.5, 40.0, 7.0], [0, 1, 1, 0], FadingByLineOfSight(k_db=9, coherence_s=0.25)
+    medium = medium_on(snr, access, fading=fading, sight=sight)
     size_bit = 9_000_000
     left, now_ns, block_ns = size_bit * BIT, 0, NS_PER_S // 4
     while True:
-        gain = -math.log1p(-uniform(mix(FADING_KEY, 0), now_ns // block_ns))
-        per_ns = work_per_ns(HERTZ * math.log2(1.0 + snr[min(now_ns // NS_PER_S, 3)] * gain))
+        period = min(now_ns // NS_PER_S, 3)
+        draw = uniform(mix(FADING_KEY, 0) & ~1 | sight[period], now_ns // block_ns)
+        gain = fading.gain(draw, sight[period] == 1)
+        per_ns = work_per_ns(HERTZ * math.log2(1.0 + snr[period] * gain))
         if left <= per_ns * block_ns:
             now_ns += math.ceil(Fraction(left, per_ns))
             break
@@ -300,7 +316,7 @@ def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     """1, 2, 4 packets of 0.1 s a second apart: 0.1 s at 0.1 W, 0.2 s at 0.2 W, 0.4 s at 0.4 W on the amplifier."""
     connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
     medium = medium_on(
-        [1.0], Ofdma(), FixedRate(bit_rate_bps=LINE_BPS), powers_w=[9.0, 0.1, 0.2, 0.4],
+        [1.0], Ofdma(), FixedRate(bit_rate_bps=PACKET_BPS), powers_w=[9.0, 0.1, 0.2, 0.4],
         radios=Radios(RADIO, controlled=True), end_to_end=EndToEnd(NO_LATENCY, connections),
     )  # fmt: skip
     played(medium, 0, SERVER, 7 * 8 * 1448)
@@ -332,6 +348,24 @@ def test_a_handover_on_the_way_goes_on_at_the_next_station(access: Any, way: str
     ]
     (row,) = frames["transfers"].to_dict("records")
     assert (row["cell"], row["receivers"], row["energy_j"]) == (1, 1, pytest.approx(0.1 * expected_s))
+
+
+def test_who_hears_a_broadcast_stays_in_its_cell_until_it_is_over() -> None:
+    """Two devices hear the first station's broadcast when the bus is half-way; what it gets beside it stays, too."""
+    ways = {"uplink": {"access": Ofdma()}, "downlink": {"access": Ofdma(), "mode": "broadcast"}}
+    network = network_of(Bus([(-400.0, 50.0)]), 2, cells=CELLS, handover="during", **ways)
+    medium = network.downlink
+
+    def everything() -> Any:
+        sent = [medium.send(SERVER, device, "x", 0, SIZE_BIT, group=7) for device in (0, 1)]
+        yield medium.send(SERVER, 0, "y", 1, SIZE_BIT // 2)
+        yield from sent
+
+    medium.clock.run_process(everything())
+    frames = medium._ledger.frames()
+    assert (frames["transfers"]["ended_s"] > 35.0).all()
+    assert frames["transfers"]["cell"].tolist() == [0, 0]
+    assert "handovers" not in frames
 
 
 def test_between_transfers_a_device_stays_in_the_cell_where_it_began() -> None:
