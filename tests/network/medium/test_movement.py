@@ -148,7 +148,7 @@ def test_a_broadcast_is_as_slow_as_its_worst_receiver_is_now(access: Any) -> Non
 
     def broadcast() -> Any:
         sent = [medium.send(SERVER, device, "x", 0, SIZE_BIT, group=7) for device in (0, 1)]
-        yield from sent
+        yield medium.clock.all_of(sent)
 
     medium.clock.run_process(broadcast())
     medium.close()
@@ -359,7 +359,7 @@ def test_who_hears_a_broadcast_stays_in_its_cell_until_it_is_over() -> None:
     def everything() -> Any:
         sent = [medium.send(SERVER, device, "x", 0, SIZE_BIT, group=7) for device in (0, 1)]
         yield medium.send(SERVER, 0, "y", 1, SIZE_BIT // 2)
-        yield from sent
+        yield medium.clock.all_of(sent)
 
     medium.clock.run_process(everything())
     frames = medium._ledger.frames()
