@@ -363,7 +363,7 @@ def test_who_hears_a_broadcast_stays_in_its_cell_until_it_is_over() -> None:
 
     medium.clock.run_process(everything())
     frames = medium._ledger.frames()
-    assert (frames["transfers"]["ended_s"] > 35.0).all()
+    assert (frames["transfers"]["ended_s"] > 32.0).all()
     assert frames["transfers"]["cell"].tolist() == [0, 0]
     assert "handovers" not in frames
 
