@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -214,13 +214,14 @@ class Network:
             controlled=rates is None and self._powers_differ(settings),
         )
         parts = self._clock, self._ledger, self._presence, settings, settings.access.on(band), links, radios
-        loss_key = streams.key("loss", kind)
+        hands_over = cells > 1 and self.settings.handover == "during"
+        more: dict[str, Any] = {"loss_key": streams.key("loss", kind), "cells": cells, "rates": rates}
+        more["hands_over"] = hands_over
         if not self.settings.phased:
-            kind_of = medium_class(settings, self._presence, cells, rates)
-            return kind_of(*parts, loss_key=loss_key, cells=cells, rates=rates)
+            kind_of = medium_class(settings, self._presence, cells, rates, links.until_ns())
+            return kind_of(*parts, **more)
         latency = settings.access.latency(band) if rates is None else NO_LATENCY
-        end_to_end = EndToEnd(latency, self._connections)
-        return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=end_to_end)
+        return PhasedMedium(*parts, **more, end_to_end=EndToEnd(latency, self._connections))
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""

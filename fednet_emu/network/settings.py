@@ -40,7 +40,8 @@ class Uplink(Component):
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
-    to take more than 3600 s is not tried, and lost as `unreachable`."""
+    to take more than 3600 s is not tried, and lost as `unreachable`. Where devices move, that goes by the link at the
+    start, and a link that carries nothing waits for a better place until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -153,7 +154,13 @@ class NetworkSettings(Component):
     session: AnySession = NoSession()
     """What is above the transport: framing, further handshakes, and the software's time for each message."""
     movement_s: float = Field(1.0, gt=0)
-    """Period in s after which links are recomputed when devices move; they are computed only when used."""
+    """Period of movement in s: when devices move, links are recomputed after each, and whatever is on the air goes on
+    at the rate of its new link; they are computed only when used."""
+    handover: Literal["between-transfers", "during"] = "between-transfers"
+    """When a device that moves changes to the cell that it hears best. between-transfers: a transfer stays in its cell
+    to its end, and so do those that its device asks for meanwhile. during: they go on in the new cell from the next
+    period of movement on, without a gap, and the table `handovers` has a row for each; a device to which a broadcast is
+    under way stays until that is over. For access schemes in which nobody waits for a turn."""
 
     @field_validator("power_control", mode="before")
     @classmethod
@@ -171,9 +178,21 @@ class NetworkSettings(Component):
         if access.only_sums:
             for key, what in self._more_than_sums():
                 yield key, f"{what}; leave it out, or choose another access than {access.kind}"
+        if self.handover == "during" and self.cells.count > 1:
+            for what in self._not_during(scenario.algorithm):
+                yield "handover", f"{what} set handover: between-transfers"
         if not isinstance(self.reception, SingleAntenna):
             for what in self._not_with_antennas(scenario.devices.count, scenario.channel):
                 yield "reception", what
+
+    def _not_during(self, algorithm: Any) -> Iterator[str]:
+        """Find what handovers in the middle of transfers do not go with."""
+        for way in (self.uplink, self.downlink):
+            if way.access.capacity is not None:
+                got = f"during with the turns of network.{way.DIRECTION}.access {way.access.kind}"
+                yield f"a transfer would have to queue again in its new cell, got {got}; choose ofdma there, or"
+        if "edges" in algorithm.uses:
+            yield f"an upload belongs to the edge server where it began, got during with {algorithm.kind};"
 
     def _not_with_antennas(self, devices: int, channel: Channel) -> Iterator[str]:
         """Find what several antennas of the base stations do not go with."""

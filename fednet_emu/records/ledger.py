@@ -21,6 +21,7 @@ from fednet_emu.records.rows import (
     ComputeRow,
     DeviceEvaluationRow,
     EvaluationRow,
+    HandoverRow,
     PhaseColumns,
     ReceptionRow,
     RoundRow,
@@ -62,8 +63,8 @@ NEVER_NS = -1
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 """The columns of `evaluations` that say how good a model is, beside those of further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
-WHERE_USED = ("backhaul", "batteries")
-"""Tables that only runs have that use a backhaul or batteries."""
+WHERE_USED = ("backhaul", "batteries", "handovers")
+"""Tables that only runs have that use a backhaul or batteries, or in which transfers were handed over."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT = "scene", "data_split"
@@ -111,6 +112,7 @@ class Ledger:
         self.evaluations: Table[tuple[float, ...]] = Table(columns_of(EvaluationRow) | measured)
         self.device_evaluations: Table[DeviceEvaluationRow] = Table(columns_of(DeviceEvaluationRow) | measured)
         self.batteries: Table[BatteryRow] = Table(columns_of(BatteryRow))
+        self.handovers: Table[HandoverRow] = Table(columns_of(HandoverRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, pd.DataFrame] = {}
         self.asked: Counter[int] = Counter()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from fednet_emu.component.component import Component
+from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY, Latency
 from fednet_emu.network.air.patience import Patience
@@ -107,7 +108,7 @@ class RatedAccess(Access, Sharing):
 
     @override
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        if self.capacity == 1 and cells == 1:  # nobody ever sends beside another
+        if self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS:  # the rates of a burst are its own
             return SeparateAir(BandWalker(band), looks_up=True)
         return shared_air(self, band, links, cells)
 

@@ -126,23 +126,7 @@ class Noma(UpTo):
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
         active = inputs.active
-        if len(inputs.heard) == 1:
-            return self._at_one_row(inputs, inputs.heard[0], inputs.noise[0])
-        # several rows of one radio, whose links were looked up in different periods of movement
-        rows = [self._at_one_row(inputs, heard, noise) for heard, noise in zip(inputs.heard, inputs.noise, strict=True)]
-        legs = np.arange(len(active.receiver))
-        sinr = np.stack([row.sinr for row in rows])[active.receiver, legs]
-        carries = (
-            None
-            if self.threshold_db is None
-            else np.stack([np.asarray(row.carries) for row in rows])[active.receiver, legs]
-        )
-        return Allocation(sinr, _own_parts(inputs), inputs.own, carries)
-
-    def _at_one_row(self, inputs: RateInputs, heard: Array, noise: Array) -> Allocation:
-        """Decode all senders at one receiver, from their received powers `heard` [senders, blocks]."""
-        active = inputs.active
-        turn = successive_cancellation(heard.T, noise[:, None], self.threshold, self.residual)
+        turn = successive_cancellation(inputs.heard[0].T, inputs.noise[0][:, None], self.threshold, self.residual)
         sender = slice(None) if active.plain else active.sender[active.burst]
         carries = None if self.threshold_db is None else turn.decoded.T[sender]
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)

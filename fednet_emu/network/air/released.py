@@ -91,6 +91,12 @@ class ReleasedAir:
         else:
             self._air.start(burst, now_ns)
 
+    def settle(self) -> None:
+        """Settle the energies of earlier bursts of all transfers that are under way."""
+        for leg, flow in self._flows.items():
+            leg.settle(flow.power_s)
+            flow.power_s = 0.0
+
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg; a transfer in a gap ends with the next `advance`, as its `until_ns` is now."""
         flow = self._flows.get(leg)

@@ -73,6 +73,7 @@ class SharedAir:
         self, sharing: Sharing, band: Band, links: LinksOverTime, cells: int = 1, *, planned: bool = False
     ) -> None:
         self._sharing, self._band = sharing, band
+        self._moving = links.until_ns() < FOREVER_NS
         self._on_air = ActiveSet(band, links, cells, planned=planned)
         self._new: list[Burst] = []
         self._changed = False
@@ -109,6 +110,15 @@ class SharedAir:
         self._since_ns = now_ns
         burst[0].power_part = self._on_air.power_part(burst[0])
         self._new.append(burst)
+
+    def move(self) -> None:
+        """Begin a period of movement, after `advance`: all links are new, and legs go on in the cells they name now.
+
+        Energies until now are settled, as powers may be new, too.
+        """
+        if len(self._on_air):
+            self._on_air.move()
+            self._changed = True
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg now, as if it had reached its timeout; one that has ended stays as it is."""
@@ -225,6 +235,8 @@ class SharedAir:
         rated = rate_cells(on_air, self._sharing, band, numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
+        if self._moving:
+            rated = rated._replace(dead=None)  # who is out of reach may come back
         on_air.mark_dead(rated.dead)
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         ends = on_air.of_bursts(np.maximum, needed)

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
-from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.links.asymmetry import OneWay
 from fednet_emu.network.links.draws import PER_DEVICE, moving_draws, still_draws
@@ -61,9 +61,9 @@ class Links(ABC):
         """The links of the present period."""
         return self
 
-    def period(self) -> int:
-        """Number of the present period of movement; always 0 if no device moves."""
-        return 0
+    def until_ns(self) -> int:
+        """End of the present period of movement in ns; `FOREVER_NS` if no device moves."""
+        return FOREVER_NS
 
 
 class LinksOverTime(Protocol):
@@ -72,8 +72,8 @@ class LinksOverTime(Protocol):
     def now(self) -> Links:
         """The links of the present period."""
 
-    def period(self) -> int:
-        """Number of the present period of movement, during which no link changes; always 0 if no device moves."""
+    def until_ns(self) -> int:
+        """End in ns of the present period of movement, until which no link changes; `FOREVER_NS` if no device moves."""
 
 
 class CellLinks(Links):
@@ -285,7 +285,7 @@ def _pair(one: int, other: int) -> int:
 class MovingLinks:
     """Links as they were at the start of the present period; they are computed only when used.
 
-    A transfer keeps the link that it started with. Ignored here: movement during a transfer, except for its fading.
+    Ignored here: movement within a period, except for its fading.
 
     Args:
         clock: simulated time.
@@ -302,12 +302,12 @@ class MovingLinks:
 
     def now(self) -> Links:
         """The links of this period."""
-        period = self.period()
+        period = self._clock.now // self._period_ns
         if period != self._period:
             self._links = self._links_at(period * self._period_ns / NS_PER_S)
             self._period = period
         return self._links
 
-    def period(self) -> int:
-        """The number of this period."""
-        return self._clock.now // self._period_ns
+    def until_ns(self) -> int:
+        """The end of this period in ns."""
+        return (self._clock.now // self._period_ns + 1) * self._period_ns

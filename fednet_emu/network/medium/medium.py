@@ -14,24 +14,21 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
+from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import Air, SeparateAir, TraceWalker
+from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
+from fednet_emu.network.medium.serving import Serving
 from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
-
-NOTICE_S = 1.0
-"""Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
-the timers T300 and T310 of 5G NR, after which a connection counts as failed (TS 38.331). Nothing is on the air
-meanwhile. It is above 0, so that a sender that tries again at once does not do so for ever in one instant."""
 
 
 class Medium:
@@ -50,6 +47,7 @@ class Medium:
         loss_key: int = 0,
         cells: int = 1,
         rates: DeviceRates | None = None,
+        hands_over: bool = False,
     ) -> None:
         self.clock = clock
         self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
@@ -65,7 +63,9 @@ class Medium:
             if timeout_s is None:
                 self._patience = access.patience(band, cells, presence.count)
         self._looks_up = self._air.looks_up
-        self._several_cells = cells > 1
+        self._rated = self._air if isinstance(self._air, SharedAir) else None
+        self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
+        self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
@@ -79,7 +79,6 @@ class Medium:
             self._timeout_ns = to_ns(LEAST_S)
         self._faults = Faults(presence, settings.loss, loss_key)
         self._powers_differ, self._drawn_w = radios.differ, radios.full_w
-        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
@@ -129,7 +128,7 @@ class Medium:
     def _join(self, transfer: Transfer) -> None:
         """Let a transfer wait for its turn from now on."""
         self._requests.append(transfer)
-        if self._turns.left > 0 or self._several_cells:  # one full cell looks at its requests when a place gets free
+        if self._turns.left > 0 or self._serving is not None:  # one full cell looks when a place gets free
             self._settle_at(self.clock.now)
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -192,6 +191,8 @@ class Medium:
         self._due_ns, self._timer = FOREVER_NS, None
         for burst in self._air.advance(now_ns):
             self._end(burst, now_ns)
+        if now_ns >= self._moves_ns:
+            self._move()
         if self._requests:
             self._enqueue()
         self._turns.start_ready(self._start)
@@ -200,18 +201,34 @@ class Medium:
             self._loads.follow(self._air.powers())
             self._loads.follow_bits(self._air.rates())
         if next_ns < FOREVER_NS:
+            if next_ns > self._moves_ns:
+                next_ns = self._moves_ns
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
             self.clock.trigger_now(came)
 
+    def _move(self) -> None:
+        """Begin a period of movement: whatever is on the air has new links, and draws the powers that go with them."""
+        self._moves_ns = self.links.until_ns()
+        if self._rated is None or not self._on_air:
+            return
+        if self._serving is not None:
+            self._serving.hand_over(self._on_air, self.clock.now)
+        self._rated.move()
+        if self._powers_differ or self._serving is not None:
+            links = self.links.now()
+            for burst in self._on_air.values():
+                first = burst[0]
+                first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
+
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
         if len(requests) > 1:
             requests.sort(key=CANONICAL)
-        if self._several_cells:
+        if self._serving is not None:
             for transfer in requests:
-                self._serve(transfer)
+                self._serving.serve(transfer)
         if len(requests) == 1:
             self._turns.add(requests)
             return
@@ -227,21 +244,6 @@ class Medium:
             bursts[key].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
-
-    def _serve(self, transfer: Transfer) -> None:
-        """Choose the cell of a transfer; a device changes cells only when it has no transfer waiting or on the air."""
-        under_way = self._under_way[max(transfer.sender, transfer.receiver)]
-        if under_way:
-            transfer.cell = next(iter(under_way.values()))
-        else:
-            device = max(transfer.sender, transfer.receiver)
-            transfer.cell = -1 - self.links.now().station_of(device)
-        if not transfer.cancelled:
-            under_way[transfer] = transfer.cell
-
-    def _release(self, transfer: Transfer) -> None:
-        """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
-        self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def _start(self, burst: Burst) -> bool:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
@@ -308,8 +310,8 @@ class Medium:
         self._turns.give_back(burst)
         for transfer in burst:
             del self._on_air[transfer]
-            if self._several_cells:
-                self._release(transfer)
+            if self._serving is not None:
+                self._serving.release(transfer)
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
@@ -352,7 +354,7 @@ class Medium:
         """Record a burst that was on the air, delivered or lost, with the energy that it has taken."""
         radios, first = self.radios, burst[0]
         air_bit = first.air_bit if len(burst) == 1 else max([leg.air_bit for leg in burst])
-        energy_j, bits_j = first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
+        energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
         receive_j, receive_w = 0.0, radios.receive_w
         if self._loads is not None:
             receive_j = self._loads.end(burst, energy_j, bits_j, now_ns)
@@ -383,8 +385,8 @@ class Medium:
         ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
-        if self._several_cells:
-            self._release(transfer)
+        if self._serving is not None:
+            self._serving.release(transfer)
         row = TransferRow(
             self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
             NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell,

@@ -77,7 +77,8 @@ class PhasedMedium(Medium):
 
     def __init__(self, *of_medium: Any, end_to_end: EndToEnd, **more: Any) -> None:
         super().__init__(*of_medium, **more)
-        self._end_to_end, self._air = end_to_end, ReleasedAir(self._air)
+        self._released = ReleasedAir(self._air)
+        self._end_to_end, self._air = end_to_end, self._released
         self._plain_timeout_ns, self._gaps_ns = self._timeout_ns, 0
         self._early: dict[Transfer, Timer] = {}
         self._late: dict[Transfer, Late] = {}
@@ -114,6 +115,11 @@ class PhasedMedium(Medium):
         self._gaps_ns = 0 if self.settings.timeout_s is not None else gaps_ns
         self._timeout_ns = self._plain_timeout_ns + self._gaps_ns
         return super()._start(burst)
+
+    @override
+    def _move(self) -> None:
+        self._released.settle()
+        super()._move()
 
     @override
     def _limit(self, transfer: Transfer, patience: Patience) -> None:

@@ -26,10 +26,13 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import TransferRow
 
 
-def medium_class(settings: Uplink, presence: Presence, cells: int, rates: DeviceRates | None) -> type[Medium]:
+def medium_class(
+    settings: Uplink, presence: Presence, cells: int, rates: DeviceRates | None, until_ns: int = FOREVER_NS
+) -> type[Medium]:
     """The class of a medium: `TurnMedium` where transfers take turns, each is a burst of its own.
 
-    Batteries want to know at each instant what is on the air, which only `Medium` tells them.
+    Batteries want to know at each instant what is on the air, which only `Medium` tells them. Links that change at
+    `until_ns` want new rates then, which only `Medium` asks for.
     """
     access = settings.access
     takes_turns = (
@@ -38,6 +41,7 @@ def medium_class(settings: Uplink, presence: Presence, cells: int, rates: Device
         and rates is None
         and not settings.broadcasts
         and presence.batteries is None
+        and until_ns == FOREVER_NS
         and type(access).queue is Access.queue
         and type(access).air is RatedAccess.air
     )
