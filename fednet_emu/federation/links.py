@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, final
 
 from fednet_emu.compression import NoCompression
@@ -36,7 +37,8 @@ class Links:
     """
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
-        self._network, self._overhead, self._shared = network, network.settings.overhead, 0
+        self._network, self._shared = network, 0
+        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages are of few sizes
         self.grants: dict[int, Grant[float]] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
         plain = NoCompression
@@ -53,7 +55,7 @@ class Links:
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
-        payload, group, number, bits = parcel(payload, size_bit, self._overhead)
+        payload, group, number, bits = parcel(payload, size_bit, self._wire_bit)
         transfer = self._network.downlink.send(SERVER, device, payload, number, bits, group=group)
         if published is not None:
             published.until_arrived(device, payload, transfer)
@@ -75,7 +77,7 @@ class Links:
         if uploads is not None:
             read, size_bit = uploads.message(device, payload, since)
         grant = self.grants.get(device)
-        payload, _, number, bits = parcel(payload, size_bit, self._overhead)
+        payload, _, number, bits = parcel(payload, size_bit, self._wire_bit)
         arrives = payload if uploads is None else read
         transfer = self._network.uplink.send(device, SERVER, arrives, number, bits, power_part=power_part, grant=grant)
         if uploads is not None:
@@ -98,7 +100,7 @@ class Links:
         medium = self._network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._overhead)
+        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._wire_bit)
         return [
             medium.send(sender, receiver.index, payload, number, bits, group=group, cluster=cluster)
             for receiver in receivers
@@ -147,5 +149,5 @@ class EdgeServers:
         return self._send(edge, payload, up=False)
 
     def _send(self, edge: int, payload: Any, *, up: bool) -> BackhaulMessage:
-        payload, _, number, size_bit = parcel(payload, None, self._network.settings.overhead)
+        payload, _, number, size_bit = parcel(payload, None, self._network.settings.overhead.wire_bit)
         return self._network.backhaul.send(edge, up=up, payload=payload, number=number, size_bit=size_bit)

@@ -154,6 +154,16 @@ class Clock(simpy.Environment):
             while queue and queue[0][1] == URGENT and queue[0][0] == now_ns:
                 self.step()
 
+    def come(self, event: Event, value: Any) -> None:
+        """Give an event its value, and run its callbacks now: what `complete` and `trigger_now` do for one event."""
+        event._value = value
+        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(event)
+        now_ns, queue = self._now, self._queue
+        while queue and queue[0][1] == URGENT and queue[0][0] == now_ns:
+            self.step()
+
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
         """Run until a process has ended, and return its result; None when `until_s` came first.
 

@@ -247,14 +247,15 @@ class Medium:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
         latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns, self._on_air, False
+        link = self.links.now().link if self._looks_up else None
         patience, faults = self._patience, self._faults.ending
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
             transfer.until_ns = latest_ns
-            if self._looks_up:
-                snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+            if link is not None:
+                snr, transfer.fading_key = link(transfer.sender, transfer.receiver)
                 transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
@@ -372,14 +373,13 @@ class Medium:
             receiver, lost = SEVERAL, ""
             requested_ns = min([transfer.requested_ns for transfer in burst])
             arrived = sum([not transfer.lost for transfer in burst])
-            place, add = len(ledger.transfers), ledger.receptions.append
-            for transfer in burst:
-                add(ReceptionRow(place, transfer.receiver, CODE[transfer.lost]))
+            place = len(ledger.transfers)
+            ledger.receptions.add([_new(ReceptionRow, (place, leg.receiver, CODE[leg.lost])) for leg in burst])
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        row = TransferRow(  # by position: keywords take three times as long
+        row: TransferRow = _new(TransferRow, (
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, first.started_ns, now_ns,
             air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
-        )  # fmt: skip
+        ))  # fmt: skip
         ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:

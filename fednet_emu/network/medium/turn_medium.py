@@ -2,8 +2,8 @@
 
 It does what `Medium` does, to the last bit; tests play both beside each other. But with one transfer at a time on the
 air, whose end is known when it starts, the queues by cell, the heap of ends and the bursts of several legs come down to
-one queue, one end and one transfer. `_settle` and `_finish` are what `Medium`, `TurnQueue` and `SeparateAir` do with
-them in some fifteen methods, whose calls take as long as all the rest of a transfer.
+one queue, one end and one transfer. `_settle`, `_finish` and `_end_of` are what `Medium`, `TurnQueue`, `SeparateAir` and
+`Band` do with them in some twenty methods, whose calls take as long as all the rest of a transfer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from typing_extensions import override
 
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import uniform
 from fednet_emu.network.access.base import Access, RatedAccess
 from fednet_emu.network.air.separate import BandWalker, horizon_ns
 from fednet_emu.network.air.transfer import Delivery, Transfer, Unheard
+from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.medium import CANONICAL, Medium
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.reasons import CODE
-from fednet_emu.records.rows import TransferRow
+
+_LONG_NS = 1e11
+_CLOSE_NS = 1e-3
+"""An end is computed with floating-point numbers, which are wrong by 1e-4 ns at most until `_LONG_NS`, unless it is this
+close to a whole nanosecond."""
 
 
 def medium_class(settings: Uplink, presence: Presence, cells: int, rates: DeviceRates | None) -> type[Medium]:
@@ -55,6 +61,9 @@ class TurnMedium(Medium):
         self._end_ns = FOREVER_NS  # of `_sending`, or the time up to which it has been computed
         walker = BandWalker(self.band)
         self._walk_leg, self._ahead_ns = walker.walk_leg, walker.ahead_ns
+        self._for_one, self._doubtful_snr = self.band.for_one, self.band.doubtful_snr
+        self._least_sinr = max(self.band.threshold, self.band.outage_sinr)
+        self._link = self.links.link if isinstance(self.links, Links) else self._link_now  # at rest none ever changes
 
     @override
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -79,12 +88,13 @@ class TurnMedium(Medium):
     @override
     def _settle(self, timer: Event) -> None:
         now_ns, sending, waiting = self.clock.now, self._sending, self._waiting
+        ended, delivery = sending, None
         if sending is not None and now_ns >= self._end_ns:
             started_ns = sending.started_ns
             if sending.air_bit < sending.size_bit and not sending.lost:
                 self._end_ns = self._walk_leg(sending, started_ns, horizon_ns(started_ns, now_ns, self._ahead_ns))
             else:
-                self._finish(sending, now_ns)
+                delivery = self._finish(sending, now_ns)
                 self._turns.left, sending = 1, None
         requests = self._requests
         if requests:
@@ -97,7 +107,7 @@ class TurnMedium(Medium):
             transfer = waiting.popleft()
             if transfer.cancelled:
                 continue
-            snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+            snr, transfer.fading_key = self._link(transfer.sender, transfer.receiver)
             transfer.snr = snr = snr * transfer.power_part
             transfer.until_ns, patience = now_ns + self._timeout_ns, self._patience
             if patience is not None and snr < patience.ample[transfer.size_bit.bit_length()]:
@@ -107,7 +117,7 @@ class TurnMedium(Medium):
             at_full_power = not self._powers_differ and transfer.power_part == 1.0
             transfer.drawn_w = self._drawn_w if at_full_power else self._own_w(transfer)
             transfer.started_ns = now_ns
-            self._end_ns = self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
+            self._end_ns = self._end_of(transfer, now_ns)
             self._turns.left, sending = 0, transfer
         self._sending = sending
         if sending is None:
@@ -115,42 +125,69 @@ class TurnMedium(Medium):
         else:
             self._due_ns = self._end_ns  # and `_timer` is the one that has just run
             self.clock.call_again(timer, self._end_ns, self._settle)
-        if self._came:
-            came, self._came = self._came, []
+        came = self._came
+        if came:
+            self._came = []
+        if ended is not None and delivery is not None:
+            self.clock.come(ended, delivery)
+        if came:
             self.clock.trigger_now(came)
+
+    def _link_now(self, sender: int, receiver: int) -> tuple[float, int]:
+        """SNR and fading key of a link of devices that move."""
+        return self.links.now().link(sender, receiver)
+
+    def _end_of(self, transfer: Transfer, now_ns: int) -> int:
+        """End of a transfer that starts now, or the time up to which it is computed.
+
+        Most transfers end in the fading block in which they start: then their rate is constant.
+        """
+        snr, key, size_bit = transfer.snr, transfer.fading_key, transfer.size_bit
+        share, bandwidth_hz, _, gain, rate_of, coherence_ns, constant = self._for_one
+        block = now_ns // coherence_ns
+        sinr = snr * gain(0.5 if constant else uniform(key, block), key & 1 == 1) / share
+        if snr > self._doubtful_snr and sinr >= self._least_sinr and (rate_bps := rate_of(sinr, bandwidth_hz)) > 1.0:
+            needed_ns = size_bit * 1e9 / rate_bps
+            whole_ns = int(needed_ns)
+            end_ns = now_ns + whole_ns + 1
+            certain = _CLOSE_NS < needed_ns - whole_ns < 1.0 - _CLOSE_NS and needed_ns < _LONG_NS
+            if certain and end_ns <= transfer.until_ns and end_ns <= (block + 1) * coherence_ns:
+                transfer.air_bit = float(size_bit)
+                return end_ns
+        return self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
 
     def _own_w(self, transfer: Transfer) -> float:
         """Power in W that a sender draws whose transmit power is its own."""
         power_w = self.links.now().power_w(transfer.sender)
         return self.radios.drawn_w(transfer.sender, power_w, transfer.power_part)
 
-    def _finish(self, transfer: Transfer, now_ns: int) -> None:
-        """Deliver a transfer that is over, or tell of its loss, and record it."""
+    def _finish(self, transfer: Transfer, now_ns: int) -> Delivery | None:
+        """Record a transfer that is over, and return its delivery, unless its sender will know of its loss later."""
         ledger, radios, kind, faults = self._ledger, self.radios, self.kind, self._faults
         sender, receiver, size_bit, air_bit = transfer.sender, transfer.receiver, transfer.size_bit, transfer.air_bit
         requested_ns, started_ns, lost = transfer.requested_ns, transfer.started_ns, transfer.lost
         if (faults.losing or transfer.grant is not None) and not lost:
             lost = transfer.lost = faults.fate(transfer)
-        if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
-            self._tell_later(transfer)
-        else:
-            transfer.complete(_new(Delivery, (
-                sender, receiver, None if lost else transfer.content, size_bit,
-                requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
-            )))  # fmt: skip
-            self._came.append(transfer)
-            if not transfer.callbacks:
-                self.unheard.append(Unheard(transfer))
         bits_j, receive_j = radios.transmit_j_per_bit * air_bit, radios.receive_j_per_bit * air_bit
         energy_j = transfer.drawn_w * ((now_ns - started_ns) / NS_PER_S) + bits_j
         if radios.receive_w is not None:
             receive_j += radios.receive_w[receiver] * (now_ns - started_ns) / NS_PER_S
         ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
         ledger.energy_j += energy_j + receive_j
-        ledger.transfers.append(_new(TransferRow, (
+        ledger.transfers.append((  # a `TransferRow`
             kind, sender, receiver, 1, size_bit, transfer.number, requested_ns, started_ns, now_ns,
             air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0,
-        )))  # fmt: skip
+        ))  # fmt: skip
+        if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
+            self._tell_later(transfer)
+            return None
+        if not transfer.callbacks:
+            self.unheard.append(Unheard(transfer))
+        delivery: Delivery = _new(Delivery, (
+            sender, receiver, None if lost else transfer.content, size_bit,
+            requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
+        ))  # fmt: skip
+        return delivery
 
 
 _new = tuple.__new__
