@@ -19,7 +19,7 @@ from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Transfer
 
 Send = Callable[[], Event]
 """Makes one attempt; the value of the event is a `Delivery`, or a list of them."""
@@ -157,18 +157,20 @@ def exchange(
     invitation = Invitation(cohort, ends_s, how.statistics)
     invited = [Device(fed, k.index, invitation) for k in cohort]
     if callable(message):
-        messages: Iterable[Any] = map(message, cohort)
+        told: Iterable[Any] = map(message, cohort)
     else:
-        messages = repeat(message if isinstance(message, Deferred) else fed.shared(message))
+        one = message if isinstance(message, Deferred) else fed.shared(message)
+        told = repeat(one) if how.patience_s is not None else _sent_to_all(fed, cohort, one)
     superposed = how.sums and fed.sums is not None
     clients = (
-        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, messages, strict=False)
+        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, told, strict=False)
     )
     if superposed and fed.sums is not None:
         size = message[0].size if isinstance(message, tuple) else message.size
         replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
     else:
-        replies, mean = (yield fed.gather(clients, how.deadline_s)), mean_update
+        begun, mean = fed.clock.begin(clients), mean_update
+        replies = yield AllOf(fed.clock, begun, how.deadline_s, lambda: Delivery.given_up(fed.now_s))
     arrived = Arrived(fed.graph, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(cohort), len(arrived))
@@ -185,9 +187,12 @@ def asked(
     *,
     superposed: bool = False,
 ) -> Process:
-    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send."""
+    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send.
+
+    A message that is on its way already is a `Transfer`.
+    """
     if how.patience_s is None:
-        got = yield fed.downlink(k, message)
+        got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
     else:
         got = yield from _resent(fed, partial(fed.downlink, k, message), how)
     if got.lost:
@@ -213,6 +218,13 @@ def asked(
         payload = sent.payload[:-n]
         sent = sent._replace(payload=payload if several else payload[0])
     return sent
+
+
+def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Transfer]:
+    """The transfers of one message to all devices."""
+    fed.asks(len(cohort))
+    transfers: list[Transfer] = fed.links.downlinks([k.index for k in cohort], message)
+    return transfers
 
 
 def _resent(fed: Fed, send: Send, how: Exchange) -> Process:

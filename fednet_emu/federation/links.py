@@ -61,6 +61,13 @@ class Links:
             published.until_arrived(device, payload, transfer)
         return transfer
 
+    def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
+        """Send from the server to several devices, to each what `downlink` would."""
+        if self._publications is not None:
+            return [self.downlink(device, payload, None) for device in devices]
+        payload, group, number, bits = parcel(payload, None, self._wire_bit)
+        return self._network.downlink.send_all(SERVER, devices, payload, number, bits, group)
+
     def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
         """Send from a device to the server; of a model only the update, if `since` is given and is of use.
 

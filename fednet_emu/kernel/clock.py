@@ -80,6 +80,10 @@ class Clock(simpy.Environment):
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
 
+    def begin(self, generators: Iterable[Process]) -> list[RunningProcess]:
+        """Start several processes, in the given order: each runs up to its first `yield` before this returns."""
+        return [RunningProcess(self, generator, next(generator)) for generator in generators]
+
     def sleep(self, duration_s: float) -> Sleep:
         """Return an event that triggers after a duration in seconds (0 or more)."""
         sleep = Sleep(self)

@@ -22,7 +22,7 @@ class RunningProcess(simpy.events.Process):
     Args:
         clock: simulated time.
         generator: the generator to run.
-        start: the event that starts it.
+        start: the event that starts it, or the first event that it waits for if it has begun.
     """
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -114,8 +115,7 @@ class Medium:
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        ends = sender, receiver
-        transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
+        transfer = Transfer(self.clock, self.kind, self._stop, (sender, receiver), payload, number, size_bit, group)
         if self._turns.clustered:
             transfer.cell = cluster
         if grant is not None:
@@ -123,12 +123,22 @@ class Medium:
         if power_part != 1.0:
             transfer.power_part = power_part
         self._ledger.offered_bit[self.kind] += size_bit
-        self._join(transfer)
+        self._join([transfer])
         return transfer
 
-    def _join(self, transfer: Transfer) -> None:
-        """Let a transfer wait for its turn from now on."""
-        self._requests.append(transfer)
+    def send_all(
+        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
+    ) -> list[Transfer]:
+        """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
+        clock, kind, stop = self.clock, self.kind, self._stop
+        transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
+        self._ledger.offered_bit[kind] += size_bit * len(transfers)
+        self._join(transfers)
+        return transfers
+
+    def _join(self, transfers: Sequence[Transfer]) -> None:
+        """Let transfers wait for their turn from now on."""
+        self._requests += transfers
         if self._turns.left > 0 or self._several_cells:  # one full cell looks at its requests when a place gets free
             self._settle_at(self.clock.now)
 
@@ -216,14 +226,12 @@ class Medium:
             self._turns.add(requests)
             return
         self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
-        if not self.settings.broadcasts:
-            for transfer in requests:
-                self._turns.add([transfer])
-            return
-        bursts: dict[Any, Burst] = defaultdict(list)
+        bursts, broadcasts = defaultdict[Any, Burst](list), self.settings.broadcasts
         for place, transfer in enumerate(requests):
-            together = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
-            key = (*together, transfer.group) if transfer.group is not None else place
+            key: Any = place
+            if broadcasts and transfer.group is not None:
+                its = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
+                key = *its, transfer.group
             bursts[key].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
@@ -334,17 +342,11 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
-        delivery = (
-            transfer.sender,
-            transfer.receiver,
-            None if lost else transfer.content,
-            transfer.size_bit,
-            transfer.requested_ns / NS_PER_S,
-            started_ns / NS_PER_S if started_ns >= 0 else math.nan,
-            now_ns / NS_PER_S,
-            lost,
-        )
-        transfer.complete(_new(Delivery, delivery))
+        started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
+        transfer.complete(_new(Delivery, (
+            transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
+            transfer.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
+        )))  # fmt: skip
         self._came.append(transfer)
         if not transfer.callbacks:
             self.unheard.append(Unheard(transfer))

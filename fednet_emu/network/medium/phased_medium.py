@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -83,7 +84,12 @@ class PhasedMedium(Medium):
         self._late: dict[Transfer, Late] = {}
 
     @override
-    def _join(self, transfer: Transfer) -> None:
+    def _join(self, transfers: Sequence[Transfer]) -> None:
+        for transfer in transfers:
+            self._enter(transfer)
+
+    def _enter(self, transfer: Transfer) -> None:
+        """Let a transfer queue when its waits for a connection and for access are over."""
         phases = transfer.phases = self._end_to_end.enter(transfer, self.clock.now)
         transfer.size_bit = phases.wire_bit
         if not phases.wait_ns:
@@ -104,7 +110,7 @@ class PhasedMedium(Medium):
 
     def _queue(self, transfer: Transfer) -> None:
         """Let a transfer queue in the order in which waits end, even where every place is in use."""
-        super()._join(transfer)
+        super()._join([transfer])
         self._settle_at(self.clock.now)
 
     @override
