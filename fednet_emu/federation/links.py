@@ -28,6 +28,7 @@ class Links:
 
     Attributes:
         grants: what was planned for the uploads of a round, by device.
+        compresses_uploads: whether `since` is of use, so that it has to be kept until the upload.
 
     Args:
         network: what carries them, and its settings.
@@ -44,6 +45,7 @@ class Links:
         plain = NoCompression
         self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, graph, streams, read))
         self._publications = None if type(down) is plain else Publications(Compressor(down, graph, streams, read))
+        self.compresses_uploads = self._uploads is not None
 
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast, by the next number."""
@@ -116,11 +118,6 @@ class Links:
     def published(self, model: Deferred) -> Deferred:
         """The server's model as the devices read it that are sent it."""
         return model if self._publications is None else self._publications.publish(model)
-
-    @property
-    def compresses_uploads(self) -> bool:
-        """Whether `since` is of use, so that it has to be kept until the upload."""
-        return self._uploads is not None
 
     def update_bit(self, n: int) -> int:
         """Bits on the uplink of the update of a model of n parameters, at most, headers aside."""

@@ -123,7 +123,7 @@ class Medium:
         if power_part != 1.0:
             transfer.power_part = power_part
         self._ledger.offered_bit[self.kind] += size_bit
-        self._join([transfer])
+        self._join(transfer)
         return transfer
 
     def send_all(
@@ -133,12 +133,14 @@ class Medium:
         clock, kind, stop = self.clock, self.kind, self._stop
         transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
         self._ledger.offered_bit[kind] += size_bit * len(transfers)
-        self._join(transfers)
+        if transfers:
+            self._requests += transfers[:-1]
+            self._join(transfers[-1])
         return transfers
 
-    def _join(self, transfers: Sequence[Transfer]) -> None:
-        """Let transfers wait for their turn from now on."""
-        self._requests += transfers
+    def _join(self, transfer: Transfer) -> None:
+        """Let a transfer wait for its turn from now on."""
+        self._requests.append(transfer)
         if self._turns.left > 0 or self._several_cells:  # one full cell looks at its requests when a place gets free
             self._settle_at(self.clock.now)
 
@@ -238,12 +240,10 @@ class Medium:
 
     def _serve(self, transfer: Transfer) -> None:
         """Choose the cell of a transfer; a device changes cells only when it has no transfer waiting or on the air."""
-        under_way = self._under_way[max(transfer.sender, transfer.receiver)]
-        if under_way:
-            transfer.cell = next(iter(under_way.values()))
-        else:
-            device = max(transfer.sender, transfer.receiver)
-            transfer.cell = -1 - self.links.now().station_of(device)
+        device = max(transfer.sender, transfer.receiver)
+        under_way = self._under_way[device]
+        cells = iter(under_way.values())
+        transfer.cell = next(cells) if under_way else -1 - self.links.now().station_of(device)
         if not transfer.cancelled:
             under_way[transfer] = transfer.cell
 

@@ -84,12 +84,13 @@ class PhasedMedium(Medium):
         self._late: dict[Transfer, Late] = {}
 
     @override
-    def _join(self, transfers: Sequence[Transfer]) -> None:
-        for transfer in transfers:
-            self._enter(transfer)
+    def send_all(
+        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
+    ) -> list[Transfer]:
+        return [self.send(sender, receiver, payload, number, size_bit, group=group) for receiver in receivers]
 
-    def _enter(self, transfer: Transfer) -> None:
-        """Let a transfer queue when its waits for a connection and for access are over."""
+    @override
+    def _join(self, transfer: Transfer) -> None:
         phases = transfer.phases = self._end_to_end.enter(transfer, self.clock.now)
         transfer.size_bit = phases.wire_bit
         if not phases.wait_ns:
@@ -110,7 +111,7 @@ class PhasedMedium(Medium):
 
     def _queue(self, transfer: Transfer) -> None:
         """Let a transfer queue in the order in which waits end, even where every place is in use."""
-        super()._join([transfer])
+        super()._join(transfer)
         self._settle_at(self.clock.now)
 
     @override
