@@ -256,7 +256,6 @@ def retrying(
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
-    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH}) | {NO_CONNECTION}
     while True:
         made += 1
         if callable(send):
@@ -267,6 +266,9 @@ def retrying(
             ended = yield AllOf(clock, [sends[place]() for place in missing])
             for place, value in zip(missing, ended, strict=True):
                 last[place] = value
+        hopeless = (
+            {NO_CONNECTION} | (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH})
+        )
         missing = [place for place in missing if _lost(last[place]) - hopeless]
         if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
             return last[0] if callable(send) else last

@@ -49,9 +49,7 @@ def whole_bit(size_bit: float) -> int:
     return int(size_bit)
 
 
-def parcel(
-    payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]
-) -> tuple[Any, int | None, int, int]:
+def parcel(payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]) -> tuple[Any, int | None, int, int]:
     """What is delivered, the group of its broadcast, its number in the records, and the bits on the air.
 
     `wire_bit` gives the bits of a payload and its headers.
