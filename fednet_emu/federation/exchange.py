@@ -266,9 +266,7 @@ def retrying(
             ended = yield AllOf(clock, [sends[place]() for place in missing])
             for place, value in zip(missing, ended, strict=True):
                 last[place] = value
-        hopeless = (
-            {NO_CONNECTION} | (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH})
-        )
+        hopeless = {NO_CONNECTION, *(() if to_the_gone else GONE), *(() if moving else (BEYOND_REACH,))}
         missing = [place for place in missing if _lost(last[place]) - hopeless]
         if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
             return last[0] if callable(send) else last
