@@ -74,11 +74,6 @@ class Exchange(NamedTuple):
     statistics: tuple[Statistic, ...] = ()
     counts: bool = True
 
-    @property
-    def repeats(self) -> bool:
-        """Whether a lost reply is sent again."""
-        return self.retries > 0 or self.patience_s is not None
-
 
 class Arrived(list[tuple[Device, Any]]):
     """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
@@ -206,14 +201,20 @@ def asked(
         raise not_awaited(reply, "its value")
     if superposed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
-    plain = reply, None if base is None else _since(base, reply), 1.0
-    payload, since, power_part = reply if isinstance(reply, Reply) else plain
-    several, n = isinstance(payload, tuple), len(k.measured)
+    payload, since, power_part = reply, None, 1.0
+    if isinstance(reply, Reply):
+        payload, since, power_part = reply
+    elif base is not None:
+        since = _since(base, reply)
+    n = len(k.measured)
     if n:
+        several = isinstance(payload, tuple)
         payload = (*(payload if several else (payload,)), *k.measured)
         since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
-    send = partial(fed.uplink, k, payload, since=since, power_part=power_part)
-    sent = (yield from _resent(fed, send, how)) if how.repeats else (yield send())
+    if how.retries or how.patience_s is not None:
+        sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
+    else:
+        sent = yield fed.uplink(k, payload, since=since, power_part=power_part)
     if n and not sent.lost:
         payload = sent.payload[:-n]
         sent = sent._replace(payload=payload if several else payload[0])
