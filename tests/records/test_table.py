@@ -57,7 +57,7 @@ def test_packing_changes_nothing(rows, sizes, looks, way, filed_from, tmp_path_f
 
     whole = filled(rows)
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), whole.frame())
-    assert len(rows) <= sizes[2] or max(map(len, parts)) < sizes[2] + max(sizes[0], sizes[2])
+    assert len(rows) <= sizes[2] or max(map(len, parts)) < sizes[2] + max(sizes[0], sizes[2]) + (way == "add")
     assert len(table) == len(rows) == len(whole)
     for index, (name, column) in enumerate(COLUMNS.items()):
         assert table.column(name).tolist() == [row[index] for row in rows] == whole.column(name).tolist()

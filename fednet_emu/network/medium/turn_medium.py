@@ -121,7 +121,7 @@ class TurnMedium(Medium):
         came = self._came
         if came:
             self._came = []
-        if delivery is not None:
+        if sending is not None and delivery is not None:
             self.clock.come(sending, delivery)
         if came:
             self.clock.trigger_now(came)
