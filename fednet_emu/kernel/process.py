@@ -45,8 +45,9 @@ class RunningProcess(simpy.events.Process):
                 else:
                     event._defused = True
                     event = generator.throw(event._value)
-                if event.callbacks is not None:
-                    event.callbacks.append(self._resume)
+                callbacks = event.callbacks
+                if callbacks is not None:
+                    callbacks.append(self._resume)
                     self._target = event
                     return
                 event.late = True  # it had come before somebody waited for it
