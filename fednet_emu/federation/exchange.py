@@ -19,7 +19,7 @@ from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Transfer
 
 Send = Callable[[], Event]
 """Makes one attempt; the value of the event is a `Delivery`, or a list of them."""
@@ -73,11 +73,6 @@ class Exchange(NamedTuple):
     sums: bool = False
     statistics: tuple[Statistic, ...] = ()
     counts: bool = True
-
-    @property
-    def repeats(self) -> bool:
-        """Whether a lost reply is sent again."""
-        return self.retries > 0 or self.patience_s is not None
 
 
 class Arrived(list[tuple[Device, Any]]):
@@ -157,18 +152,20 @@ def exchange(
     invitation = Invitation(cohort, ends_s, how.statistics)
     invited = [Device(fed, k.index, invitation) for k in cohort]
     if callable(message):
-        messages: Iterable[Any] = map(message, cohort)
+        told: Iterable[Any] = map(message, cohort)
     else:
-        messages = repeat(message if isinstance(message, Deferred) else fed.shared(message))
+        one = message if isinstance(message, Deferred) else fed.shared(message)
+        told = repeat(one) if how.patience_s is not None else _sent_to_all(fed, cohort, one)
     superposed = how.sums and fed.sums is not None
     clients = (
-        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, messages, strict=False)
+        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, told, strict=False)
     )
     if superposed and fed.sums is not None:
         size = message[0].size if isinstance(message, tuple) else message.size
         replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
     else:
-        replies, mean = (yield fed.gather(clients, how.deadline_s)), mean_update
+        begun, mean = fed.clock.begin(clients), mean_update
+        replies = yield AllOf(fed.clock, begun, how.deadline_s, lambda: Delivery.given_up(fed.now_s))
     arrived = Arrived(fed.graph, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(cohort), len(arrived))
@@ -185,9 +182,12 @@ def asked(
     *,
     superposed: bool = False,
 ) -> Process:
-    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send."""
+    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send.
+
+    A message that is on its way already is a `Transfer`.
+    """
     if how.patience_s is None:
-        got = yield fed.downlink(k, message)
+        got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
     else:
         got = yield from _resent(fed, partial(fed.downlink, k, message), how)
     if got.lost:
@@ -201,18 +201,31 @@ def asked(
         raise not_awaited(reply, "its value")
     if superposed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
-    plain = reply, None if base is None else _since(base, reply), 1.0
-    payload, since, power_part = reply if isinstance(reply, Reply) else plain
-    several, n = isinstance(payload, tuple), len(k.measured)
+    payload, since, power_part = reply, None, 1.0
+    if isinstance(reply, Reply):
+        payload, since, power_part = reply
+    elif base is not None:
+        since = _since(base, reply)
+    n = len(k.measured)
     if n:
+        several = isinstance(payload, tuple)
         payload = (*(payload if several else (payload,)), *k.measured)
         since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
-    send = partial(fed.uplink, k, payload, since=since, power_part=power_part)
-    sent = (yield from _resent(fed, send, how)) if how.repeats else (yield send())
+    if how.retries or how.patience_s is not None:
+        sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
+    else:
+        sent = yield fed.uplink(k, payload, since=since, power_part=power_part)
     if n and not sent.lost:
         payload = sent.payload[:-n]
         sent = sent._replace(payload=payload if several else payload[0])
     return sent
+
+
+def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Transfer]:
+    """The transfers of one message to all devices."""
+    fed.asks(len(cohort))
+    transfers: list[Transfer] = fed.links.downlinks([k.index for k in cohort], message)
+    return transfers
 
 
 def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
@@ -244,7 +257,6 @@ def retrying(
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
-    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH}) | {NO_CONNECTION}
     while True:
         made += 1
         if callable(send):
@@ -255,6 +267,7 @@ def retrying(
             ended = yield AllOf(clock, [sends[place]() for place in missing])
             for place, value in zip(missing, ended, strict=True):
                 last[place] = value
+        hopeless = {NO_CONNECTION, *(() if to_the_gone else GONE), *(() if moving else (BEYOND_REACH,))}
         missing = [place for place in missing if _lost(last[place]) - hopeless]
         if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
             return last[0] if callable(send) else last

@@ -57,7 +57,7 @@ class Federation:
         memory: what parts of an algorithm remember during the run, by names of their own.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
-        asks: is called for every transfer and computation that the algorithm asks for.
+        asks: is called for each transfer or computation that the algorithm asks for, or with the number of several.
     """
 
     def __init__(

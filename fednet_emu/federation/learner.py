@@ -131,7 +131,8 @@ class Learner:
         if self._timing_only and n_samples:
             flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
             trained = self._graph.untrained(model.size, squares=squares)
-            return Work(flop, trained, params.number, trained.params.number)
+            work: Work = _new(Work, (flop, trained, params.number, trained.params.number))
+            return work
         job = TrainJob(
             model=model,
             data=data or self._task.data,
@@ -236,6 +237,8 @@ class Learner:
         self._graph.restore(checkpoint.snapshot)
         self._readings = Readings(checkpoint.readings)
 
+
+_new = tuple.__new__  # the constructor of a named tuple takes twice as long
 
 _NAMED = 3
 """Devices that an error names; of the others it gives the number."""

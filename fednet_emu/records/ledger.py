@@ -70,6 +70,7 @@ TABLES = tuple(ROWS)
 SCENE, DATA_SPLIT = "scene", "data_split"
 """Tables that describe the federation: where devices are and what their links carry; how samples are split."""
 DESCRIBED = (SCENE, DATA_SPLIT)
+_TAKEN = frozenset({*TABLES, *DESCRIBED})
 
 
 def device_label(device: int) -> str:
@@ -140,7 +141,7 @@ class Ledger:
         Raises:
             ValueError: the ledger has a table of that name.
         """
-        if series in (*TABLES, *DESCRIBED):
+        if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)

@@ -63,7 +63,9 @@ class Transfer(Completion):
         size_bit: int,
         group: int | None,
     ) -> None:
-        super().__init__(clock)
+        self.env = clock  # what `Completion` does, without its call
+        self.callbacks = []
+        self._ok = True
         self.kind = kind
         self._stop = stop
         self.sender, self.receiver = ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -113,8 +114,7 @@ class Medium:
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        ends = sender, receiver
-        transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
+        transfer = Transfer(self.clock, self.kind, self._stop, (sender, receiver), payload, number, size_bit, group)
         if self._turns.clustered:
             transfer.cell = cluster
         if grant is not None:
@@ -124,6 +124,18 @@ class Medium:
         self._ledger.offered_bit[self.kind] += size_bit
         self._join(transfer)
         return transfer
+
+    def send_all(
+        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
+    ) -> list[Transfer]:
+        """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
+        clock, kind, stop = self.clock, self.kind, self._stop
+        transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
+        self._ledger.offered_bit[kind] += size_bit * len(transfers)
+        if transfers:
+            self._requests += transfers[:-1]
+            self._join(transfers[-1])
+        return transfers
 
     def _join(self, transfer: Transfer) -> None:
         """Let a transfer wait for its turn from now on."""
@@ -233,14 +245,12 @@ class Medium:
             self._turns.add(requests)
             return
         self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
-        if not self.settings.broadcasts:
-            for transfer in requests:
-                self._turns.add([transfer])
-            return
-        bursts: dict[Any, Burst] = defaultdict(list)
+        bursts, broadcasts = defaultdict[Any, Burst](list), self.settings.broadcasts
         for place, transfer in enumerate(requests):
-            together = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
-            key = (*together, transfer.group) if transfer.group is not None else place
+            key: Any = place
+            if broadcasts and transfer.group is not None:
+                its = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
+                key = *its, transfer.group
             bursts[key].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
@@ -249,14 +259,15 @@ class Medium:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
         latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns, self._on_air, False
+        link = self.links.now().link if self._looks_up else None
         patience, faults = self._patience, self._faults.ending
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
             transfer.until_ns = latest_ns
-            if self._looks_up:
-                snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+            if link is not None:
+                snr, transfer.fading_key = link(transfer.sender, transfer.receiver)
                 transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
@@ -335,17 +346,11 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
-        delivery = (
-            transfer.sender,
-            transfer.receiver,
-            None if lost else transfer.content,
-            transfer.size_bit,
-            transfer.requested_ns / NS_PER_S,
-            started_ns / NS_PER_S if started_ns >= 0 else math.nan,
-            now_ns / NS_PER_S,
-            lost,
-        )
-        transfer.complete(_new(Delivery, delivery))
+        started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
+        transfer.complete(_new(Delivery, (
+            transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
+            transfer.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
+        )))  # fmt: skip
         self._came.append(transfer)
         if not transfer.callbacks:
             self.unheard.append(Unheard(transfer))
@@ -374,14 +379,13 @@ class Medium:
             receiver, lost = SEVERAL, ""
             requested_ns = min([transfer.requested_ns for transfer in burst])
             arrived = sum([not transfer.lost for transfer in burst])
-            place, add = len(ledger.transfers), ledger.receptions.append
-            for transfer in burst:
-                add(ReceptionRow(place, transfer.receiver, CODE[transfer.lost]))
+            place = len(ledger.transfers)
+            ledger.receptions.add([_new(ReceptionRow, (place, leg.receiver, CODE[leg.lost])) for leg in burst])
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        row = TransferRow(  # by position: keywords take three times as long
+        row: TransferRow = _new(TransferRow, (
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, first.started_ns, now_ns,
             air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
-        )  # fmt: skip
+        ))  # fmt: skip
         ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:

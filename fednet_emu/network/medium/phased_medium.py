@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -82,6 +83,12 @@ class PhasedMedium(Medium):
         self._plain_timeout_ns, self._gaps_ns = self._timeout_ns, 0
         self._early: dict[Transfer, Timer] = {}
         self._late: dict[Transfer, Late] = {}
+
+    @override
+    def send_all(
+        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
+    ) -> list[Transfer]:
+        return [self.send(sender, receiver, payload, number, size_bit, group=group) for receiver in receivers]
 
     @override
     def _join(self, transfer: Transfer) -> None:
