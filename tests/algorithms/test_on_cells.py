@@ -15,7 +15,7 @@ from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, ROUNDS, WITHOUT_DEADLINE, in_turns
+from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, ROUNDS, WITHOUT_DEADLINE
 
 FILES = Path(__file__).parents[2] / "scenarios" / "cells"
 CELLS: dict[str, dict[str, Any]] = {
@@ -28,7 +28,7 @@ DEPARTURES = ("devices.availability={kind: periodic, on_s: 0.7, off_s: 0.1}",)
 CONDITIONS = {"loss": LOSS, "deadline": DEADLINE, "departures": DEPARTURES}
 
 QUICK = {
-    (algorithm, list(CELLS)[place % len(CELLS)], list(CONDITIONS)[place % len(CONDITIONS)])
+    (algorithm, list(CELLS)[place % len(CELLS)], list(CONDITIONS)[(place + place // len(CELLS)) % len(CONDITIONS)])
     for place, algorithm in enumerate(ALGORITHM_SETTINGS)
 }
 """One cell and one condition for each algorithm; the others are slow."""
@@ -80,7 +80,7 @@ def test_it_ends_and_keeps_the_laws(algorithm: str, cell: str, condition: str) -
     again, _ = played(settings, timing_only=False)
     lost = set(fed.ledger.frames()["transfers"]["lost"]) - {""}
 
-    assert not any(verify(fed.ledger, in_turns(fed)).values())
+    assert not any(verify(fed.ledger, frozenset()).values())
     assert fed.ledger.event_digest() == again.ledger.event_digest()
     assert fed.round == ROUNDS or fed.clock.now_s >= 60 or ("waits for" in deadlock and "last lost: " in deadlock)
     assert lost <= {"erased", "deadline", "away", "left", "end"}
