@@ -1,4 +1,4 @@
-"""Mixtures of the newer kinds: cells, windows, planners, antennas, batteries, edges, sums, selection, links and more."""
+"""Mixtures of the newer kinds: cells, windows, planners, antennas, batteries, edges, sums, selection, links, ..."""
 
 from __future__ import annotations
 

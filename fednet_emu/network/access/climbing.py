@@ -85,6 +85,10 @@ class ClimbingAir:
         """Give up a leg."""
         self._air.cut(leg, burst, now_ns)
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits."""
+        self._air.extend(leg, bits)
+
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts that have ended."""
         ended = self._air.advance(now_ns)

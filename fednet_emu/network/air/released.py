@@ -48,7 +48,8 @@ class Flow:
 class ReleasedAir:
     """An air on which each burst that a window releases is a transmission of its own; transfers see the whole.
 
-    A burst that has kept the line busy for a round trip is followed at once by all that is left.
+    A burst that has kept the line busy for a round trip is followed at once by all that is left: they are one from the
+    first instant on at which that is looked at.
 
     Args:
         air: carries the bursts.
@@ -58,10 +59,12 @@ class ReleasedAir:
         self._air, self.looks_up = air, air.looks_up
         self._flows: dict[Transfer, Flow] = {}
         self._now_ns = 0
+        self.alarm_ns = FOREVER_NS
+        """When to look again at the latest."""
 
     def next_end_ns(self) -> int:
-        """The next end on the air, or the next burst after a gap."""
-        next_ns = self._air.next_end_ns()
+        """The next end on the air, or the next burst after a gap; no later than the alarm."""
+        next_ns = min(self._air.next_end_ns(), self.alarm_ns)
         for flow in self._flows.values():
             if flow.silent_ns < FOREVER_NS:
                 next_ns = min(next_ns, flow.resumes_ns, flow.burst[0].until_ns)
@@ -89,9 +92,12 @@ class ReleasedAir:
         self._now_ns = now_ns
         ended = [burst for burst in self._air.advance(now_ns) if self._is_over(burst, now_ns)]
         for flow in list(self._flows.values()):
-            if flow.silent_ns == FOREVER_NS:
-                continue
             leg = flow.burst[0]
+            if flow.silent_ns == FOREVER_NS:
+                left_bit = flow.size_bit - round(flow.sent_bit) - leg.size_bit
+                if left_bit > 0 and now_ns >= flow.resumes_ns:
+                    self._air.extend(leg, left_bit)
+                continue
             if leg.until_ns <= now_ns:
                 leg.lost, leg.air_bit, leg.power_s = leg.until_reason, 0.0, 0.0
                 self._close(flow, now_ns)

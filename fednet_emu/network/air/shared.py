@@ -16,7 +16,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
+from fednet_emu.kernel.work import BIT, SCALE, done_ns, work_per_ns
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
@@ -87,6 +87,16 @@ class SharedAir:
         for place, other in enumerate(self._on_air.legs):
             if other is leg:
                 self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
+
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits; one that is through, or was cut, stays as it is."""
+        on_air = self._on_air
+        for place, other in enumerate(on_air.legs):
+            if other is leg and on_air.work[place] and leg.until_ns > self._since_ns:
+                on_air.work[place] += bits * BIT
+                on_air.leg["left_nbit"][place] = on_air.work[place] / SCALE
+                leg.size_bit += bits
+                self._changed, self._plan = True, None
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
