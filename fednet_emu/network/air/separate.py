@@ -63,7 +63,7 @@ class Air(Protocol):
         """Give up a leg of a burst; its `until_ns` has been set to now."""
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg that still carries bits, by itself in its burst, more of them, after `advance`; or do nothing."""
+        """Give a leg that is on the air by itself more bits, before `advance`; or do nothing."""
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""

@@ -66,13 +66,12 @@ class WholeBlocks(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape, at their SINRs on the whole carrier."""
-        whole_bps = self.law.rates_bps(sinr, bandwidth_hz)
-        best = self._best
+        best, last = self._best, len(self._best.efficiency_bps_hz) - 1
         with np.errstate(divide="ignore"):
-            place = (10.0 * log10(sinr) - best.low_db) / _STEP_DB
-        steps = np.arange(len(best.efficiency_bps_hz))
-        fewer_bps_hz = np.interp(place, steps, best.efficiency_bps_hz, left=0.0, right=0.0)
-        return np.maximum(whole_bps, bandwidth_hz * fewer_bps_hz)
+            place = (10.0 * log10(np.asarray(sinr)) - best.low_db) / _STEP_DB
+        rates_bps = bandwidth_hz * np.interp(place, np.arange(last + 1), best.efficiency_bps_hz, left=0.0)
+        above = place >= last
+        return np.where(above, self.law.rates_bps(sinr, bandwidth_hz), rates_bps) if above.any() else rates_bps
 
     @cached_property
     def _best(self) -> Best:
@@ -81,7 +80,7 @@ class WholeBlocks(RateLaw):
         high_db = 10.0 * float(np.log10(self.law.peaks.max(initial=self.law.min_sinr)))
         sinr = exp10((low_db + _STEP_DB * np.arange(max(round((high_db - low_db) / _STEP_DB), 0) + 2)) / 10.0)
         best = np.zeros(len(sinr))
-        for count in range(self.fewest, self.count):
+        for count in range(self.fewest, self.count + 1):
             part = count / self.count
             np.maximum(best, part * self.law.rates_bps(sinr / part, 1.0), out=best)
         return Best(low_db, best)
@@ -89,7 +88,7 @@ class WholeBlocks(RateLaw):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Best:
-    """The best rates on fewer blocks than all, up to the SINR from which on all are best.
+    """The best rates, up to the SINR from which on all blocks are best.
 
     Attributes:
         low_db: SNR in dB at which anything gets through, the first point.
