@@ -76,7 +76,7 @@ def test_who_gets_faster_within_a_round_trip_still_waits_for_acknowledgements() 
     assert stays.value.ended_s == 2.0 + 0.4 + 0.5
     its.close()
     rows = its.rows.set_index("sender")
-    assert spent(rows.loc[0]) == Spent(S, 0, 1_400 * MS, 300 * MS, S // 2)
+    assert spent(rows.loc[0]) == Spent(S, 0, 1_100 * MS, 300 * MS, S // 2)
     assert rows.loc[1, "air_bit"] == PACKET_BIT
 
 
