@@ -16,6 +16,7 @@ from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access.idle import Promoted, RadioConnections, Rrc
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY
@@ -89,6 +90,8 @@ class Network:
             ledger.add_phases()
         transport, session = settings.transport, settings.session
         self._connections = Connections(transport, session) if isinstance(transport, EndToEndTransport) else None
+        idle = settings.uplink.idle
+        self._radio_connections = RadioConnections(idle) if isinstance(idle, Rrc) else None
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._environment = CellEnvironment(
@@ -221,6 +224,8 @@ class Network:
             kind_of = medium_class(settings, self._presence, cells, rates, links.until_ns())
             return kind_of(*parts, **more)
         latency = settings.access.latency(band) if rates is None else NO_LATENCY
+        if self._radio_connections is not None and kind != "sidelink" and not settings.broadcasts:
+            latency = Promoted(latency, self._radio_connections)
         return PhasedMedium(*parts, **more, end_to_end=EndToEnd(latency, self._connections))
 
     def _powers_differ(self, settings: Uplink) -> bool:

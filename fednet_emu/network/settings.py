@@ -12,6 +12,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
+from fednet_emu.network.access.idle import AnyIdle
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.faults import AnyLoss, NoLoss
@@ -37,6 +38,8 @@ class Uplink(Component):
     an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
+    idle: AnyIdle | None = None
+    """What becomes of the radio connection of a silent device, for messages in both directions; null keeps it."""
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
@@ -51,6 +54,9 @@ class Uplink(Component):
         if not isinstance(self.compression, NoCompression) and f"{way}-compression" not in algorithm.uses:
             what = f"the algorithm {algorithm.kind} has nothing to compress on the {way}, no update since a model"
             yield "compression", f"{what} that both ends know, got {self.compression.kind}; leave it out"
+        if self.idle is not None and (self.access.only_sums or isinstance(self.access, Planned)):
+            what = "who sends when is fixed before devices are connected"
+            yield "idle", f"{what}, got {self.idle.kind} with access: {self.access.kind}; leave one out"
 
     @property
     def broadcasts(self) -> bool:
@@ -78,6 +84,8 @@ class Downlink(Uplink):
 
     DIRECTION: ClassVar[str] = "downlink"
 
+    idle: None = None
+    """That of the uplink holds for both directions."""
     mode: Literal["broadcast", "unicast"] = "broadcast"
     """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
     worst receiver needs; `unicast` uses one transmission per device."""
@@ -236,9 +244,8 @@ class NetworkSettings(Component):
     def phased(self) -> bool:
         """Whether transfers have phases beside their turn and their time on the air."""
         ways = (self.uplink, self.downlink, self.sidelink)
-        return not isinstance(self.transport, NoTransport) or any(
-            way.access.delays for way in ways if way is not None and way.trace is None
-        )
+        delays = any(way.access.delays for way in ways if way is not None and way.trace is None)
+        return delays or self.uplink.idle is not None or not isinstance(self.transport, NoTransport)
 
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.

@@ -220,7 +220,7 @@ class Channel(Component):
             occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
         if self.long_transfers == "ergodic":
             require_mean(self.rate, self.fading)
-        for conflict in (self._aged_conflict(), self._selective_conflict()):
+        for conflict in (self._feedback_conflict(), self._selective_conflict()):
             if conflict:
                 raise ValueError(conflict)
         if self.narrowing == "off" and self.narrowest_hz is not None:
@@ -233,8 +233,11 @@ class Channel(Component):
             raise ValueError(str(problem)) from problem
         return self
 
-    def _aged_conflict(self) -> str:
-        """Why reports of the rate cannot be aged; empty if they can, or are not."""
+    def _feedback_conflict(self) -> str:
+        """Why link adaptation cannot have the feedback that it has; empty if it can."""
+        if isinstance(self.rate, NrBlocks) and self.rate.climbs and not isinstance(self.fading, NoFading):
+            got = f"got rate.feedback: climbing with fading {self.fading.kind}"
+            return f"a climb is known on links that do not change, {got}; set fading: none, or rate.feedback: aged"
         if not self._aged or (self.long_transfers == "ergodic" and ages(self.fading)):
             return ""
         got = f"rate.feedback: aged with fading {self.fading.kind} and long_transfers: {self.long_transfers}"

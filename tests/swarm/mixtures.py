@@ -1,4 +1,4 @@
-"""Mixtures of the newer kinds: cells, windows, planners, antennas, batteries, edges, sums, selection, compression."""
+"""Mixtures of the newer kinds: cells, windows, planners, antennas, batteries, edges, sums, selection, links, ..."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ NEWER: dict[str, tuple[Any, ...]] = {
     "devices.mobility": ("random-direction",),
     "network.cells": ("list", "hexagonal"),
     "network.downlink.compression": tuple(COMPRESSIONS),
+    "network.downlink.mode": ("unicast",),
     "network.power_control": ("open-loop", "none"),
     "network.reception": ("mrc", "zf"),
-    "network.uplink.access": ("planned", "planned", "over-the-air", "ofdma", "noma", "shared"),
+    "network.session": ("none", "none", "grpc"),
+    "network.transport": ("none", "tcp", "tcp", "quic", "udp"),
+    "network.uplink.access": (
+        *("planned", "planned", "over-the-air", "ofdma", "noma", "shared"),
+        *("nr-grants", "nr-grants", "dcf", "switch", "lora"),
+    ),
     "network.uplink.access.planner": tuple(PLANNERS),
     "network.uplink.compression": tuple(COMPRESSIONS),
+    "network.uplink.idle": ("rrc",),
 }
 """By key path, the kinds or values of which a mixture has one; where the path does not exist, it is not used."""
 

@@ -112,6 +112,13 @@ class PlainAir:
         elif burst in self._bursts:
             self._until_ns[self._bursts.index(burst)] = self._first_until_ns = now_ns
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a burst more bits, from now on as the business of `SharedAir`."""
+        if self._is_plain:
+            self._hand_over(self._since_ns)
+            self._general.next_end_ns()
+        self._general.extend(leg, bits)
+
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts that are delivered or past their timeout."""
         if not self._is_plain:

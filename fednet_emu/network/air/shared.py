@@ -126,6 +126,16 @@ class SharedAir:
             if other is leg:
                 self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits."""
+        on_air = self._on_air
+        for place, other in enumerate(on_air.legs):
+            if other is leg:
+                on_air.work[place] += bits * BIT
+                on_air.leg["left_nbit"][place] = on_air.work[place] / SCALE
+                leg.size_bit += bits
+                self._changed = True
+
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
         on_air, ended = self._on_air, []
