@@ -138,7 +138,8 @@ def ad_psgd(loop: Played) -> Vector:
     until_s = loop.rounds[-1][1]
     events: list[tuple[float, int, int, tuple[int, ...]]] = []
     for number, row in enumerate(computes.itertuples()):
-        events += [(row.started_s, 3, number, (row.device,)), (row.ended_s, 0, number, (row.device,))]
+        if not row.stopped:  # the end of the run stops what is not done
+            events += [(row.started_s, 3, number, (row.device,)), (row.ended_s, 0, number, (row.device,))]
     for number, row in enumerate(messages.itertuples()):
         events.append((row.requested_s, 2, number, (row.sender, row.receiver)))
         if row.lost == "":
