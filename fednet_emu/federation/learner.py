@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import IntArray
 from fednet_emu.devices.processors import Work
 from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.federation.device import Device
@@ -76,13 +75,6 @@ _LOSS, _ACCURACY = attrgetter("loss"), attrgetter("accuracy")
 def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
     """The metrics of a model with parameters [P] on samples x [n, ...] and y [n]; nan without samples."""
     return score_samples(model, vector, x, y).pooled()
-
-
-def consensus(models: Sequence[Tensor], counted: Mask) -> tuple[Tensor, Array]:
-    """The mean [P] of the models that are counted [devices], and the distance to it of every one [devices]."""
-    stacked = torch.stack(list(models)).double()
-    mean = stacked[torch.from_numpy(counted)].mean(0)
-    return mean.to(models[0].dtype), (stacked - mean).norm(dim=1).cpu().numpy()
 
 
 @final
@@ -219,22 +211,12 @@ class Learner:
                 "train_loss": evaluation.train_loss,
                 "metrics": evaluation.metrics,
             }
-            if isinstance(model, Deferred):
-                scores = self._task.score(self._model(model), **what)
-                far = np.zeros(len(self._task.n_samples))
-            else:
-                models = [self._model(own) for own in model]
-                scores = self._task.score_own(models, **what)
-                if evaluation.consensus:
-                    mean, far = consensus(models, self._task.n_samples > 0)
-                    own, worst = scores.by_device, scores.worst_train_loss
-                    scores = self._task.score(mean, **what)._replace(by_device=own, worst_train_loss=worst)
             if evaluation.consensus:
-                distance = float(np.sqrt(np.mean(far[self._task.n_samples > 0] ** 2)))
-                scores.pooled.metrics["consensus"] = distance
-                if scores.by_device is not None:
-                    scores.by_device.metrics["consensus"] = far
-            return scores
+                models = [model] * len(self._task.n_samples) if isinstance(model, Deferred) else model
+                return self._task.score_together([self._model(own) for own in models], **what)
+            if isinstance(model, Deferred):
+                return self._task.score(self._model(model), **what)
+            return self._task.score_own([self._model(own) for own in model], **what)
 
         with self._graph.host.part("evaluation"):
             scores: Scores = self._readings.take(compute)

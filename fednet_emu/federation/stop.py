@@ -117,10 +117,10 @@ class Evaluation(Component):
     train_loss: bool = False
     """Whether the largest loss of a device on its own training samples is measured too."""
     consensus: bool = False
-    """Whether, where each device has a model of its own, the scores are those of the mean of these models, on the whole
-    test set, and a further column `consensus` is their distance to it, the square root of the mean of |x_i - mean|^2
-    over the devices that have training samples. With `per_device`, each device's own model is still evaluated on its
-    share, beside its distance |x_i - mean|."""
+    """Whether, where each device has a model of its own, the scores are those of the mean of these models on the whole
+    test set. Two columns are added: `consensus`, their distance to it, sqrt(mean |x_i - mean|^2) over the devices that
+    have training samples, and `own_accuracy`, the mean of their own accuracies on the whole test set. With
+    `per_device`, each device's own model is still evaluated on its share."""
     metrics: tuple[AnyMetric, ...] = ()
     """What is measured beside loss and accuracy, on the test set and with `per_device` on each device's share of it:
     a list of kinds, each with a column of its own in the records."""
@@ -136,7 +136,7 @@ class Evaluation(Component):
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the metrics in the records."""
-        return (*(metric.column for metric in self.metrics), *(["consensus"] if self.consensus else []))
+        return (*(metric.column for metric in self.metrics), *(("consensus", "own_accuracy") if self.consensus else ()))
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

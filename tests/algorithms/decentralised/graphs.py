@@ -12,6 +12,7 @@ from fednet_emu.network.topology import Digraph
 Pairs = list[tuple[int, int]]
 
 EVERYBODY = "clusters: {kind: equal, count: 1}"
+ACCESS = "access: {kind: spatial-reuse, interference: false}"
 
 
 def ring(n: int) -> Pairs:
@@ -57,4 +58,4 @@ def sidelink(pairs: Pairs, *, directed: bool = False, more: str = "") -> str:
     """The setting of a sidelink at 1 Mbit/s with these edges."""
     edges = f"{{kind: list, pairs: {json.dumps(pairs)}, directed: {str(directed).lower()}}}"
     topology = f"topology: {{edges: {edges}, {EVERYBODY}}}"
-    return f"network.sidelink={{channel: {{include: ideal}}, access: spatial-reuse, {topology}, {more}}}"
+    return f"network.sidelink={{channel: {{include: ideal}}, {ACCESS}, {topology}, {more}}}"

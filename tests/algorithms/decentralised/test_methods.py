@@ -299,4 +299,7 @@ def test_the_mean_model_is_scored_and_the_distance_to_it_recorded() -> None:
     assert row["consensus"] == pytest.approx(np.sqrt((far[has] ** 2).mean()), rel=1e-4)
     assert last["consensus"].to_numpy() == pytest.approx(far[last["device"]], rel=1e-3, abs=1e-6)
     assert last["loss"].to_numpy() == pytest.approx(own.loss[last["device"]], rel=1e-5)
-    assert frames["evaluations"]["consensus"].iloc[0] == 0
+    each = [fed.task.score(torch.tensor(x, dtype=torch.float32), per_device=False).pooled.accuracy for x in models]
+    assert last["own_accuracy"].to_numpy() == pytest.approx(np.array(each)[last["device"]])
+    assert row["own_accuracy"] == pytest.approx(np.array(each)[has].mean())
+    assert frames["evaluations"]["consensus"].iloc[0] == pytest.approx(0, abs=1e-12)
