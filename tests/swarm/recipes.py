@@ -68,7 +68,7 @@ RARE = {
 """Settings that are given once in twelve."""
 USES = {
     "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server",
-    "server.samples": "server", "server.validation_samples": "server",
+    "server.samples": "server", "server.validation_samples": "server", "evaluation.consensus": "consensus",
 }  # fmt: skip
 """Settings that are given only to algorithms whose `uses` contain this."""
 
