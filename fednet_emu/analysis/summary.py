@@ -81,6 +81,9 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     *((name, title[0].lower() + title[1:], "{:.4g}".format) for name, title in OWN_METRICS.items()),
     ("epsilon", "privacy: epsilon", "{:.4g}".format),
     ("delta", "  at delta", "{:g}".format),
+    ("sample_epsilon", "privacy of a sample: epsilon", "{:.4g}".format),
+    ("sample_epsilon_as_poisson", "  as if batches were Poisson draws", "{:.4g}".format),
+    ("sample_delta", "  at delta", "{:g}".format),
     ("event_digest", "event digest", lambda digest: str(digest)[:DIGEST_LENGTH]),
     ("verified", "verdict", lambda sound: "all records consistent" if sound else "records are not consistent"),
 )

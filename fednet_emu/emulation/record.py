@@ -237,10 +237,11 @@ def _takes_turns(queue: TurnQueue) -> bool:
 
 def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
     """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
-    bound = scenario.privacy(fed.round)
-    if bound is None:
-        return {}
-    return {"epsilon": bound.epsilon if math.isfinite(bound.epsilon) else None, "delta": bound.delta}
+    bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
+    found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
+    if getattr(algorithm, "private_sgd", None) is not None:
+        found |= algorithm.sample_privacy(fed.round, fed.task.n_samples.tolist())
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:

@@ -160,13 +160,14 @@ def exchange(
         messages: Iterable[Any] = map(message, cohort)
     else:
         messages = repeat(message if isinstance(message, Deferred) else fed.shared(message))
-    superposed = how.sums and fed.sums is not None
+    sums = fed.sums if how.sums else None
     clients = (
-        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, messages, strict=False)
+        asked(fed, k, own, client, args, how, summed=sums is not None)
+        for k, own in zip(invited, messages, strict=False)
     )
-    if superposed and fed.sums is not None:
+    if sums is not None:
         size = message[0].size if isinstance(message, tuple) else message.size
-        replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
+        replies, mean = yield from sums.of(size, zip(invited, clients, strict=True), how.deadline_s)
     else:
         replies, mean = (yield fed.gather(clients, how.deadline_s)), mean_update
     arrived = Arrived(fed.graph, invited, replies, message, mean)
@@ -183,9 +184,9 @@ def asked(
     args: Sequence[Any],
     how: Exchange,
     *,
-    superposed: bool = False,
+    summed: bool = False,
 ) -> Process:
-    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send."""
+    """A device: receive the message, do what `client` says, send the reply; if summed, have it ready to send."""
     if how.patience_s is None:
         got = yield fed.downlink(k, message)
     else:
@@ -199,7 +200,7 @@ def asked(
     reply = yield from working
     if isinstance(reply, Completion):
         raise not_awaited(reply, "its value")
-    if superposed or isinstance(reply, Delivery):
+    if summed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
     plain = reply, None if base is None else _since(base, reply), 1.0
     payload, since, power_part = reply if isinstance(reply, Reply) else plain

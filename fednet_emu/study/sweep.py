@@ -36,6 +36,9 @@ TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit",
 BACKHAUL = ("backhaul_bit", "backhaul_j")
 """Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are none of `total_bit`."""
 
+PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
+"""What runs with a bound on it reveal of a device, or of a sample."""
+
 
 def write_tables(
     folder: Path,
@@ -97,7 +100,7 @@ def _keys(run: StudyRun) -> dict[str, Any]:
 
 
 def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:
-    used = [name for name in BACKHAUL if name in summary]
+    used = [name for name in (*BACKHAUL, *PRIVACY) if name in summary]
     found = {
         name: float(math.nan if summary.get(name) is None else summary[name])
         for name in (*TOTALS, *used, *SCORES, *metrics)
