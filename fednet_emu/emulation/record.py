@@ -29,7 +29,7 @@ from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, scores_in
 from fednet_emu.records.rows import KINDS
-from fednet_emu.records.summaries import asking, idle_s, messages
+from fednet_emu.records.summaries import asking, idle_s, messages, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -174,6 +174,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
         **_privacy(fed, scenario),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
+        **_spread(fed),
         "event_digest": None if measured else ledger.event_digest(),
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
@@ -242,6 +243,15 @@ def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
     if getattr(algorithm, "private_sgd", None) is not None:
         found |= algorithm.sample_privacy(fed.round, fed.task.n_samples.tolist())
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _spread(fed: Federation) -> dict[str, float]:
+    """How the accuracies of the devices differ in the last evaluation, where each has one."""
+    table = fed.ledger.device_evaluations
+    if not len(table):
+        return {}
+    last = table.column("round") == table.column("round")[-1]
+    return spread(table.column("accuracy")[last])
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:

@@ -19,6 +19,7 @@ from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.federation import accumulated, mean_update
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.study.sweep import _totals
 from fednet_emu.testing import run_small, small_scenario
 
 KNOWN = [  # z, q, T, delta, the least over integer orders by another program; dp-accounting 0.6.0 with fractional ones
@@ -258,7 +259,7 @@ def test_the_limit_goes_down_and_a_number_comes_back(kind):
 def test_a_round_by_hand_with_a_moving_limit():
     """Two rounds with everybody: limit, share within it and model follow the formulas, noise included."""
     settings = (POISSON, ADAPTIVE, "algorithm.selection=all", "algorithm.local_steps=1", "algorithm.batch_size=null",
-                "algorithm.aggregation.noise_multiplier=0.02", "stop.rounds=2")  # fmt: skip
+                "algorithm.aggregation.noise_multiplier=0.3", "stop.rounds=2")  # fmt: skip
     fed = run_small(*settings)
     model, data, law = fed.task.model, fed.task.data, small_scenario(*settings).algorithm.aggregation
     w, limit = model.initial().double(), 0.1
@@ -301,6 +302,9 @@ def test_noise_of_the_devices_is_their_own_and_n_times_dearer():
     sent = torch.stack([noised(w, w, 2.0, 0.5, Streams(0), ("dp", k, 0)) for k in range(5)])
     assert float(sent.square().mean()) == pytest.approx(1.0, rel=5 * math.sqrt(2 / 20_000))
     assert float(sent.mean(0).square().mean()) == pytest.approx(1 / 5, rel=5 * math.sqrt(2 / 4000))
+    fed = run_small(POISSON, LOCAL, "algorithm.selection=all", "algorithm.lr=0", "stop.rounds=200")
+    moved = (fed.read(fed.latest) - fed.task.model.initial()).square().sum()  # 10 entries, (z S)^2 = 0.0025, 4 devices
+    assert float(moved) / (200 * 0.0025 / 4) == pytest.approx(10, abs=5 * math.sqrt(20))
     far = noised(w + 1, w, 2.0, 0.0, Streams(0), ("dp", 0, 0))
     assert float(far.norm()) == pytest.approx(2.0, rel=1e-5)
 
@@ -353,3 +357,9 @@ def test_central_noise_does_not_fit_over_the_air_and_that_of_devices_does():
     [(_, what)] = small_scenario(POISSON, fixed, air).contradictions()
     assert "arrive with gains that change the norms" in what
     assert run_small(POISSON, LOCAL, air).round == 3
+
+
+def test_tables_of_studies_have_epsilon_where_there_is_one():
+    """Beside the totals; a run without a bound has no such column."""
+    assert _totals({"epsilon": 1.5, "rounds": 3}, [])["epsilon"] == 1.5
+    assert "epsilon" not in _totals({"rounds": 3}, [])

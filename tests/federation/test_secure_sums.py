@@ -175,7 +175,7 @@ FAULTS = {
     "loss": (
         "network.uplink.loss={kind: random, probability: 0.1}",
         "network.downlink.loss={kind: random, probability: 0.05}",
-    ),  # fmt: skip
+    ),
     "a deadline": ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1"),
     "departures": ("devices.availability={kind: periodic, on_s: 0.03, off_s: 0.01}",),
 }
@@ -195,7 +195,9 @@ def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
     assert torch.equal(fed.read(fed.latest), real.read(real.latest))
     assert torch.allclose(fed.read(fed.latest), batched.read(batched.latest), atol=1e-4)
     steps = pd.DataFrame(fed.ledger.series["secure_aggregation"])
-    vectors = steps[steps["step"] == "vectors"]
+    vectors, shared = steps[steps["step"] == "vectors"], steps[steps["step"] == "shares"].set_index("round")["arrived"]
+    widths = vectors["round"].map(shared).map(Bonawitz().entry_bit)
+    assert (vectors["sent_bit"] == vectors["arrived"] * 10 * widths).all()
     assert (vectors["arrived"] < vectors["asked"]).any() or fault == "departures"
     arrived = fed.ledger.frames()["rounds"]["arrived"]
     assert arrived.max() > 0
