@@ -116,7 +116,7 @@ class SecureSums:
     """Lets the devices of a round take the steps of secure aggregation, each message on the air.
 
     The series `secure_aggregation` has a row for each step: how many devices take part (`asked`), whose message has
-    come (`arrived`), how many are needed, when it began, and the bits of the messages up and down, headers aside.
+    come (`arrived`), how many are needed, when it began, and the bits of the messages that have come, headers aside.
     """
 
     def __init__(self, fed: Fed, rule: SecureAggregation) -> None:
@@ -217,7 +217,7 @@ class _Steps:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}
         there = yield from self._arrived({i: fed.uplink(self._devices[i], None, n) for i, n in sizes.items()})
-        self._record(step, started_ns, len(able), there, sum(sizes.values()))
+        self._record(step, started_ns, len(able), there, sum(sizes[i] for i in there))
         return there if len(there) >= self._needed else frozenset()
 
     def _told(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
@@ -243,5 +243,5 @@ class _Steps:
             arrived=len(there),
             needed=self._needed,
             started_s=started_ns / NS_PER_S,
-            sent_bit=bit,
+            arrived_bit=bit,
         )

@@ -197,7 +197,7 @@ def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
     steps = pd.DataFrame(fed.ledger.series["secure_aggregation"])
     vectors, shared = steps[steps["step"] == "vectors"], steps[steps["step"] == "shares"].set_index("round")["arrived"]
     widths = vectors["round"].map(shared).map(Bonawitz().entry_bit)
-    assert (vectors["sent_bit"] == vectors["arrived"] * 10 * widths).all()
+    assert (vectors["arrived_bit"] == vectors["arrived"] * 10 * widths).all()
     assert (vectors["arrived"] < vectors["asked"]).any() or fault == "departures"
     arrived = fed.ledger.frames()["rounds"]["arrived"]
     assert arrived.max() > 0
