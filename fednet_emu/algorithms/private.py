@@ -137,7 +137,7 @@ class CentralPrivacy(_Private):
         z = self.noise_multiplier
         if self.adaptive is None or z == 0:
             return z
-        return (z**-2 - (2 * self.adaptive.noise(asked)) ** -2) ** -0.5
+        return 1 / math.sqrt(1 / z**2 - 1 / (2 * self.adaptive.noise(asked)) ** 2)
 
     @override
     def told(self, fed: Federation) -> tuple[Deferred, ...]:
@@ -156,14 +156,16 @@ class CentralPrivacy(_Private):
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         assert rate is not None
         asked, n, name = rate * fed.n_devices, len(arrived), ("dp", fed.round)
-        norm = limit = self.clip_norm
+        limit: float | Deferred = self.clip_norm
+        norm = self.clip_norm
         found = {"epsilon": self.privacy(fed.round + 1, rate if fed.presence.always else None).epsilon}
         if self.adaptive is not None:
-            (limit,), within = self.told(fed), arrived.part(1)
+            (told,), within = self.told(fed), arrived.part(1)
+            limit = told
             fed.memory["clip_norm"] = fed.defer(self.adaptive.moved, limit, within, asked, fed.streams, name, size=1)
             known = n and not fed.timing_only
             found["within_share"] = fed.read(fed.defer(_share, within, size=1)) if known else math.nan
-            norm = math.nan if fed.timing_only else fed.read(limit)
+            norm = math.nan if fed.timing_only else fed.read(told)
         fed.record("privacy", **found, clip_norm=norm, noise_std=self.sum_noise(asked) * norm / asked)
         return fed.accumulate(
             self.noisy, arrived.models, arrived.model, n, arrived.mean, asked, limit, fed.streams, name

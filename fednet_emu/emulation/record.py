@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.emulation.checkpoints import Saver
 from fednet_emu.emulation.guard import graceful
@@ -240,7 +241,7 @@ def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
     """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
-    if getattr(algorithm, "private_sgd", None) is not None:
+    if isinstance(algorithm, LocalTraining):
         found |= algorithm.sample_privacy(fed.round, fed.task.n_samples.tolist())
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 

@@ -78,7 +78,7 @@ class SecureAggregation(Component):
 
     def entry_bit(self, n: int) -> int:
         """Bits of an entry of a sum of n vectors (w)."""
-        return (n * (2**self.input_bits - 1)).bit_length()
+        return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:
         """Bits that each of n devices sends and receives for a sum of m entries if nobody is lost, the model aside."""
@@ -88,7 +88,7 @@ class SecureAggregation(Component):
     @property
     def largest(self) -> int:
         """Largest magnitude of a rounded entry; vectors hold it plus the entry, so that none is negative."""
-        return 2 ** (self.input_bits - 1) - 1
+        return (1 << (self.input_bits - 1)) - 1
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 
-Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[Sequence[Tensor], Tensor]]
+Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
 """From the losses [B] of a batch and the parameters, the gradient, in pieces, and the mean loss."""
 
 
@@ -109,21 +109,21 @@ def _step(
     return told
 
 
-def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[Sequence[Tensor], Tensor]:
+def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:
     loss = losses.mean()
     return torch.autograd.grad(loss, parameters, materialize_grads=True), loss
 
 
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
-) -> tuple[Sequence[Tensor], Tensor]:
+) -> tuple[tuple[Tensor, ...], Tensor]:
     """As `_gradient`, in one piece: the gradient of each sample by itself, limited; and noise."""
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
         gradient = torch.cat([part.reshape(-1) for part in own])
         total += gradient * rule.factors(gradient)
-    return [(total + rule.noise(rng, total)) / len(losses)], losses.mean()
+    return ((total + rule.noise(rng, total)) / len(losses),), losses.mean()
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:

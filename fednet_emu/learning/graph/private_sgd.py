@@ -27,7 +27,8 @@ class PrivateSgd(Component):
 
     def factors(self, gradients: Tensor) -> Tensor:
         """Factors [...] that scale gradients [..., n] down to the norm where they are longer."""
-        return self.clip_norm / gradients.norm(dim=-1).clamp(min=self.clip_norm)
+        factors: Tensor = self.clip_norm / gradients.norm(dim=-1).clamp(min=self.clip_norm)
+        return factors
 
     def noise(self, rng: np.random.Generator, like: Tensor) -> Tensor:
         """The noise [n] on the sum of a batch."""

@@ -122,9 +122,9 @@ def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
 
 
 def test_the_summary_says_what_is_revealed_of_a_sample():
-    """Two rounds of one pass, by four devices of which none trains more often than in each."""
+    """Two rounds of one pass, at most, by any device."""
     private = {"clip_norm": 1, "noise_multiplier": 2}
-    changes = {"stop.rounds": 2, "model": "softmax", "devices.count": 4, "algorithm.private_sgd": private}
+    changes = {"stop.rounds": 2, "model": "softmax", "algorithm.private_sgd": private}
     run = fe.run("quickstart", settings=changes, progress=False)
     assert run.summary["sample_epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=2))
     assert run.summary["sample_epsilon_as_poisson"] > 0
