@@ -30,6 +30,8 @@ from fednet_emu.algorithms.hierarchical.hier_favg import HierFAvg
 from fednet_emu.algorithms.personal.ditto import Ditto
 from fednet_emu.algorithms.personal.fedper import FedPer
 from fednet_emu.algorithms.personal.fedrep import FedRep
+from fednet_emu.algorithms.personal.per_fedavg import PerFedAvg
+from fednet_emu.algorithms.personal.pfedme import PFedMe
 from fednet_emu.algorithms.robust.afl import Afl
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.drfa import Drfa
@@ -64,6 +66,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     Individual,
     LocalOnly,
     Matcha,
+    PerFedAvg,
+    PFedMe,
     QFfl,
     Safa,
     Scaffold,

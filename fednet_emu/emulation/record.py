@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.emulation.checkpoints import Saver
 from fednet_emu.emulation.guard import graceful
@@ -29,7 +30,7 @@ from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, scores_in
 from fednet_emu.records.rows import KINDS
-from fednet_emu.records.summaries import asking, idle_s, messages
+from fednet_emu.records.summaries import asking, idle_s, messages, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -174,6 +175,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
         **_privacy(fed, scenario),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
+        **_spread(fed),
         "event_digest": None if measured else ledger.event_digest(),
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
@@ -237,10 +239,20 @@ def _takes_turns(queue: TurnQueue) -> bool:
 
 def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
     """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
-    bound = scenario.privacy(fed.round)
-    if bound is None:
+    bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
+    found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
+    if isinstance(algorithm, LocalTraining):
+        found |= algorithm.sample_privacy(fed.round, fed.task.n_samples.tolist())
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _spread(fed: Federation) -> dict[str, float]:
+    """How the accuracies of the devices differ in the last evaluation, where each has one."""
+    table = fed.ledger.device_evaluations
+    if not len(table):
         return {}
-    return {"epsilon": bound.epsilon if math.isfinite(bound.epsilon) else None, "delta": bound.delta}
+    last = table.column("round") == table.column("round")[-1]
+    return spread(table.column("accuracy")[last])
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:

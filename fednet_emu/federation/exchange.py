@@ -156,13 +156,13 @@ def exchange(
     else:
         one = message if isinstance(message, Deferred) else fed.shared(message)
         told = repeat(one) if how.patience_s is not None else _sent_to_all(fed, cohort, one)
-    superposed = how.sums and fed.sums is not None
+    sums = fed.sums if how.sums else None
     clients = (
-        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, told, strict=False)
+        asked(fed, k, own, client, args, how, summed=sums is not None) for k, own in zip(invited, told, strict=False)
     )
-    if superposed and fed.sums is not None:
+    if sums is not None:
         size = message[0].size if isinstance(message, tuple) else message.size
-        replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
+        replies, mean = yield from sums.of(size, zip(invited, clients, strict=True), how.deadline_s)
     else:
         begun, mean = fed.clock.begin(clients), mean_update
         replies = yield AllOf(fed.clock, begun, how.deadline_s, lambda: Delivery.given_up(fed.now_s))
@@ -180,9 +180,9 @@ def asked(
     args: Sequence[Any],
     how: Exchange,
     *,
-    superposed: bool = False,
+    summed: bool = False,
 ) -> Process:
-    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send.
+    """A device: receive the message, do what `client` says, send the reply; if summed, have it ready to send.
 
     A message that is on its way already is a `Transfer`.
     """
@@ -199,7 +199,7 @@ def asked(
     reply = yield from working
     if isinstance(reply, Completion):
         raise not_awaited(reply, "its value")
-    if superposed or isinstance(reply, Delivery):
+    if summed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
     payload, since, power_part = reply, None, 1.0
     if isinstance(reply, Reply):

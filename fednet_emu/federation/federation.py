@@ -23,8 +23,8 @@ from fednet_emu.federation.links import Links
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.rounds import PAUSE, Rounds
+from fednet_emu.federation.secure_sums import sums_of
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
-from fednet_emu.federation.sums import Sums
 from fednet_emu.federation.updates import Since
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, gather
@@ -88,8 +88,7 @@ class Federation:
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self.learner.read)
-        air = network.superposition
-        self.sums = None if air is None else Sums(clock, self.links, air, streams, self.record)
+        self.sums = sums_of(self)
         self.observers: list[Callable[[Federation], None]] = []
         score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)

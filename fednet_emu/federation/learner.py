@@ -126,6 +126,9 @@ class Learner:
         if params.size != model.size:
             self.check(params, "k.train")
         n_samples = mine.stop - mine.start if subset is None else len(subset)
+        if plan.private is not None and model.least_batch > 1:
+            what = "batch norm mixes samples, so that none has a gradient of its own, got a model with it"
+            raise ScenarioError(f"algorithm.private_sgd: {what}; choose another model, or leave it out")
         if n_samples and model.least_batch > 1:
             self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
         if self._timing_only and n_samples:

@@ -17,6 +17,7 @@ from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
+from fednet_emu.network.secure_aggregation import AnySecureAggregation
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.transport import AnySession, AnyTransport, NoSession, NoTransport
@@ -36,6 +37,8 @@ class Uplink(Component):
     compression: AnyCompression = NoCompression()
     """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Whatever else
     an algorithm sends travels whole."""
+    secure_aggregation: AnySecureAggregation | None = None
+    """Messages and masks by which the server reads the sum of the uploads of a round only; null sends them openly."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
     idle: AnyIdle | None = None
@@ -86,6 +89,8 @@ class Downlink(Uplink):
 
     idle: None = None
     """That of the uplink holds for both directions."""
+    secure_aggregation: None = None
+    """Sums are for the uplink."""
     mode: Literal["broadcast", "unicast"] = "broadcast"
     """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
     worst receiver needs; `unicast` uses one transmission per device."""

@@ -86,6 +86,8 @@ ALGORITHM_SETTINGS = {
     "ifca": (local_sgd("ifca", "clusters: 2, record_every: 1"),),
     "individual": ("algorithm={kind: individual, device: 0, lr: 0.1, local_steps: 2, batch_size: null}",),
     "local": (local_sgd("local"),),
+    "per-fedavg": (local_sgd("per-fedavg", "order: hessian-free"),),
+    "pfedme": (local_sgd("pfedme", "pull: 1, device_lr: 1, device_steps: 2"),),
     "q-ffl": (local_sgd("q-ffl", "q: 0.5"),),
     "scaffold": (local_sgd("scaffold"),),
     "safa": ("algorithm={kind: safa, fraction: 0.5, lag_tolerance: 3, lr: 0.1, local_steps: 2, batch_size: 8}",),

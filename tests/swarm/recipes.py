@@ -63,12 +63,13 @@ ALWAYS = (
 boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "edges", "every_s",
+    "edges", "every_s", "private_sgd",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
     "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server",
     "server.samples": "server", "server.validation_samples": "server", "evaluation.consensus": "consensus",
+    "network.uplink.secure_aggregation": "sums",
 }  # fmt: skip
 """Settings that are given only to algorithms whose `uses` contain this."""
 
@@ -316,6 +317,9 @@ RECIPES: dict[str, Recipe] = {
     "selection.most_rounds": among(1, 3),
     "selection.round_s": spread(0.01, 100),
     "selection.window": among(1, 2, 20),
+    "secure_aggregation.neighbours": among(None, 2),
+    "secure_aggregation.threshold": among(None, 2),
+    "secure_aggregation.prg_flop_per_entry": among(0.0, 4.0),
 }
 
 NEEDS: dict[str, dict[str, Any]] = {
