@@ -191,7 +191,8 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
     """Place the devices, and create their paths of movement."""
     devices = scenario.devices
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    return devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+    paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+    return scenario.network.cells.around(paths)
 
 
 def build_presence(

@@ -301,5 +301,5 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
     snr_db = np.reshape(linear_to_db(snr.ravel()), snr.shape)
     hard = hardware(scenario, streams)
     speed, idle_w = speeds(scenario, hard.which, streams, data_folder(data_dir)), hard.powers.idle_w.all
-    stations_m = scenario.network.cells.positions_m()
+    stations_m = scenario.network.cells.positions_m()[:, :2]
     return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, stations_m, speed, idle_w)

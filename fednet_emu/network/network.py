@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +15,14 @@ from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.air.transfer import Unheard
+from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
+from fednet_emu.network.delay import Delay, NoDelay
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import (
     CellEnvironment,
@@ -175,7 +177,7 @@ class Network:
             medium.expected_bps(self._everybody, links, at_s)
             for medium, links in ((self.uplink, up), (self.downlink, down))
         )
-        return NetworkState(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
+        return NetworkState(self._paths.positions_m(self._everybody, at_s)[:, :2], cell, up.mean_snr, up_bps, down_bps)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
@@ -219,8 +221,20 @@ class Network:
             kind_of = medium_class(settings, self._presence, cells, rates)
             return kind_of(*parts, loss_key=loss_key, cells=cells, rates=rates)
         latency = settings.access.latency(band) if rates is None else NO_LATENCY
-        end_to_end = EndToEnd(latency, self._connections)
+        way_ns = None if isinstance(settings.delay, NoDelay) else partial(self._way_ns, settings.delay, channel)
+        end_to_end = EndToEnd(latency, self._connections, way_ns)
         return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=end_to_end)
+
+    def _way_ns(self, delay: Delay, channel: Channel, transfer: Transfer) -> int:
+        """How long a transfer is on its way from antenna to antenna."""
+
+        def place_m(end: int) -> Array:
+            at_s = transfer.started_ns / NS_PER_S
+            if end >= 0:
+                return _with_height(self._paths.positions_m(np.array([end]), at_s)[0], channel.device.height_m)
+            return _with_height(self._stations_m[transfer.cell], channel.base_station.height_m)
+
+        return delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""
@@ -244,11 +258,16 @@ class Network:
         self.backhaul.close()
 
 
+def _with_height(place_m: Array, height_m: float) -> Array:
+    """A place in three coordinates, at the height of its antenna where it states none."""
+    return place_m if len(place_m) == 3 else np.append(place_m, height_m)
+
+
 class NetworkState(NamedTuple):
     """The network at an instant, with an entry per device in each array.
 
     Attributes:
-        xy_m: coordinates in m, [devices, 2].
+        xy_m: coordinates in m on the ground, [devices, 2].
         cell: the cell that serves it.
         up_snr: mean SNR (linear) of its uplink alone in the band.
         up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.

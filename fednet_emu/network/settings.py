@@ -14,6 +14,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.delay import AnyDelay, NoDelay
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.topology import Topology
@@ -37,6 +38,7 @@ class Uplink(Component):
     an algorithm sends travels whole."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
+    delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
@@ -218,7 +220,9 @@ class NetworkSettings(Component):
         """Whether transfers have phases beside their turn and their time on the air."""
         ways = (self.uplink, self.downlink, self.sidelink)
         return not isinstance(self.transport, NoTransport) or any(
-            way.access.delays for way in ways if way is not None and way.trace is None
+            (way.access.delays and way.trace is None) or not isinstance(way.delay, NoDelay)
+            for way in ways
+            if way is not None
         )
 
     def losses(self, channel: Channel) -> Iterator[str]:
