@@ -147,9 +147,9 @@ class FromMobility(Availability):
 class Passes(Availability):
     """A satellite is present while it stands high enough over one of the stations, those of `cells: {kind: ground}`.
 
-    Its returns are foreseen: in rounds and exchanges, a message to or from a satellite that has set, or that the set has
-    cut, is sent again from the start at its next pass. Passes of less than ten seconds may be missed; a satellite that
-    has not been seen for ten days is gone.
+    Its returns are foreseen: in rounds and exchanges, a message to or from a satellite that has set, or that the set
+    has cut, is sent again from the start at its next pass. Passes of less than ten seconds may be missed; a satellite
+    that has not been seen for ten days is gone.
     Ignored here: that a transfer may start at one station and go on at another; it has the link of the first.
     """
 
@@ -242,6 +242,15 @@ class Presence:
         if self.batteries is not None:
             there = there & self.batteries.on
         return self._among[there[self._among]]
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether devices come and go, whatever their batteries."""
+        return not isinstance(self._availability, Always)
+
+    def expected(self, now_ns: int) -> Mask:
+        """Mask [count] of the devices that are there at a time, if their batteries are not empty."""
+        return self._availability.present(self.count, now_ns, self._key)
 
     def next_return_ns(self, now_ns: int) -> int:
         """An instant, now or later, before which none of the devices is there; `FOREVER_NS` if none ever returns."""

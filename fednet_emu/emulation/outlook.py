@@ -142,8 +142,10 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
         paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_folder(data_dir))
         paths = network.cells.around(paths)
         xy_m = paths.overhead_m() if isinstance(paths, Sky) else paths.positions_m(np.arange(devices.count), 0.0)
-    environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
-    return network_links(environment, xy_m, network.cells.positions_m())
+    stations_m = network.cells.positions_m()
+    channel = scenario.channel.on_site(stations_m, data_folder(data_dir))
+    environment = CellEnvironment(channel, streams, network.power_control, antennas=network.reception.antennas)
+    return network_links(environment, xy_m, stations_m)
 
 
 def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.files.gains import Gains
+from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
@@ -169,6 +170,17 @@ class Network:
         """Whether devices move."""
         return self._environment.moving
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything about where devices are, and what their links carry, changes over time."""
+        recorded = self.uplink.rates is not None or self.downlink.rates is not None
+        return self.moving or recorded or self._presence.scheduled
+
+    @property
+    def gains(self) -> Gains | None:
+        """What the path loss knows of places; None for a law of the distance."""
+        return self._environment.channel.path_loss.gains
+
     def picture(self, at_s: float) -> NetworkState:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
@@ -177,7 +189,8 @@ class Network:
             medium.expected_bps(self._everybody, links, at_s)
             for medium, links in ((self.uplink, up), (self.downlink, down))
         )
-        return NetworkState(self._paths.positions_m(self._everybody, at_s)[:, :2], cell, up.mean_snr, up_bps, down_bps)
+        xy_m, there = self._paths.positions_m(self._everybody, at_s)[:, :2], self._presence.expected(to_ns(at_s))
+        return NetworkState(xy_m, cell, up.mean_snr, up_bps, down_bps, there)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
@@ -272,6 +285,7 @@ class NetworkState(NamedTuple):
         up_snr: mean SNR (linear) of its uplink alone in the band.
         up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
         down_bps: the same for its downlink.
+        there: whether it is there, as far as that does not depend on its battery.
     """
 
     xy_m: Array
@@ -279,3 +293,4 @@ class NetworkState(NamedTuple):
     up_snr: Array
     up_bps: Array
     down_bps: Array
+    there: Mask

@@ -40,8 +40,10 @@ class Satellites(Mobility):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         kind, network, channel = getattr(self, "kind", "?"), scenario.network, scenario.channel
         if network.cells.kind != "ground":
-            yield "", f"satellites have stations on the ground, got {kind} with network.cells: {network.cells.kind}; " + (
-                "give {kind: ground, sites: [...]}"
+            yield (
+                "",
+                f"satellites have stations on the ground, got {kind} with network.cells: {network.cells.kind}; "
+                + ("give {kind: ground, sites: [...]}"),
             )
         if scenario.devices.availability.kind == "always":
             yield "", f"satellites set, got {kind} with availability: always; give {{kind: passes, mask_deg: 10}}"
@@ -198,7 +200,9 @@ class ElementOrbits:
             if wrong.any():
                 at_s = time_s[row][np.argmax(wrong != 0)]
                 what = _sgp4().SGP4_ERRORS.get(int(wrong[wrong != 0][0]), "SGP4 fails")
-                raise DataError(self._where[satellite], f"cannot be followed to {at_s:g} s ({what})", "give newer elements")
+                raise DataError(
+                    self._where[satellite], f"cannot be followed to {at_s:g} s ({what})", "give newer elements"
+                )
         return turned(1e3 * km, sidereal_rad(self._start_jd, time_s))
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -199,7 +199,8 @@ def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cel
     channel, xy_m = environment.channel, places_m[:, :2] - station_m[:2]
     heights_m = np.full(len(xy_m), channel.device.height_m) if places_m.shape[1] == 2 else places_m[:, 2]
     height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
-    hop = Hop.between(np.column_stack([xy_m, heights_m]), np.array([0.0, 0.0, height_m]))
+    between = Hop.between(np.column_stack([xy_m, heights_m]), np.array([0.0, 0.0, height_m]))
+    hop = replace(between, place_m=places_m[:, :2], station=cell)
     if environment.moving:
         return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, cell))
     return channel.large_scale(hop, still_draws(environment.streams, len(xy_m), cell))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
+from fednet_emu.files.gains import Gains
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.units import db_to_linear
 
@@ -59,6 +61,29 @@ class PathLoss(Component):
 
     STATES_SIGMA: ClassVar[bool] = False
     """Whether the law states the standard deviation of shadowing, as `shadowing: of-path-loss` needs."""
+    PLACED: ClassVar[bool] = False
+    """Whether the law is of certain places, so that a distance alone tells nothing."""
+
+    def on_site(
+        self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
+    ) -> PathLoss:
+        """The law as it is for these stations, for kinds that read a file.
+
+        Args:
+            carrier_hz: carrier in Hz.
+            heights_m: heights in m of the antennas of devices and of stations.
+            stations_m: coordinates of the stations, [stations, 2 or 3].
+            data_dir: folder of files.
+
+        Raises:
+            DataError: the file cannot be used, or is of other stations.
+        """
+        return self
+
+    @property
+    def gains(self) -> Gains | None:
+        """What it knows of places; None for a law of the distance."""
+        return None
 
     @property
     def los_correlation_m(self) -> float:

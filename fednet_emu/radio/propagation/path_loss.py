@@ -18,6 +18,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.base import PathLoss, Propagation
 from fednet_emu.radio.propagation.d2d import D2dIndoor, D2dOutdoor
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
+from fednet_emu.radio.propagation.table import TablePathLoss
 from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory
 from fednet_emu.radio.propagation.tr38901.office import IndoorOffice
 from fednet_emu.radio.propagation.tr38901.rural import RuralMacro
@@ -137,6 +138,7 @@ PATH_LOSSES: dict[str, type[PathLoss]] = kinds(
     D2dOutdoor,
     D2dIndoor,
     V2v,
+    TablePathLoss,
 )
 
 AnyPathLoss = Annotated[PathLoss, Slot("path_loss", PATH_LOSSES)]
