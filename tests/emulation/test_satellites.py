@@ -106,7 +106,10 @@ def test_nothing_starts_outside_a_pass(algorithm, rounds):
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"network.cells": {"kind": "list", "xy_m": [[0, 0]]}, "network.cells.sites": None}, "satellites have stations"),
+        (
+            {"network.cells": {"kind": "list", "xy_m": [[0, 0]]}, "network.cells.sites": None},
+            "satellites have stations",
+        ),
         ({"devices.availability": "always"}, "satellites set, got walker with availability: always"),
         ({"channel.path_loss": "3gpp-uma"}, "laws for the ground know no slant range"),
         ({"devices.mobility": "static"}, "only satellites pass, got passes with static mobility"),

@@ -173,7 +173,10 @@ def test_two_stations_are_seen_from_the_first():
         ([ISS["tle"][0], "2 lines"], "has 7 characters"),
         ([ISS["tle"][0][:-1] + "3", ISS["tle"][1]], "wrong checksum, got 3 for 2"),
         ([ISS["tle"][0], summed(ISS["tle"][1].replace("25544", "25545"))], "is of satellite 25545 after one of 25544"),
-        ([summed(ISS["tle"][0].replace("98067A", "98067B").replace(".93268519", ".9326x519")), ISS["tle"][1]], "no numbers"),
+        (
+            [summed(ISS["tle"][0].replace("98067A", "98067B").replace(".93268519", ".9326x519")), ISS["tle"][1]],
+            "no numbers",
+        ),
         ([ISS["tle"][1], ISS["tle"][0]], "breaks a pair of lines"),
         ([ISS["tle"][0], "a name", ISS["tle"][1]], "breaks a pair of lines"),
     ],
