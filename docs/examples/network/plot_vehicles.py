@@ -17,7 +17,7 @@ import fednet_emu as fe
 run = fe.run("crossing", settings={"model.hidden": [64]})
 
 # %%
-# Where the cars are at four instants, in the colour of the cell that serves them. Who is away is not on the map; the map
+# Where the cars are at four instants, in the colour of the cell that serves them. Who is away is not on the map; that
 # of ``fednet report`` plays all instants, with the uploads under way.
 
 scene = run.table("scene")

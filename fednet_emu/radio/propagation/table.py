@@ -14,7 +14,7 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.gains import Gains, read_gains
-from fednet_emu.radio.propagation.base import PathLoss, Propagation
+from fednet_emu.radio.propagation.base import PathLoss, Propagation, free_space_loss_db
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 _APART_M = 0.1
@@ -131,8 +131,6 @@ def _unfit(
         yield what, "give both the same coordinates"
     direct_db, length_m = gains.direct_db
     if len(direct_db):
-        from fednet_emu.radio.propagation.path_loss import free_space_loss_db
-
         off_db = float(np.mean(direct_db + free_space_loss_db(np.maximum(length_m, 1e-3), carrier_hz)))
         if abs(off_db) > _OFF_DB:
             what = f"direct paths are {off_db:.1f} dB from free space at {carrier_hz:g} Hz"

@@ -231,7 +231,7 @@ def test_a_scenario_of_vehicles():
 
 @pytest.mark.slow
 def test_a_million_rows_are_read_in_bounded_time(tmp_path):
-    """In less than ten times what a bare pass over the same lines takes in plain Python, with 250 bytes a row at most."""
+    """In less than ten times what a bare pass over the lines takes in plain Python; 250 bytes a row at most."""
     path = tmp_path / "long.xml"
     with path.open("w") as file:
         file.write("<fcd-export>\n")

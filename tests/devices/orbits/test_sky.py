@@ -141,7 +141,7 @@ def test_a_constellation_is_even():
 
 
 def test_passes_are_those_of_a_fine_walk():
-    """Second by second over nine hours, two stations: the same satellites are up, at masks that give short passes, too."""
+    """Second by second over nine hours, two stations: the same satellites are up, in short passes, too."""
     sites = [Site(lat_deg=50, lon_deg=8.6), Site(lat_deg=-33, lon_deg=150, height_m=600)]
     sky = Sky(orbits(Walker(planes=3, phasing=2, inclination_deg=70, height_m=6e5), count=6), sites)
     walk_s = np.arange(0.5, 32_400.0)
