@@ -50,7 +50,7 @@ class Site(Component):
         lat = math.radians(self.lat_deg)
         flat = _FLATTENING * (2 - _FLATTENING)  # the first eccentricity squared
         normal_m = _EQUATOR_M / math.sqrt(1 - flat * math.sin(lat) ** 2)
-        place_m = (normal_m + self.height_m) * self.axes[2]
+        place_m: Array = (normal_m + self.height_m) * self.axes[2]
         place_m[2] -= flat * normal_m * math.sin(lat)
         return place_m
 
