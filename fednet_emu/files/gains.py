@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.arrays import Array, IntArray, Mask, exp10, log10
 from fednet_emu.errors import DataError
 from fednet_emu.files.npz import read_arrays
 from fednet_emu.files.remembered import remembered
@@ -142,9 +142,8 @@ def _from_deepmimo(path: Path) -> Gains:
         raise DataError(str(path), f"transmitters have other receivers in set {largest}", _HOW_DEEPMIMO)
     gains_db, los, direct_db, direct_m = [], [], [], []
     for its in links:
-        linear = np.where(np.isnan(its["power"]), 0.0, 10.0 ** (its["power"] / 10))
-        with np.errstate(divide="ignore"):
-            gains_db.append(10 * np.log10(linear.sum(axis=1)))
+        linear = np.where(np.isnan(its["power"]), 0.0, exp10(its["power"] / 10))
+        gains_db.append(10 * log10(linear.sum(axis=1)))
         direct = its["inter"] == _DIRECT
         los.append(direct.any(axis=1))
         length_m = np.sqrt(((its["rx_pos"] - its["tx_pos"][0]) ** 2).sum(axis=1))

@@ -72,3 +72,8 @@ def turned(place_m: Array, angle_rad: Array) -> Array:
     c, s = cos(angle_rad), sin(angle_rad)
     x, y, z = place_m[..., 0], place_m[..., 1], place_m[..., 2]
     return np.stack([c * x + s * y, c * y - s * x, np.broadcast_to(z, np.shape(c * x))], axis=-1)
+
+
+def in_axes(way_m: Array, axes: Array) -> Array:
+    """Parts [..., n] of vectors [..., 3] along axes [n, 3], with the same bits on every processor."""
+    return np.stack([way_m[..., 0] * x + way_m[..., 1] * y + way_m[..., 2] * z for x, y, z in axes], axis=-1)

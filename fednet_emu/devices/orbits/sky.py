@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.devices.orbits.earth import Site
+from fednet_emu.devices.orbits.earth import Site, in_axes
 from fednet_emu.kernel.clock import NS_PER_S
 
 STEP_NS = 10 * NS_PER_S
@@ -62,12 +62,12 @@ class Sky:
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Coordinates [k, 3] in metres of devices [k] at a time of 0 or later."""
         place_m = self._orbits.places_m(devices, np.array([time_s]))[:, 0]
-        return np.asarray((place_m - self._origin_m) @ self._axes.T)
+        return in_axes(place_m - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
         """Coordinates [count, 3] of the satellites if each were straight above the first station, as far up as now."""
         place_m = self._orbits.places_m(np.arange(self.count), np.zeros(1))[:, 0]
-        height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.sqrt(float(self._origin_m @ self._origin_m))
+        height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.hypot(*self._origin_m)
         return np.column_stack([np.zeros((self.count, 2)), height_m])
 
     def sine_of_elevation(self, devices: IntArray, time_s: Array) -> Array:
@@ -75,13 +75,14 @@ class Sky:
         place_m, best = self._orbits.places_m(devices, time_s), np.float64(-1.0)
         for site_m, up in zip(self._sites_m, self._ups, strict=True):
             way_m = place_m - site_m
-            best = np.maximum(best, way_m @ up / np.sqrt((way_m * way_m).sum(axis=-1)))
+            height_m = in_axes(way_m, up[None])[..., 0]
+            best = np.maximum(best, height_m / np.sqrt((way_m * way_m).sum(axis=-1)))
         return np.asarray(best)
 
 
 def stations_m(sites: Sequence[Site]) -> Array:
     """Coordinates [stations, 3] of sites in metres east, north and up of the first one."""
-    return np.stack([site.place_m - sites[0].place_m for site in sites]) @ sites[0].axes.T
+    return in_axes(np.stack([site.place_m - sites[0].place_m for site in sites]), sites[0].axes)
 
 
 class PassTable:
