@@ -95,7 +95,9 @@ def run(
 
         levels = {axis: level for text in where for axis, level in conditions(text, "--where").items()}
         chosen = run_of(scenario, levels, changes, seed=seed, timing_only=timing_only)
-    _run(chosen.scenario, None, [], options._replace(out=out or Path("results") / f"{chosen.study.name}__{chosen.name}"))
+    _run(
+        chosen.scenario, None, [], options._replace(out=out or Path("results") / f"{chosen.study.name}__{chosen.name}")
+    )
 
 
 @app.command()

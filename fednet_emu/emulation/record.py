@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.analysis.scene import Scene
@@ -21,6 +22,7 @@ from fednet_emu.emulation.hardware import hardware, speeds
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
+from fednet_emu.files.gains import Gains
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.network import Network
@@ -306,12 +308,23 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
         DataError: recorded speeds cannot be read.
     """
     streams, devices = Streams(scenario.seed), scenario.devices.count
-    changes = network.moving or network.uplink.rates is not None or network.downlink.rates is not None
-    count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if changes and until_s > 0 else 1
+    count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
-    xy_m, cell, snr, up_bps, down_bps = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))
+    xy_m, cell, snr, up_bps, down_bps, there = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))
     snr_db = np.reshape(linear_to_db(snr.ravel()), snr.shape)
     hard = hardware(scenario, streams)
     speed, idle_w = speeds(scenario, hard.which, streams, data_folder(data_dir)), hard.powers.idle_w.all
-    stations_m = scenario.network.cells.positions_m()
-    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, stations_m, speed, idle_w)
+    stations_m = scenario.network.cells.positions_m()[:, :2]
+    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, there, stations_m, speed, idle_w)
+
+
+MOST_GROUND = 40_000
+"""Most places of a grid of gains that are recorded for the map."""
+
+
+def ground(gains: Gains) -> pd.DataFrame:
+    """The table `ground`: the gain in dB of the best station at places of the grid, of some lines if they are many."""
+    every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
+    best_db = gains.gain_db.max(axis=0)[::every, ::every]
+    x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")
+    return pd.DataFrame({"x_m": x_m.ravel(), "y_m": y_m.ravel(), "gain_db": best_db.ravel()})

@@ -10,11 +10,12 @@ from typing import Any, Literal, NamedTuple
 from simpy.events import Event
 from torch import Tensor
 
+from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
 from fednet_emu.federation.sums import MeanOf, mean_update
 from fednet_emu.federation.updates import Since
 from fednet_emu.kernel.all_of import AllOf
-from fednet_emu.kernel.clock import Clock, Process
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
@@ -155,7 +156,8 @@ def exchange(
         told: Iterable[Any] = map(message, cohort)
     else:
         one = message if isinstance(message, Deferred) else fed.shared(message)
-        told = repeat(one) if how.patience_s is not None else _sent_to_all(fed, cohort, one)
+        one_by_one = how.patience_s is not None or fed.presence.foreseen
+        told = repeat(one) if one_by_one else _sent_to_all(fed, cohort, one)
     sums = fed.sums if how.sums else None
     clients = (
         asked(fed, k, own, client, args, how, summed=sums is not None) for k, own in zip(invited, told, strict=False)
@@ -186,10 +188,10 @@ def asked(
 
     A message that is on its way already is a `Transfer`.
     """
-    if how.patience_s is None:
+    if how.patience_s is None and not fed.presence.foreseen:
         got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
     else:
-        got = yield from _resent(fed, partial(fed.downlink, k, message), how)
+        got = yield from _resent(fed, partial(fed.downlink, k, message), how._replace(retries=0))
     if got.lost:
         return got
     parts = got.payload if isinstance(got.payload, tuple) else (got.payload,)
@@ -211,7 +213,7 @@ def asked(
         several = isinstance(payload, tuple)
         payload = (*(payload if several else (payload,)), *k.measured)
         since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
-    if how.retries or how.patience_s is not None:
+    if how.retries or how.patience_s is not None or fed.presence.foreseen:
         sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
     else:
         sent = yield fed.uplink(k, payload, since=since, power_part=power_part)
@@ -229,7 +231,7 @@ def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Trans
 
 
 def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
-    """Send, and again while it is lost and that is allowed."""
+    """Send, and again while it is lost and that is allowed; to satellites at their next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
@@ -252,6 +254,7 @@ def retrying(
     *,
     to_the_gone: bool,
     moving: bool,
+    presence: Presence,
 ) -> Process:
     """Send until it has arrived, as `Federation.retry` says; `moving` tells whether links change."""
     sends = [send] if callable(send) else send
@@ -268,12 +271,26 @@ def retrying(
             for place, value in zip(missing, ended, strict=True):
                 last[place] = value
         hopeless = {NO_CONNECTION, *(() if to_the_gone else GONE), *(() if moving else (BEYOND_REACH,))}
+        back_ns = _foreseen_ns(presence, [last[place] for place in missing], clock.now)
+        if back_ns < FOREVER_NS and back_ns <= to_ns(give_up_s):
+            made -= 1
+            yield clock.sleep((back_ns - clock.now) / NS_PER_S)
+            continue
         missing = [place for place in missing if _lost(last[place]) - hopeless]
         if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
             return last[0] if callable(send) else last
         if pause_s:
             yield clock.sleep(pause_s)
             pause_s *= 2
+
+
+def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
+    """When the first device returns that was away and is known to return; `FOREVER_NS` if there is none."""
+    if not presence.foreseen:
+        return FOREVER_NS
+    each = [delivery for value in values for delivery in ([value] if isinstance(value, Delivery) else value)]
+    ends = {end for delivery in each if delivery.lost in GONE for end in (delivery.sender, delivery.receiver)}
+    return min((presence.foreseen_ns(device, now_ns) for device in ends), default=FOREVER_NS)
 
 
 def _lost(value: Delivery | Sequence[Delivery]) -> set[str]:

@@ -217,10 +217,19 @@ class Federation:
             attempts: most attempts; None for no limit but `patience_s`. At rest, a device out of reach gets one.
             pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
-            to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
+            to_the_gone: whether to go on when a device is away; synchronous rounds do better with False. To a satellite
+                that has set it is always sent again at its next pass, which counts as no attempt.
         """
-        moving = self.network.moving
-        return retrying(self.clock, send, attempts, pause_s, patience_s, to_the_gone=to_the_gone, moving=moving)
+        return retrying(
+            self.clock,
+            send,
+            attempts,
+            pause_s,
+            patience_s,
+            to_the_gone=to_the_gone,
+            moving=self.network.moving,
+            presence=self.presence,
+        )
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.

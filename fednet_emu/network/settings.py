@@ -15,6 +15,7 @@ from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.access.idle import AnyIdle
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.delay import AnyDelay, NoDelay
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.secure_aggregation import AnySecureAggregation
@@ -43,6 +44,7 @@ class Uplink(Component):
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
     idle: AnyIdle | None = None
     """What becomes of the radio connection of a silent device, for messages in both directions; null keeps it."""
+    delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
@@ -249,7 +251,11 @@ class NetworkSettings(Component):
     def phased(self) -> bool:
         """Whether transfers have phases beside their turn and their time on the air."""
         ways = (self.uplink, self.downlink, self.sidelink)
-        delays = any(way.access.delays for way in ways if way is not None and way.trace is None)
+        delays = any(
+            (way.access.delays and way.trace is None) or not isinstance(way.delay, NoDelay)
+            for way in ways
+            if way is not None
+        )
         return delays or self.uplink.idle is not None or not isinstance(self.transport, NoTransport)
 
     def losses(self, channel: Channel) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
@@ -228,7 +229,8 @@ class Channel(Component):
                 f"narrowest_hz says nothing with narrowing: off, got {self.narrowest_hz:g} Hz; leave one of the two out"
             )
         try:
-            self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
+            if not self.path_loss.PLACED:
+                self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
         except ScenarioError as problem:
             raise ValueError(str(problem)) from problem
         return self
@@ -275,6 +277,16 @@ class Channel(Component):
             los = isinstance(self.fading, Rician)
             spread_s = median_delay_spread_s(self.path_loss.kind, self.carrier_hz, los=los)
         return independent_parts(self.usable_hz, spread_s)
+
+    def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
+        """The channel around stations at these coordinates [stations, 2 or 3], with the files of its path loss read.
+
+        Raises:
+            DataError: a file cannot be used, or is of other stations.
+        """
+        heights_m = self.device.height_m, self.base_station.height_m
+        path_loss = self.path_loss.on_site(self.carrier_hz, heights_m, stations_m, data_dir)
+        return self if path_loss is self.path_loss else self.model_copy(update={"path_loss": path_loss})
 
     def _trial_hop(self) -> Hop:
         """A link that every law can serve, if its carrier and heights are right."""

@@ -67,9 +67,9 @@ WHERE_USED = ("backhaul", "batteries", "handovers")
 """Tables that only runs have that use a backhaul or batteries, or in which transfers were handed over."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
-SCENE, DATA_SPLIT = "scene", "data_split"
+SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
 """Tables that describe the federation: where devices are and what their links carry; how samples are split."""
-DESCRIBED = (SCENE, DATA_SPLIT)
+DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
 _TAKEN = frozenset({*TABLES, *DESCRIBED})
 
 

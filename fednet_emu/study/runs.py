@@ -122,7 +122,9 @@ def run_of(
     """
     study, axes = _swept(study)
     names = [axis.name for axis in axes]
-    problems = [f"where: {study.name} has no axis '{name}'; it has {', '.join(names)}" for name in levels if name not in names]
+    problems = [
+        f"where: {study.name} has no axis '{name}'; it has {', '.join(names)}" for name in levels if name not in names
+    ]
     chosen = list[Level]()
     for axis in axes:
         given, labels = levels.get(axis.name), ", ".join(level.label for level in axis.levels)

@@ -36,9 +36,20 @@ NEWER: dict[str, tuple[Any, ...]] = {
     "network.uplink.idle": ("rrc",),
 }
 """By key path, the kinds or values of which a mixture has one; where the path does not exist, it is not used."""
+SATELLITES = {
+    "devices.availability": "passes",
+    "devices.mobility": "walker",
+    "network.cells": "ground",
+    "network.uplink.delay": "range",
+    "channel.path_loss": "free-space",
+    "channel.device.tx_power_dbm": 80.0,
+    "channel.base_station.tx_power_dbm": 80.0,
+}
+"""What satellites do not go without; the power stands for that of their antennas."""
 
 
 def mixture(rng: Random) -> dict[str, Any]:
     """What a mixture must have, as `NEEDS` has it for an algorithm; all else is drawn as in any scenario."""
     needs = {path: rng.choice(kinds) for path, kinds in NEWER.items() if rng.random() < SHARE}
-    return {"algorithm": rng.choice(ALGORITHMS), **needs}
+    satellites = SATELLITES if rng.random() < SHARE / 5 else {}
+    return {"algorithm": rng.choice(ALGORITHMS), **needs, **satellites}

@@ -20,6 +20,11 @@ ELSEWHERE = {
     ("algorithm", "flower"),
     ("mobility", "trace"),
     ("mobility", "ns2"),
+    ("mobility", "tle"),
+    ("mobility", "walker"),
+    ("cells", "ground"),
+    ("availability", "passes"),
+    ("path_loss", "table"),
     ("speed", "flash"),
     ("trace", "flash"),
     ("trace", "irish-5g"),
@@ -43,7 +48,8 @@ ELSEWHERE = {
     ("model", "resnet-18"),
 }
 """Kinds that are not drawn: they need recordings, texts or larger images that are not here, or a library or code of
-the user, or, as a network of 11 million parameters, they would take the time of a thousand other scenarios."""
+the user, or, as a network of 11 million parameters, they would take the time of a thousand other scenarios; satellites
+go together only, as mixtures have them."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
@@ -209,6 +215,11 @@ RECIPES: dict[str, Recipe] = {
     "min_sinr_db": between(-10, 10),
     "mobility.sumo.path": among("channels/traces/crossing.fcd.xml.gz"),
     "mobility.sumo.centre_m": among([300, 300], [150, 310]),
+    "mobility.walker.height_m": spread(4e5, 4e7),
+    "mobility.walker.inclination_deg": between(0, 180),
+    "mobility.walker.phasing": among(0),
+    "mobility.walker.planes": among(1),
+    "mask_deg": between(0, 40),
     "narrowest_hz": among(None, 1e4, 360e3),
     "noise_multiplier": among(0, 0.5, 2),
     "noise_figure_db": between(0, 9),
@@ -235,6 +246,10 @@ RECIPES: dict[str, Recipe] = {
     "rounds": among(1, 2, 3, 4),
     "rtt_s": among(0.0, 0.02, 1.0),
     "sets": halves,
+    "sites": among(
+        [{"lat_deg": 0, "lon_deg": 0}],
+        [{"lat_deg": 50, "lon_deg": 8.6, "height_m": 200}, {"lat_deg": -33, "lon_deg": 150}],
+    ),
     "sigma": between(0, 2),
     "sigma_db": between(0, 10),
     "step_s": spread(0.1, 10),
@@ -243,6 +258,7 @@ RECIPES: dict[str, Recipe] = {
     "slot_s": spread(0.01, 1),
     "target_dbm": between(-110, -60),
     "target_snr_db": between(-5, 20),
+    "time_s": spread(1e-6, 1),
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
     "transmit_j_per_bit": among(0.0, 1e-7),

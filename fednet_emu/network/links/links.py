@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -169,6 +169,8 @@ class CellEnvironment:
 def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
     """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
 
+    With three coordinates the antennas are there; with two they are at the heights that the channel states.
+
     A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
     by the first. Each cell's links have their own shadowing and fading; those of the first station are the same as in a
     network with this station only.
@@ -176,7 +178,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     channel = environment.channel
     # divided by the antennas, so that SNRs have the array's gain
     noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / environment.antennas
-    states = [_states(environment, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
+    states = [_states(environment, xy_m, station_m, cell) for cell, station_m in enumerate(stations_m)]
     gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
     most_w = np.full(len(xy_m), channel.device.tx_power_w)
     power_w = np.stack([environment.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
@@ -192,11 +194,13 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     )
 
 
-def _states(environment: CellEnvironment, xy_m: Array, cell: int) -> Propagation:
-    """The large-scale state of the links of devices with the base station of a cell, at their coordinates' origin."""
-    channel = environment.channel
-    devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
-    hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
+def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cell: int) -> Propagation:
+    """The large-scale state of the links of devices with the base station of a cell."""
+    channel, xy_m = environment.channel, places_m[:, :2] - station_m[:2]
+    heights_m = np.full(len(xy_m), channel.device.height_m) if places_m.shape[1] == 2 else places_m[:, 2]
+    height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
+    between = Hop.between(np.column_stack([xy_m, heights_m]), np.array([0.0, 0.0, height_m]))
+    hop = replace(between, place_m=places_m[:, :2], station=cell)
     if environment.moving:
         return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, cell))
     return channel.large_scale(hop, still_draws(environment.streams, len(xy_m), cell))

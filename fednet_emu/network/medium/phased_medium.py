@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, final
@@ -26,10 +26,16 @@ class EndToEnd:
     Args:
         latency: what the access scheme takes.
         connections: the connections between ends; None without a transport.
+        way_ns: time in ns from antenna to antenna; None for none.
     """
 
-    def __init__(self, latency: Latency, connections: Connections | None = None) -> None:
-        self._latency, self._connections = latency, connections
+    def __init__(
+        self,
+        latency: Latency,
+        connections: Connections | None = None,
+        way_ns: Callable[[Transfer], int] | None = None,
+    ) -> None:
+        self._latency, self._connections, self._way_ns = latency, connections, way_ns
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
         """The phases of a transfer that is asked for now, as far as they are known."""
@@ -48,7 +54,8 @@ class EndToEnd:
     def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
         """Time in ns until a transfer counts as received whose last bit leaves the air now."""
         under_way_ns = 0 if self._connections is None else self._connections.leave(transfer, now_ns)
-        return self._latency.tail_ns(transfer, now_ns) + under_way_ns
+        way_ns = 0 if self._way_ns is None else self._way_ns(transfer)
+        return self._latency.tail_ns(transfer, now_ns) + under_way_ns + way_ns
 
     def lose(self, transfer: Transfer) -> None:
         """Note that a transfer was lost."""
