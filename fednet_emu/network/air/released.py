@@ -123,6 +123,10 @@ class ReleasedAir:
         else:
             self._note_gap(flow)
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits that are released as the present burst is."""
+        self._air.extend(leg, bits)
+
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now, and release the bursts that are due; return the transfers that have ended."""
         self._now_ns = now_ns

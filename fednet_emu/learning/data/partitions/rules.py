@@ -166,11 +166,11 @@ def _withhold(shares: Array, class_sizes: IntArray) -> None:
     The other devices get it in proportion to their own shares of that class.
     """
     has = np.zeros(shares.shape[1], np.int64)
-    for share, size in zip(shares, class_sizes, strict=True):
+    for label, size in enumerate(class_sizes):
         open_to = has * len(has) < class_sizes.sum()
-        share *= open_to
-        share[:] = share / share.sum() if share.any() else open_to / open_to.sum()
-        has += _counts(share[None], size[None])[0]
+        given = shares[label] * open_to
+        shares[label] = given / given.sum() if given.any() else open_to / open_to.sum()
+        has += _counts(shares[[label]], size[None])[0]
 
 
 def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
