@@ -410,7 +410,7 @@ def test_batteries_are_charged_for_the_power_of_each_period(access: str) -> None
 
 
 def test_a_run_with_handovers_says_so() -> None:
-    """Its table has them, its explanation counts them, and all laws hold."""
+    """Its table has them, and all laws hold."""
     fed = run_small(*TWO_CELLS, "network.handover=during", "network.uplink.access=ofdma")
 
     handovers = fed.ledger.frames()["handovers"]
