@@ -39,8 +39,8 @@ def test_transfers_that_changed_cells_are_counted():
     mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
     cells = {"kind": "list", "xy_m": [[-60, 0], [60, 0]]}
     ways = {"uplink": {"access": "ofdma"}, "downlink": {"access": "ofdma"}}
-    settings = {"channel": {"include": "urban-micro", "bandwidth_hz": 1e3}, "devices.mobility": mobility}
-    network = {"cells": cells, "handover": "during", "movement_s": 0.01, **ways}
+    settings = {"channel": {"include": "urban-micro", "bandwidth_hz": 100}, "devices.mobility": mobility}
+    network = {"cells": cells, "handover": "during", "movement_s": 0.1, **ways}
     run = fe.run(MAPPING, settings={**settings, "network": network})
     count = len(run.table("handovers"))
 

@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.polylines import Polylines
-from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.kernel.work import BIT, work_per_ns
@@ -387,10 +386,10 @@ def test_between_transfers_a_device_stays_in_the_cell_where_it_began() -> None:
 
 TRAVEL = (
     "channel=urban-micro",
-    "channel.bandwidth_hz=20e3",
+    "channel.bandwidth_hz=100",
     "devices.mobility={kind: random-waypoint, min_speed_m_s: 20, max_speed_m_s: 40}",
     "devices.region={kind: disc, radius_m: 150}",
-    "network.movement_s=0.01",
+    "network.movement_s=0.1",
 )
 TWO_CELLS = (*TRAVEL, "network.cells={kind: list, xy_m: [[-60, 0], [60, 0]]}", "network.downlink.access=ofdma")
 
@@ -404,9 +403,9 @@ def test_batteries_are_charged_for_the_power_of_each_period(access: str) -> None
     frames = fed.ledger.frames()
     sent_j = frames["batteries"].groupby("device")["sending_j"].last().sum()
     uplinks = frames["transfers"].query("kind == 'uplink'")
-    assert (uplinks["ended_s"] - uplinks["started_s"]).max() > 0.02
+    assert (uplinks["ended_s"] - uplinks["started_s"]).max() > 0.5
     assert sent_j == pytest.approx(uplinks["energy_j"].sum(), rel=1e-9)
-    assert {law: text for law, text in verify(fed.ledger).items() if text} == {}
+    assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}
 
 
 def test_a_run_with_handovers_says_so() -> None:
@@ -416,7 +415,7 @@ def test_a_run_with_handovers_says_so() -> None:
     handovers = fed.ledger.frames()["handovers"]
     assert len(handovers) > 0
     assert (handovers["from_cell"] != handovers["to_cell"]).all()
-    assert {law: text for law, text in verify(fed.ledger).items() if text} == {}
+    assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}
 
 
 @pytest.mark.parametrize(
@@ -430,5 +429,7 @@ def test_a_run_with_handovers_says_so() -> None:
 )
 def test_what_handovers_on_the_way_do_not_go_with(settings: tuple[str, ...], problem: str) -> None:
     """Turns, and uploads that belong to an edge server."""
-    with pytest.raises(ScenarioError, match=f"network.handover: .*{problem}"):
-        small_scenario(*TWO_CELLS, "network.handover=during", *settings)
+    scenario = small_scenario(*TWO_CELLS, "network.handover=during", *settings)
+    (found,) = [what for path, what in scenario.contradictions() if path == ("network", "handover")]
+
+    assert problem in found
