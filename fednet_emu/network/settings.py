@@ -205,7 +205,8 @@ class NetworkSettings(Component):
         for way in (self.uplink, self.downlink):
             if way.access.capacity is not None:
                 got = f"during with the turns of network.{way.DIRECTION}.access {way.access.kind}"
-                yield f"a transfer would have to queue again in its new cell, got {got}; choose ofdma there, or"
+                remedy = "choose ofdma without subchannels there, or"
+                yield f"a transfer would have to queue again in its new cell, got {got}; {remedy}"
         if "edges" in algorithm.uses:
             yield f"an upload belongs to the edge server where it began, got during with {algorithm.kind};"
 

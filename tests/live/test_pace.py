@@ -144,8 +144,7 @@ def test_moving_links_are_those_of_the_present_period() -> None:
 
 def test_rates_of_a_period_end_with_it() -> None:
     """Without fading the rates of moving devices hold until the end of the period, not for ever."""
-    fed = world("ofdma", mobility={"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 20})
-    still = world("ofdma")
-    period_ns = to_ns(0.005)
-    assert RatedPace(fed.network.uplink, fed.clock).rates((0, 1), 1).until_ns == period_ns
+    mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 20}
+    fed, still = world("ofdma", mobility=mobility, cells={"movement_s": 0.005}), world("ofdma")
+    assert RatedPace(fed.network.uplink, fed.clock).rates((0, 1), 1).until_ns == to_ns(0.005)
     assert RatedPace(still.network.uplink, still.clock).rates((0, 1), 1).until_ns == to_ns(0.02)

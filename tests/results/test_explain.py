@@ -36,6 +36,20 @@ def test_the_path_of_the_small_federation_is_known():
     assert found.lines()[0] == "A small federation: 3 rounds took 6.96 ms; what decided when they ended"
 
 
+def test_transfers_that_changed_cells_are_counted():
+    """Devices drive between two stations while they send for seconds; the table has as many rows."""
+    mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
+    cells = {"kind": "list", "xy_m": [[-60, 0], [60, 0]]}
+    ways = {"uplink": {"access": "ofdma"}, "downlink": {"access": "ofdma"}}
+    settings = {"channel": {"include": "urban-micro", "bandwidth_hz": 100}, "devices.mobility": mobility}
+    network = {"cells": cells, "handover": "during", "movement_s": 0.1, **ways}
+    run = fe.run(MAPPING, settings={**settings, "network": network})
+    count = len(run.table("handovers"))
+
+    assert count > 1
+    assert f"  {count} transfers changed cells on the way, see the table handovers" in run.explain(replay=False).lines()
+
+
 def test_what_goes_over_a_backhaul_is_on_the_path():
     """An edge server at the end of a line of 0.1 Mbit/s and 1 ms: 4.2 ms each way, around what is on the air."""
     found = explained(

@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.polylines import Polylines
-from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.kernel.work import BIT, work_per_ns
@@ -162,7 +161,7 @@ def test_a_broadcast_is_as_slow_as_its_worst_receiver_is_now(access: Any) -> Non
 @pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
 def test_who_stays_has_the_same_row_beside_moving_devices(access: Any, way: str) -> None:
     """Device 1 sends while device 0 drives, or as if nobody could ever move: same times and bits, same energy."""
-    rows = []
+    rows, energies_j = [], []
     for driving in (True, False):
         paths = Bus([(100.0, 80.0)], driving=driving)
         if not driving:
@@ -171,11 +170,12 @@ def test_who_stays_has_the_same_row_beside_moving_devices(access: Any, way: str)
         network = network_of(paths, 2, channel, uplink={"access": access}, downlink=down)
         medium = getattr(network, way)
         played(medium, *((1, SERVER) if way == "uplink" else (SERVER, 1)), 50_000_000)
-        rows.append(medium._ledger.frames()["transfers"].drop(columns="energy_j").to_dict("records"))
-        rows[-1].append(pytest.approx(float(medium._ledger.frames()["transfers"]["energy_j"].iloc[0]), rel=1e-12))
+        table = medium._ledger.frames()["transfers"]
+        rows.append(table.drop(columns="energy_j").to_dict("records"))
+        energies_j.append(float(table["energy_j"].iloc[0]))
 
-    assert rows[0][0] == rows[1][0]
-    assert rows[0][1].expected == rows[1][1]
+    assert rows[0] == rows[1]
+    assert energies_j[0] == pytest.approx(energies_j[1], rel=1e-12)
 
 
 class Meeting(Bus):
@@ -387,10 +387,10 @@ def test_between_transfers_a_device_stays_in_the_cell_where_it_began() -> None:
 
 TRAVEL = (
     "channel=urban-micro",
-    "channel.bandwidth_hz=20e3",
+    "channel.bandwidth_hz=100",
     "devices.mobility={kind: random-waypoint, min_speed_m_s: 20, max_speed_m_s: 40}",
     "devices.region={kind: disc, radius_m: 150}",
-    "network.movement_s=0.01",
+    "network.movement_s=0.1",
 )
 TWO_CELLS = (*TRAVEL, "network.cells={kind: list, xy_m: [[-60, 0], [60, 0]]}", "network.downlink.access=ofdma")
 
@@ -404,25 +404,28 @@ def test_batteries_are_charged_for_the_power_of_each_period(access: str) -> None
     frames = fed.ledger.frames()
     sent_j = frames["batteries"].groupby("device")["sending_j"].last().sum()
     uplinks = frames["transfers"].query("kind == 'uplink'")
-    assert (uplinks["ended_s"] - uplinks["started_s"]).max() > 0.02
+    assert (uplinks["ended_s"] - uplinks["started_s"]).max() > 0.5
     assert sent_j == pytest.approx(uplinks["energy_j"].sum(), rel=1e-9)
-    assert {law: text for law, text in verify(fed.ledger).items() if text} == {}
+    assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}
 
 
 def test_a_run_with_handovers_says_so() -> None:
-    """Its table has them, its explanation counts them, and all laws hold."""
+    """Its table has them, and all laws hold."""
     fed = run_small(*TWO_CELLS, "network.handover=during", "network.uplink.access=ofdma")
 
     handovers = fed.ledger.frames()["handovers"]
     assert len(handovers) > 0
     assert (handovers["from_cell"] != handovers["to_cell"]).all()
-    assert {law: text for law, text in verify(fed.ledger).items() if text} == {}
+    assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}
 
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (("network.uplink.access=tdma",), "turns of network.uplink.access tdma; choose ofdma there, or set"),
+        (
+            ("network.uplink.access=tdma",),
+            "access tdma; choose ofdma without subchannels there, or set handover",
+        ),
         (("network.uplink.access={kind: ofdma, subchannels: 2}",), "network.uplink.access ofdma"),
         (("network.downlink.access=tdma", "network.uplink.access=ofdma"), "network.downlink.access tdma"),
         (("network.uplink.access=ofdma", "algorithm={kind: hier-favg, cohort: 4, lr: 0.1}"), "with hier-favg; set"),
@@ -430,5 +433,7 @@ def test_a_run_with_handovers_says_so() -> None:
 )
 def test_what_handovers_on_the_way_do_not_go_with(settings: tuple[str, ...], problem: str) -> None:
     """Turns, and uploads that belong to an edge server."""
-    with pytest.raises(ScenarioError, match=f"network.handover: .*{problem}"):
-        small_scenario(*TWO_CELLS, "network.handover=during", *settings)
+    scenario = small_scenario(*TWO_CELLS, "network.handover=during", *settings)
+    (found,) = [what for path, what in scenario.contradictions() if path == ("network", "handover")]
+
+    assert problem in found
