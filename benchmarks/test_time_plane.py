@@ -90,10 +90,10 @@ def bare_queue_rate(devices: int, transfers: int = TRANSFERS) -> float:
 
 
 def test_transfers_per_second_against_a_bare_queue() -> None:
-    """With radio, fading, deliveries and records a transfer costs less than four times what a bare queue takes."""
+    """With radio, fading, deliveries and records a transfer costs less than 3.6 times what a bare queue takes."""
     ours, bare = median_of(3, lambda: tdma_rate(1000)), median_of(3, lambda: bare_queue_rate(1000))
     print(f"\nTDMA with fading and ledger, 1000 devices: {ours:,.0f} transfers/s; bare queue: {bare:,.0f}/s")
-    assert ours > bare / 4
+    assert ours > bare / 3.6
 
 
 def test_waiting_devices_do_not_slow_the_clock() -> None:
@@ -147,7 +147,7 @@ print(json.dumps({"start_s": built - started, "run_s": ended - built, "peak_byte
     ("devices", "cohort", "rounds", "most_byte"), [(100_000, 100, 100, 1e9), (1_000_000, 100_000, 1, 3e9)]
 )
 def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte: float) -> None:
-    """Timing only: in little memory, and a participant costs less than sixty transfers of a bare queue.
+    """Timing only: in little memory, and a participant costs less than 25 transfers of a bare queue.
 
     A participant is a broadcast's reception, a computation, an uplink, their records and a process.
     """
@@ -160,4 +160,4 @@ def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte
         f"bare queue {bare_s * 1e6:.2f} us"
     )
     assert measured["peak_byte"] < most_byte
-    assert measured["run_s"] < 60 * rounds * cohort * bare_s
+    assert measured["run_s"] < 25 * rounds * cohort * bare_s

@@ -2,8 +2,8 @@
 
 It does what `Medium` does, to the last bit; tests play both beside each other. But with one transfer at a time on the
 air, whose end is known when it starts, the queues by cell, the heap of ends and the bursts of several legs come down to
-one queue, one end and one transfer. `_settle`, `_go_on` and `_end_of` are what `Medium`, `TurnQueue`, `SeparateAir` and
-`Band` do with them in some twenty methods, whose calls take as long as all the rest of a transfer.
+one queue, one end and one transfer. `_settle` and `_go_on` are what `Medium`, `TurnQueue`, `SeparateAir` and `Band` do
+with them in some twenty methods, whose calls take as long as all the rest of a transfer.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class TurnMedium(Medium):
             at_full_power = not self._powers_differ and transfer.power_part == 1.0
             transfer.drawn_w = self._drawn_w if at_full_power else self._own_w(transfer)
             transfer.started_ns = now_ns
+            # most transfers end in the fading block in which they start, at the rate that they have there
             size_bit, key, needed_ns = transfer.size_bit, transfer.fading_key, _LONG_NS
             share, bandwidth_hz, _, gain, rate_of, coherence_ns, constant = self._for_one
             block = now_ns // coherence_ns
