@@ -175,8 +175,8 @@ class Processors:
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
         """Time in s and energy in J of some work at a device's full clock, and the lowest part of it that saves."""
         least, full_s = self._frequency.least, self._full_s(device, flop)
-        full_j = self._energy_j(device, flop, full_s)
-        saves = self._energy_j(device, flop, full_s / least, least) < full_j
+        full_j = self.energy_j(device, flop, full_s)
+        saves = self.energy_j(device, flop, full_s / least, least) < full_j
         return full_s, full_j, least if saves else 1.0
 
     def _full_s(self, device: int, flop: float) -> float:
@@ -186,7 +186,7 @@ class Processors:
         full_s = flop / self._flop_per_s[device]
         return full_s if self._overhead_s is None else self._overhead_s[device] / self._frequency.part + full_s
 
-    def _energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
+    def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
         """Energy in J of some work beside the idle power; 0 where no law is known."""
         law = self._energy[self._which[device]]
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
@@ -322,4 +322,4 @@ class Processors:
             flop *= span_ns / whole_ns
         if device == SERVER:
             return flop, 0.0
-        return flop, self._energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)
+        return flop, self.energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)

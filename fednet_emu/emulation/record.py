@@ -166,7 +166,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
     backhaul = {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j}  # part of the run's energy
     return {
         "simulated_s": fed.clock.now_s,
-        "rounds": fed.round,
+        "rounds": len(ledger.rounds),
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
         **(backhaul if len(ledger.backhaul) else {}),
         **_energies(fed, scenario),

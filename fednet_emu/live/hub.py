@@ -30,9 +30,11 @@ class Hub:
         uplink: the air from devices to the server.
         downlink: the air from the server to devices.
         latency_ns: time beside the air that each packet takes, one way.
+        is_there: tells whether a device is there at an instant; packets to and from others vanish. None: always.
 
     Attributes:
         traffic: what has passed.
+        vanished: packets whose device was away, uplink and downlink.
         strays: packets that went to nobody, or from device to device.
         late_ns: for each second of scenario time, how late each packet was written.
     """
@@ -44,13 +46,15 @@ class Hub:
         uplink: LiveAir,
         downlink: LiveAir,
         latency_ns: int,
+        is_there: Callable[[int, int], bool] | None = None,
     ) -> None:
         self._clock, self._ports, self._latency_ns = clock, ports, latency_ns
         self._node = {port: node for node, port in ports.items()}
         self._airs = (uplink, downlink)
         self._due: list[tuple[int, int, int, bytes]] = []  # heap of instants, in the order of their departures, ...
         self._count = 0
-        self.traffic, self.strays = Traffic(), 0
+        self._is_there = is_there
+        self.traffic, self.strays, self.vanished = Traffic(), 0, [0, 0]
         self.late_ns: dict[int, array[int]] = defaultdict(lambda: array("q"))
 
     def turn(self, longest_s: float, *also: int) -> list[int]:
@@ -82,14 +86,38 @@ class Hub:
                 packet = os.read(port, _PACKET_BYTE)
             except BlockingIOError:
                 return
-            sender, receiver = ends(packet) or (-1, -1)
-            downwards = node == SERVER_NODE
-            if sender != node or downwards == (receiver == SERVER_NODE) or receiver not in self._ports:
-                self.strays += 1
+            receiver = self._receiver(packet, node)
+            if receiver is None:
                 continue
-            link = (receiver if downwards else sender) - 1
-            if not self._airs[downwards].put(link, packet, now_ns):
+            downwards = node == SERVER_NODE
+            link = (receiver if downwards else node) - 1
+            if self._is_there is not None and not self._is_there(link, now_ns):
+                self.vanished[downwards] += 1
+            elif not self._airs[downwards].put(link, packet, now_ns):
                 self.traffic.dropped[downwards] += 1
+
+    def _receiver(self, packet: bytes, node: int) -> int | None:
+        """The node that a packet of this node is for; None for a stray."""
+        sender, receiver = ends(packet) or (-1, -1)
+        if sender != node or (node == SERVER_NODE) == (receiver == SERVER_NODE) or receiver not in self._ports:
+            self.strays += 1
+            return None
+        return receiver
+
+    def relay(self, longest_s: float, *also: int) -> list[int]:
+        """Pass packets at once, and without a record, before scenario time begins; otherwise as `turn`."""
+        ready, _, _ = select.select([*self._node, *also], [], [], longest_s)
+        for port in ready:
+            node = self._node.get(port)
+            for _ in range(_AT_ONCE if node is not None else 0):
+                try:
+                    packet = os.read(port, _PACKET_BYTE)
+                except BlockingIOError:
+                    break
+                receiver = self._receiver(packet, node)
+                if receiver is not None:
+                    self._write(self._ports[receiver], packet)
+        return [port for port in ready if port not in self._node]
 
     def _advance(self, now_ns: int) -> None:
         """Let time pass until now in both directions, event by event, and write the packets that are due."""
@@ -102,13 +130,19 @@ class Hub:
         due = self._due
         while due and due[0][0] <= now_ns:
             due_ns, _, port, content = heappop(due)
-            try:
-                os.write(port, content)
-            except OSError:  # the receiver's interface takes no more, or is gone
-                self.strays += 1
+            self._write(port, content)
             self.late_ns[now_ns // NS_PER_S].append(now_ns - due_ns)
 
+    def _write(self, port: int, packet: bytes) -> None:
+        try:
+            os.write(port, packet)
+        except OSError:  # the receiver's interface takes no more, or is gone
+            self.strays += 1
+
     def _depart(self, packet: Departure, *, downwards: bool) -> None:
+        if self._is_there is not None and not self._is_there(packet.link, packet.ended_ns):
+            self.vanished[downwards] += 1
+            return
         self.traffic.passed(packet, upwards=not downwards)
         receiver = packet.link + 1 if downwards else SERVER_NODE
         self._count += 1

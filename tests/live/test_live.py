@@ -21,7 +21,8 @@ import pytest
 
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import AppFailed, FednetError
-from fednet_emu.live.play import Commands, LiveOptions, able, play_live
+from fednet_emu.live.options import Commands, LiveOptions
+from fednet_emu.live.play import able, play_live
 from fednet_emu.live.programs import Missing, Programs
 from tests.commands import fednet
 
@@ -313,7 +314,7 @@ def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
     )
     if ran.returncode == 77 or "live: the host lets" in ran.stderr:
         pytest.skip(f"the machine does not allow this: {ran.stderr.strip().splitlines()[-1:]}")
-    assert ran.stdout == "2 [Ended(node=1, code=0)]\n", ran.stderr
+    assert ran.stdout == "2 [Ended(program=1, code=0)]\n", ran.stderr
     assert output.read_text().split()[0] == "1000"
     output.unlink()
 

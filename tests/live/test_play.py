@@ -11,7 +11,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.live.books import Ran, doubts, write_host, write_messages
 from fednet_emu.live.messages import Message
-from fednet_emu.live.play import Commands, unfit
+from fednet_emu.live.options import Commands, unfit
 from fednet_emu.live.prediction import predicted
 from fednet_emu.live.programs import _missing
 from fednet_emu.records.ledger import SERVER, Ledger
