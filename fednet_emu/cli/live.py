@@ -64,7 +64,7 @@ def live(
         return "interrupted" if folder is None else f"interrupted; what was measured so far is in {folder}"
 
     with outcome(interrupted):
-        from fednet_emu.live.play import able
+        from fednet_emu.realtime.play import able
 
         if check:
             for sentence in able():
@@ -73,7 +73,7 @@ def live(
         if scenario is None:
             raise FednetError("live: takes a scenario, got none; name one, or ask with --check what is missing here")
         from fednet_emu.analysis.summary import summary_rows
-        from fednet_emu.live.options import LiveOptions
+        from fednet_emu.realtime.options import LiveOptions
         from fednet_emu.results.live import LivePlan
         from fednet_emu.results.run import figures
 

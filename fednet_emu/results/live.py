@@ -11,8 +11,8 @@ from fednet_emu.emulation.load import warn
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import folder_to_write
-from fednet_emu.live.options import Commands, LiveOptions
-from fednet_emu.live.play import play_live
+from fednet_emu.realtime.options import Commands, LiveOptions
+from fednet_emu.realtime.play import play_live
 from fednet_emu.results.run import Run
 
 

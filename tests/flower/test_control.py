@@ -13,7 +13,7 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.algorithms.flower import control
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.streams import Streams, mix, uniform
+from fednet_emu.kernel.streams import Streams
 from tests.flower.conftest import WriteApp, on_small
 
 pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
@@ -29,8 +29,7 @@ def played(app: Any, devices: int = 1, **more: Any) -> fe.Run:
 
 def draws(seed: int, device: int, count: int) -> list[float]:
     """The named draws of a device's loops."""
-    key = mix(Streams(seed).key("flower control"), device)
-    return [uniform(key, number) for number in range(count)]
+    return list(Streams(seed)("flower control", device).random(count))
 
 
 def after(now_s: float, since_s: float, period_s: float) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fednet_emu.live.air import LiveAir
-from fednet_emu.live.hub import Hub
+from fednet_emu.realtime.air import LiveAir
+from fednet_emu.realtime.hub import Hub
 from tests.live.made import tcp
 from tests.live.test_air import Fixed
 

@@ -1,8 +1,8 @@
 """Messages are found in the packets that pass, whatever a program sends around them."""
 
-from fednet_emu.live.air import Departure
-from fednet_emu.live.messages import Message, Traffic
-from fednet_emu.live.packets import address, ends, segment
+from fednet_emu.realtime.air import Departure
+from fednet_emu.realtime.messages import Message, Traffic
+from fednet_emu.realtime.packets import address, ends, segment
 from tests.live.made import SYN, tcp, udp
 
 MS = 1_000_000

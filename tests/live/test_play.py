@@ -9,11 +9,11 @@ import pytest
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.live.books import Ran, doubts, write_host, write_messages
-from fednet_emu.live.messages import Message
-from fednet_emu.live.options import Commands, unfit
-from fednet_emu.live.prediction import predicted
-from fednet_emu.live.programs import _missing
+from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.messages import Message
+from fednet_emu.realtime.options import Commands, unfit
+from fednet_emu.realtime.prediction import predicted
+from fednet_emu.realtime.programs import _missing
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.commands import fednet
 from tests.live.test_pace import cell, world

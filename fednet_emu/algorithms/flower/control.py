@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Annotated, final
 
+from numpy.random import Generator
 from pydantic import Field
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.federation import Federation, Process
-from fednet_emu.kernel.streams import mix, uniform
 
 NS_PER_S = 1_000_000_000
 NODE_POLL_S = 3.0
@@ -68,15 +68,15 @@ class Loops:
 
     def __init__(self, control: Flower141, fed: Federation) -> None:
         self._control, self._fed = control, fed
-        self._key = fed.streams.key("flower control")
-        self._count: dict[int, int] = {}
+        self._draws: dict[int, Generator] = {}
         self._free_ns: dict[int, int] = {}  # when each SuperNode has asked for messages, once it was idle
         self._busy: set[int] = set()
-        self._backoffs = 0
 
     def _uniform(self, device: int) -> float:
-        count = self._count[device] = self._count.get(device, -1) + 1
-        return uniform(mix(self._key, device), count)
+        draws = self._draws.get(device)
+        if draws is None:
+            draws = self._draws[device] = self._fed.streams("flower control", device)
+        return float(draws.random())
 
     def fetch(self, device: int) -> Process:
         """Until the SuperNode of a device has asked for its next message; it is then busy until `release`."""
@@ -113,6 +113,6 @@ class Loops:
         """Until a reply under way is ready, as a collection finds out."""
         pause_s = BACKOFF_S
         while number not in ready:
-            spread = 1.0 + JITTER * (2.0 * self._uniform(self._fed.n_devices) - 1.0)
+            spread = 1.0 + JITTER * (2.0 * self._uniform(self._fed.server.index) - 1.0)
             yield self._fed.sleep(pause_s * spread)
             pause_s = min(2.0 * pause_s, MOST_BACKOFF_S)

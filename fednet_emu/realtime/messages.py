@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fednet_emu.live.air import Departure
-from fednet_emu.live.packets import Segment, segment
+from fednet_emu.realtime.air import Departure
+from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
 """Largest payload in all of an answer that does not end a message."""

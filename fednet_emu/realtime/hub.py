@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.live.air import Departure, LiveAir
-from fednet_emu.live.messages import Traffic
-from fednet_emu.live.packets import SERVER_NODE, ends
+from fednet_emu.realtime.air import Departure, LiveAir
+from fednet_emu.realtime.messages import Traffic
+from fednet_emu.realtime.packets import SERVER_NODE, ends
 
 _AT_ONCE = 32
 _PACKET_BYTE = 1 << 16
@@ -50,6 +50,7 @@ class Hub:
     ) -> None:
         self._clock, self._ports, self._latency_ns = clock, ports, latency_ns
         self._node = {port: node for node, port in ports.items()}
+        self._waited = list(self._node)
         self._airs = (uplink, downlink)
         self._due: list[tuple[int, int, int, bytes]] = []  # heap of instants, in the order of their departures, ...
         self._count = 0
@@ -72,7 +73,7 @@ class Hub:
         if self._due and self._due[0][0] < next_ns:
             next_ns = self._due[0][0]
         wait_s = min(max(next_ns - self._clock(), 0) / NS_PER_S, longest_s)
-        ready, _, _ = select.select([*self._node, *also], [], [], wait_s)
+        ready, _, _ = select.select(self._waited + list(also), [], [], wait_s)
         now_ns = self._clock()
         self._advance(now_ns)  # a packet must not come to links that are behind the time
         for port in ready:
@@ -106,7 +107,7 @@ class Hub:
 
     def relay(self, longest_s: float, *also: int) -> list[int]:
         """Pass packets at once, and without a record, before scenario time begins; otherwise as `turn`."""
-        ready, _, _ = select.select([*self._node, *also], [], [], longest_s)
+        ready, _, _ = select.select(self._waited + list(also), [], [], longest_s)
         for port in ready:
             node = self._node.get(port)
             for _ in range(_AT_ONCE if node is not None else 0):
@@ -120,13 +121,13 @@ class Hub:
         return [port for port in ready if port not in self._node]
 
     def _advance(self, now_ns: int) -> None:
-        """Let time pass until now in both directions, event by event, and write the packets that are due."""
+        """Let time pass until now in both directions, in order, and write the packets that are due."""
         up, down = self._airs
-        while (next_ns := min(up.next_ns, down.next_ns)) <= now_ns:
-            for downwards, air in enumerate(self._airs):
-                if air.next_ns == next_ns:
-                    for packet in air.departures(next_ns):
-                        self._depart(packet, downwards=bool(downwards))
+        while up.next_ns <= now_ns or down.next_ns <= now_ns:
+            downwards = down.next_ns < up.next_ns
+            air, other = (down, up) if downwards else (up, down)
+            for packet in air.departures(min(other.next_ns, now_ns)):
+                self._depart(packet, downwards=downwards)
         due = self._due
         while due and due[0][0] <= now_ns:
             due_ns, _, port, content = heappop(due)

@@ -20,17 +20,17 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
 from fednet_emu.host import GRACE_S, ending
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
-from fednet_emu.live import linux
-from fednet_emu.live.air import LiveAir
-from fednet_emu.live.books import Ran, doubts, write_host, write_messages
-from fednet_emu.live.flower import FlowerPrograms
-from fednet_emu.live.hub import Hub
-from fednet_emu.live.options import Commands, LiveOptions, unfit
-from fednet_emu.live.pace import RatedPace
-from fednet_emu.live.packets import SERVER_NODE
-from fednet_emu.live.prediction import predicted
-from fednet_emu.live.programs import Ended, Programs
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.realtime import linux
+from fednet_emu.realtime.air import LiveAir
+from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.flower import FlowerPrograms
+from fednet_emu.realtime.hub import Hub
+from fednet_emu.realtime.options import Commands, LiveOptions, unfit
+from fednet_emu.realtime.pace import RatedPace
+from fednet_emu.realtime.packets import SERVER_NODE
+from fednet_emu.realtime.prediction import predicted
+from fednet_emu.realtime.programs import Ended, Programs
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.model import Scenario

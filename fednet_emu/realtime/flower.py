@@ -18,8 +18,8 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.live.packets import SERVER_NODE, address
-from fednet_emu.live.programs import programs_user
+from fednet_emu.realtime.packets import SERVER_NODE, address
+from fednet_emu.realtime.programs import programs_user
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.records.rows import ComputeRow, EvaluationRow, RoundRow
 from fednet_emu.scenario.model import Scenario

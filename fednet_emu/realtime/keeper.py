@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fednet_emu.live import linux
+from fednet_emu.realtime import linux
 
 _GLANCE_S = 0.05
 _WAITS_EVERY = 4

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Self
 
 from fednet_emu.errors import FednetError
 from fednet_emu.host import GRACE_S
-from fednet_emu.live import linux
-from fednet_emu.live.packets import address
+from fednet_emu.realtime import linux
+from fednet_emu.realtime.packets import address
 
 _MOST_BYTE = 1 << 17
 _ANSWER_S = 30.0
-_KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.live.keeper import main; main()"
+_KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime.keeper import main; main()"
 
 
 class Missing(FednetError):  # noqa: N818  (what the machine is)

@@ -12,9 +12,9 @@ import numpy as np
 from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.live.messages import Message
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loads import Radios
+from fednet_emu.realtime.messages import Message
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TransferRow

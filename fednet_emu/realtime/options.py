@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fednet_emu.errors import FednetError
-from fednet_emu.live.packets import SERVER_NODE, address
 from fednet_emu.network.access.contention import SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.access.planned import Planned
 from fednet_emu.network.faults import NoLoss
 from fednet_emu.network.settings import Uplink
+from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Problem, Scenario
 
