@@ -53,8 +53,8 @@ def recorded(
 ) -> Iterator[dict[str, Any]]:
     """Write all records of the run inside the `with` block, however it ends, and fill in its summary.
 
-    `measured` says that real programs have sent the messages: such a run has no event digest, and a message that its
-    program interrupts loses its turn.
+    `measured` says that real programs have sent the messages: such a run has no event digest, a message that its
+    program interrupts loses its turn, and whether its model diverges is not judged.
 
     Raises:
         DataError: the run has ended, but not all of its records can be written; its status is then `failed`.
@@ -86,7 +86,7 @@ def recorded(
                 books.write_tables(fed.ledger)
                 totals = _totals(fed, scenario, measured=measured)
             if status == "done":
-                reason = fed.divergence()
+                reason = "" if measured else fed.divergence()
                 status = "diverged" if reason else "done"
             summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fednet_emu.algorithms.flower.algorithm import Flower
+from fednet_emu.algorithms.flower.control import TASK_POLL_S
 from fednet_emu.devices.stragglers import SlowWindow
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -21,7 +22,7 @@ from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.realtime.programs import programs_user
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.records.rows import ComputeRow, EvaluationRow, RoundRow
+from fednet_emu.records.rows import KINDS, ComputeRow, EvaluationRow, RoundRow
 from fednet_emu.scenario.model import Scenario
 
 OLDEST = (1, 41)
@@ -143,8 +144,13 @@ class FlowerPrograms:
 
     # ---- its records -------------------------------------------------------------------------------------------------
 
-    def write(self, origin_ns: int) -> None:
-        """Add rows of `computes`, `rounds` and `evaluations`, and series of metrics."""
+    def write(self, origin_ns: int) -> float | None:
+        """Add rows of `computes`, `rounds` and `evaluations`, and series of metrics.
+
+        Returns:
+            How long processes have taken to start, on average, in s: the `start_s` of `algorithm.control` on this
+            machine. It is the time from a message to the begin of its computation, less half of SuperExec's period.
+        """
         self.look()
         files = [(device, self._file(device)) for device in range(self._fed.n_devices)]
         lines = [(device, line) for device, file in files if file.exists() for line in file.read_text().splitlines()]
@@ -154,6 +160,18 @@ class FlowerPrograms:
         books = _Rounds(self._fed)
         for note in self._notes:
             books.add(note, note["ns"] - origin_ns)
+        return self._started_s(computes, origin_ns)
+
+    def _started_s(self, computes: list[tuple[int, dict[str, Any]]], origin_ns: int) -> float | None:
+        column = self._fed.ledger.transfers.column
+        down, receiver, ended_ns = column("kind") == KINDS.index("downlink"), column("receiver"), column("ended_ns")
+        waits = []
+        for device, note in computes:
+            began_ns = note["began_ns"] - origin_ns
+            before = ended_ns[down & (receiver == device) & (ended_ns <= began_ns)]
+            if len(before):
+                waits.append((began_ns - int(before.max())) / NS_PER_S)
+        return sum(waits) / len(waits) - TASK_POLL_S / 2 if waits else None
 
     def _write_compute(self, device: int, note: Mapping[str, Any], origin_ns: int) -> None:
         began_ns, ended_ns, flop = note["began_ns"] - origin_ns, note["ns"] - origin_ns, note["flop"]
@@ -204,7 +222,7 @@ class _Rounds:
             self._fed.ledger.record("server_metrics", **at, metric=name, value=float(value))
         self._central = self._central or source == "central"
         loss, accuracy = found(metrics, LOSS), found(metrics, ACCURACY)
-        if source == ("central" if self._central else "evaluate") and not loss is accuracy is None:
+        if source == ("central" if self._central else "evaluate") and (loss, accuracy) != (None, None):
             self._evaluate(number, now_ns, loss, accuracy)
 
     def _evaluate(self, number: int, now_ns: int, loss: float | None, accuracy: float | None) -> None:

@@ -6,7 +6,7 @@ import os
 import select
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from fednet_emu.kernel.clock import NS_PER_S
@@ -69,7 +69,7 @@ class Hub:
             Those of `also` that can be read.
         """
         self._advance(self._clock())
-        next_ns = min(self._airs[0].next_ns, self._airs[1].next_ns)
+        next_ns = min(self._airs[0].next_ns, self._airs[1].next_ns) + self._latency_ns  # nothing is due before
         if self._due and self._due[0][0] < next_ns:
             next_ns = self._due[0][0]
         wait_s = min(max(next_ns - self._clock(), 0) / NS_PER_S, longest_s)
@@ -82,11 +82,7 @@ class Hub:
         return [port for port in ready if port not in self._node]
 
     def _read(self, port: int, node: int, now_ns: int) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                packet = os.read(port, _PACKET_BYTE)
-            except BlockingIOError:
-                return
+        for packet in self._packets(port):
             receiver = self._receiver(packet, node)
             if receiver is None:
                 continue
@@ -109,16 +105,20 @@ class Hub:
         """Pass packets at once, and without a record, before scenario time begins; otherwise as `turn`."""
         ready, _, _ = select.select(self._waited + list(also), [], [], longest_s)
         for port in ready:
-            node = self._node.get(port)
-            for _ in range(_AT_ONCE if node is not None else 0):
-                try:
-                    packet = os.read(port, _PACKET_BYTE)
-                except BlockingIOError:
-                    break
-                receiver = self._receiver(packet, node)
+            for packet in self._packets(port) if port in self._node else ():
+                receiver = self._receiver(packet, self._node[port])
                 if receiver is not None:
                     self._write(self._ports[receiver], packet)
         return [port for port in ready if port not in self._node]
+
+    @staticmethod
+    def _packets(port: int) -> Iterator[bytes]:
+        """The packets that have come from a node, up to a number."""
+        for _ in range(_AT_ONCE):
+            try:
+                yield os.read(port, _PACKET_BYTE)
+            except BlockingIOError:
+                return
 
     def _advance(self, now_ns: int) -> None:
         """Let time pass until now in both directions, in order, and write the packets that are due."""

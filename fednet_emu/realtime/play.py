@@ -83,7 +83,6 @@ def play_live(
         fed.ledger.keep_in(folder.path)
         if commands is None:
             app = FlowerPrograms(fed, scenario, folder.path)
-            open_now.callback(app.close)
             run: _Live = _LiveFlower(fed, scenario, programs, folder, app, options, on_start)
         else:
             run = _Live(fed, scenario, programs, folder, commands, options, on_start)
@@ -318,9 +317,13 @@ class _LiveFlower(_Live):
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
         """Write what has passed, and what the app has done; return entries of the summary."""
-        entries = super().account(data_dir)
-        if self._origin_ns is not None:
-            self._app.write(self._origin_ns)
+        try:
+            entries = super().account(data_dir)
+            self._programs.end()
+            if self._origin_ns is not None:
+                entries["live"]["start_s"] = self._app.write(self._origin_ns)
+        finally:
+            self._app.close()
         return entries
 
 

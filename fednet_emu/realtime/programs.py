@@ -67,11 +67,15 @@ class Programs:
         try:
             self._make()
         except BaseException:
-            self.__exit__()
+            self.end()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End all programs and give up the namespaces; doing it again does nothing."""
         self._control.close()  # this tells the keeper to end
         try:
             self._keeper.wait(GRACE_S)

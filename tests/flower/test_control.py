@@ -18,6 +18,7 @@ from tests.flower.conftest import WriteApp, on_small
 
 pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
 
+ALONE = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
 LOOPS = {"kind": "flower-1.41", "start_s": 1.25, "rtt_s": 0.01}
 
 
@@ -39,7 +40,7 @@ def after(now_s: float, since_s: float, period_s: float) -> float:
 
 def test_every_step_of_a_round_is_where_the_loops_put_it(write_app: WriteApp) -> None:
     """Fetched at the SuperNode's next look, started by SuperExec, seen by the SuperNode, collected by the ServerApp."""
-    app = write_app(fraction_evaluate=0.0)
+    app = write_app(**ALONE)
     run, bare = played(app), played(app, control="none")
     down_s, up_s = (bare.transfers["ended_s"] - bare.transfers["started_s"]).tolist()
     compute_s = float((bare.computes["ended_s"] - bare.computes["started_s"]).iloc[0])
@@ -62,7 +63,7 @@ def test_every_step_of_a_round_is_where_the_loops_put_it(write_app: WriteApp) ->
 def test_a_collection_in_mid_upload_backs_off(write_app: WriteApp) -> None:
     """It waits 1, 2, 4 s and so on, within 20 %, until the reply is whole."""
     run = fe.run(
-        on_small(write_app(fraction_evaluate=0.0), control=LOOPS),
+        on_small(write_app(**ALONE), control=LOOPS),
         settings={"devices.count": 1, "algorithm.run_config.rounds": 1, "channel.rate.bit_rate_bps": 500.0},
         progress=False,
     )
@@ -78,10 +79,10 @@ def test_a_collection_in_mid_upload_backs_off(write_app: WriteApp) -> None:
 @pytest.mark.parametrize(("leaves", "known_s"), [("in mid-upload", 180.0), ("before", 60.0)])
 def test_who_leaves_is_missed_late(write_app: WriteApp, leaves: str, known_s: float) -> None:
     """A reply that was announced is waited for until its session ends, a SuperNode without a heartbeat for a minute."""
-    app = write_app(fraction_evaluate=0.0)
+    app = write_app(**ALONE)
     up = played(app).transfers.iloc[-1]
     left_s = (up["started_s"] + up["ended_s"]) / 2 if leaves == "in mid-upload" else up["started_s"] - 1e-3
-    gone = {"kind": "windows", "devices": {0: [[0.0, left_s]]}}
+    gone = {"kind": "windows", "devices": {"0": [[0.0, float(left_s)]]}}
     scenario = {**on_small(app, control=LOOPS), "channel": "ideal"}
     settings = {"devices.count": 1, "algorithm.run_config.rounds": 1, "devices.availability": gone}
     run = fe.run(scenario, settings=settings, progress=False)

@@ -50,7 +50,7 @@ def test_rounds_and_scores_follow_from_notes(write_app: WriteApp, tmp_path: Path
     (tmp_path / "flower/notes-2.jsonl").write_text(json.dumps({**compute, "wanted_s": 0.5}) + "\n")
     made.look()
     assert (made.began_ns, made.error) == (100 * S, "")
-    made.write(100 * S)
+    assert made.write(100 * S) is None, "no message has come before the computation"
     frames = made._fed.ledger.frames()
     rounds = frames["rounds"][["round", "started_s", "ended_s", "invited", "arrived"]].to_numpy().tolist()
     assert rounds == [[1, 1, 10, 3, 2], [2, 10, 20, 2, 0]]
@@ -114,7 +114,9 @@ def test_factors_are_the_draws_of_the_simulation(write_app: WriteApp, tmp_path: 
 def test_what_cannot_be_played_live_is_refused(write_app: WriteApp, tmp_path: Path) -> None:
     """A law of slowness that depends on the time, and commands beside the app's own programs."""
     slow = {"kind": "slow-window", "devices": [0], "factor": 2, "from_s": 1, "to_s": 2}
-    with pytest.raises(ScenarioError, match=r"devices\.straggler: a live client is slowed by a factor"):
+    with pytest.raises(ScenarioError, match=r"devices\.straggler: clients are padded by a factor"):
         programs(write_app(), tmp_path, **{"devices.straggler": slow})
+    with pytest.raises(FednetError, match="live: takes the command of the clients"):
+        LivePlan.of(on_small(write_app()), None, (), None, None)  # a scenario file does not name programs
     with pytest.raises(FednetError, match="--flower: brings its own programs"):
         LivePlan.of("quickstart", None, ["true"], None, "app")

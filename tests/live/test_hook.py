@@ -59,6 +59,8 @@ def notes(tmp_path: Path) -> Any:
         path = tmp_path / "flwr" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        for folder in (path.parent, path.parent.parent, tmp_path / "flwr"):
+            (folder / "__init__.py").touch()  # a package, so that it hides one that is installed
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.own = True\n")
 
     def run(code: str, **work: Any) -> list[dict[str, Any]]:

@@ -52,8 +52,8 @@ class Flower141(Control):
 
     kind = "flower-1.41"
     start_s: float = Field(1.2, ge=0)
-    """Time in s in which a process of Flower starts and imports the app; it depends on the host. The default was fitted
-    to rounds on two cores."""
+    """Time in s in which a process of Flower starts and imports the app. It depends on the host, and on how many start
+    at once: a live run measures it (`live.start_s` of its summary)."""
     rtt_s: float = Field(0.0, ge=0)
     """Round-trip time in s between a device and the server beside the air. A message takes 4 of them, a reply 6."""
 

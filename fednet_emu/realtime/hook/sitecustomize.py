@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -169,4 +170,4 @@ if "FEDNET_NOTES" in os.environ:
     sys.path.remove(str(Path(__file__).parent))  # the environment may have a file of this name, too
     sys.modules.pop("sitecustomize", None)
     with suppress(ImportError):
-        import sitecustomize  # noqa: F401
+        import_module("sitecustomize")
