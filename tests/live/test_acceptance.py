@@ -55,7 +55,7 @@ def test_twenty_clients_at_once(tmp_path: Path) -> None:
 
 def test_a_device_that_leaves_and_returns_goes_on(tmp_path: Path) -> None:
     """Its packets vanish meanwhile; the message is whole in the end, and makes no claim."""
-    away = {"kind": "windows", "devices": {0: [[0.0, 0.4], [1.4, 600.0]]}}
+    away = {"kind": "windows", "devices": {"0": [[0.0, 0.4], [1.4, 600.0]]}}
     scenario = cell(1, "tdma")
     scenario["devices"]["availability"] = away
     run = fe.live(scenario, uploading(2_000_000), out=tmp_path / "run")
