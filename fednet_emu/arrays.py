@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy
@@ -47,7 +47,8 @@ exp, sin, cos = _each(math.exp), _each(math.sin), _each(math.cos)
 
 def log(x: Any) -> Array:
     """Natural logarithm; minus infinity at 0."""
-    return cast(Array, scipy.special.xlogy(1.0, x))
+    value: Array = scipy.special.xlogy(1.0, x)
+    return value
 
 
 def log10(x: Any) -> Array:
@@ -57,17 +58,20 @@ def log10(x: Any) -> Array:
 
 def log1p(x: Any) -> Array:
     """ln(1 + x)."""
-    return cast(Array, scipy.special.log1p(x))
+    value: Array = scipy.special.log1p(x)
+    return value
 
 
 def expm1(x: Any) -> Array:
     """e^x - 1."""
-    return cast(Array, scipy.special.expm1(x))
+    value: Array = scipy.special.expm1(x)
+    return value
 
 
 def exp10(x: Any) -> Array:
     """10^x."""
-    return cast(Array, scipy.special.exp10(x))
+    value: Array = scipy.special.exp10(x)
+    return value
 
 
 _POWER = np.frompyfunc(math.pow, 2, 1)

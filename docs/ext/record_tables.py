@@ -27,8 +27,13 @@ DESCRIBED = """## scene
 Where devices are and what their links carry, at up to 41 instants of the run, or at its begin if nothing changes.
 The first rows are those of the stations, whose `device` is -1: `cell` is their number. A row of a device has
 `simulated_s`, `device`, `x_m`, `y_m`, `cell`, the mean SNR of its uplink alone in the whole band, `snr_db`, the
-rates `uplink_bps` and `downlink_bps` of its links alone in the band, its computing speed `speed_flop_per_s`, and
-its idle power `idle_w`.
+rates `uplink_bps` and `downlink_bps` of its links alone in the band, its computing speed `speed_flop_per_s`, its
+idle power `idle_w`, and whether it is `there` then, as far as that does not depend on its battery.
+
+## ground
+
+With `channel.path_loss: {kind: table}`, the gain in dB of the best station at places of the grid: `x_m`, `y_m`,
+`gain_db`; of every second, third, ... line if there are more than 40,000 places.
 
 ## data_split
 

@@ -11,6 +11,7 @@ Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float =
     return max(least, 0.0)
 
 
+@lru_cache(4096)
 def renyi(order: int, noise_multiplier: float, rate: float) -> float:
     """Renyi divergence of an integer order between a round with a device and one without it."""
     k: Array = np.arange(order + 1, dtype=np.float64)

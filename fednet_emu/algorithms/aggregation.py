@@ -15,28 +15,39 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 from typing_extensions import override
 
-from fednet_emu.algorithms.accountant import Privacy, epsilon
+from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.component.component import Component
-from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.compression import NoCompression
-from fednet_emu.federation import Accumulation, Arrived, Deferred, Federation, Streams
+from fednet_emu.federation import Arrived, Deferred, Device, Federation
 
 
 class Aggregation(Component):
     """A rule that makes one update of those that arrive in a round."""
 
     @property
+    def needs_singles(self) -> bool:
+        """Whether the mean of the models that arrive is not enough for it."""
+        return True
+
+    @property
     def least(self) -> int:
         """Fewest updates that it can aggregate."""
         return 1
+
+    def told(self, fed: Federation) -> tuple[Deferred, ...]:
+        """What devices are told in a round, beside the model."""
+        return ()
+
+    def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
+        """What device k sends that has trained w, and made `params` of it: these, unless it protects them."""
+        return params
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """The update of the model that was sent.
@@ -60,6 +71,11 @@ class Aggregation(Component):
 
 class Mean(Aggregation):
     """The mean, weighted as the algorithm says; one bad update can move it anywhere."""
+
+    @property
+    @override
+    def needs_singles(self) -> bool:
+        return False
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """The weighted mean, to which the models are added one by one."""
@@ -144,73 +160,6 @@ class MultiKrum(DistanceBased):
         return self.best(_updates(w, models), m).mean(0)
 
 
-class DifferentiallyPrivate(Aggregation):
-    """DP-FedAvg: the sum of clipped updates and Gaussian noise, over the number of devices that are asked on average.
-
-    McMahan, Ramage, Talwar, Zhang: "Learning Differentially Private Recurrent Language Models", ICLR 2018,
-    https://arxiv.org/abs/1710.06963. Each device's update, as a whole, is scaled down to at most `clip_norm`; all weigh
-    1. It needs devices that are asked independently of each other: `selection: poisson`, or `all`. A round in which
-    nobody is asked, or nothing arrives, has its noise all the same. `fednet check` says what `stop.rounds` will have
-    cost, `epsilon` in the summary what was spent. Where devices come and go, it is reckoned without the gain of
-    sampling, as then not only the draw decides who takes part.
-    """
-
-    kind = "dp"
-
-    clip_norm: float = Field(gt=0)
-    """Largest Euclidean norm of an update (S); a longer one is scaled down."""
-    noise_multiplier: float = Field(ge=0)
-    """Standard deviation of the noise on the sum, over `clip_norm` (z); `fe.noise_for` finds it for an epsilon."""
-    delta: float = Field(1e-5, gt=0, lt=1)
-    """Probability of a loss of privacy above epsilon; well below one over the number of devices."""
-
-    @property
-    def least(self) -> int:
-        """None: noise is added in any case."""
-        return 0
-
-    @override
-    def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
-        assert rate is not None
-        asked, w, name = rate * fed.n_devices, arrived.model, ("dp", fed.round)
-        if not arrived:
-            return fed.defer(self._noise, w, asked, fed.streams, name)
-        return fed.accumulate(self._sum, arrived.models, w, len(arrived), asked, fed.streams, name)
-
-    def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The mean of the clipped updates, without noise."""
-        return torch.stack([self._clipped(w_k - w) for w_k in models]).mean(0)
-
-    def _clipped(self, update: Tensor) -> Tensor:
-        norm = update.norm(dtype=torch.float64)
-        return update * (self.clip_norm / torch.clamp(norm, min=self.clip_norm)).to(update)
-
-    def _sum(self, w: Tensor, count: int, asked: float, streams: Streams, name: tuple[str, int]) -> Accumulation:
-        total = torch.zeros_like(w)
-        for _ in range(count):
-            total += self._clipped((yield) - w)
-        return total / asked + self._noise(w, asked, streams, name)
-
-    def _noise(self, w: Tensor, asked: float, streams: Streams, name: tuple[str, int]) -> Tensor:
-        noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
-        return noise * (self.noise_multiplier * self.clip_norm / asked)
-
-    @override
-    def privacy(self, rounds: int, rate: float | None) -> Privacy:
-        q = 1.0 if rate is None else rate
-        return Privacy(epsilon(self.noise_multiplier, delta=self.delta, rounds=rounds, rate=q), self.delta)
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        algorithm, uplink = scenario.algorithm, scenario.network.uplink
-        if algorithm.asking_rate(scenario.devices.count) is None:
-            what = f"needs devices that are asked independently, got selection: {algorithm.selection.kind}"
-            yield "", f"{what}; choose poisson or all"
-        if type(uplink.compression) is not NoCompression:
-            what = f"compressing changes the norms that bound what is revealed, got {uplink.compression.kind}"
-            yield "", f"{what}; leave network.uplink.compression out"
-
-
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
     """The sum of the squared distances of each update [n, P] to its n - byzantine - 2 nearest others, [n]."""
     distances = torch.stack([(updates - one).square().sum(1, dtype=torch.float64) for one in updates])
@@ -220,10 +169,3 @@ def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
 
 def _updates(w: Tensor, models: Sequence[Tensor]) -> Tensor:
     return torch.stack([w_k - w for w_k in models])
-
-
-AGGREGATIONS: dict[str, type[Aggregation]] = kinds(DifferentiallyPrivate, Krum, Mean, Median, MultiKrum, TrimmedMean)
-"""Every kind of aggregation that is built in."""
-
-AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]
-"""Type of a field that holds one aggregation."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.algorithms.accountant import Privacy
+from fednet_emu.algorithms.accountant import Privacy, epsilon
 from fednet_emu.algorithms.selection import AnySelection
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
@@ -23,6 +23,7 @@ from fednet_emu.federation import (
     CohortSize,
     Constant,
     Federation,
+    PrivateSgd,
     Process,
     Sgd,
     SgdPlan,
@@ -47,11 +48,16 @@ class Algorithm(Component):
     uplink-compression, downlink-compression: models in its exchanges (else it says `since` where it sends on the
     uplink), and `fed.published` for what it sends on the downlink; sums: replies of which it needs the mean alone;
     plans: rounds whose uplink is planned once it is known who takes part; polls: questions for the loss of a model;
-    edges: edge servers and their backhaul; sidelink: sending from device to device; server: the server's samples and
-    its speed.
+    consensus: the mean of the devices' own models; edges: edge servers and their backhaul; sidelink: sending from
+    device to device; server: the server's samples and its speed.
     """
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
+
+    @property
+    def equal_weights(self) -> bool:
+        """Whether all updates of a round weigh the same."""
+        return False
 
     @abstractmethod
     def run(self, fed: Federation) -> Process:
@@ -124,6 +130,11 @@ class LocalTraining(ExactlyOne):
     """How the step size of the devices, `lr`, changes from round to round."""
     clip_norm: float | None = Field(None, gt=0)
     """Longest gradient of a step: a longer one is scaled down to this Euclidean norm. Null for no limit."""
+    private_sgd: PrivateSgd | None = None
+    """Limit and noise for the gradients of single samples, so that a model that is sent hides them: DP-SGD. The summary
+    says as `sample_epsilon` what a run reveals of a sample at most. Null for neither."""
+    sends_models: ClassVar[bool] = False
+    """Whether devices send nothing but models that their local steps have made."""
     plain_steps: ClassVar[bool] = False
     """Whether the algorithm's formulas hold for plain steps of one size only, so that it refuses any others."""
 
@@ -136,7 +147,25 @@ class LocalTraining(ExactlyOne):
                 f"local_optimizer={self.local_optimizer!r}, lr_schedule={self.lr_schedule!r} and "
                 f"clip_norm={self.clip_norm}; leave them out"
             )
+        if self.private_sgd is not None and not self.sends_models:
+            raise ValueError("devices send more than models, which private_sgd does not hide; leave it out")
         return self
+
+    def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
+        """The largest epsilon of a sample of devices with so many samples each, and the delta; empty without a bound.
+
+        `sample_epsilon` counts one release of noise for each time that a device passes its samples. The other one
+        takes each batch for a Poisson draw of its size, as is usual, though batches are shuffled.
+        """
+        private, plan = self.private_sgd, self.plan
+        if private is None:
+            return {}
+        z, delta, sure, usual = private.noise_multiplier, private.delta, 0.0, 0.0
+        for n in {count for count in n_samples if count}:
+            steps, passes = rounds * plan.n_steps(n), rounds * -(-plan.n_steps(n) // plan.steps_per_epoch(n))
+            sure = max(sure, epsilon(z, delta=delta, rounds=passes))
+            usual = max(usual, epsilon(z, delta=delta, rounds=steps, rate=plan.batch_width(n) / n))
+        return {"sample_epsilon": sure, "sample_epsilon_as_poisson": usual, "sample_delta": delta}
 
     @cached_property
     def plan(self) -> SgdPlan:
@@ -149,6 +178,7 @@ class LocalTraining(ExactlyOne):
             optimizer=self.local_optimizer,
             schedule=self.lr_schedule,
             clip_norm=self.clip_norm,
+            private=self.private_sgd,
         )
 
 
@@ -235,6 +265,8 @@ class Synchronous(Algorithm, LocalTraining):
         yield from super().conflicts(scenario)
         if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
             yield "selection", f"{problem}; choose others"
+        if self.private_sgd is not None and self.selection.needs_losses:
+            yield "selection", "devices tell losses, which private_sgd does not hide; choose another"
         if self.selection.polls and "polls" not in self.uses:
             yield (
                 "selection",

@@ -11,7 +11,7 @@ FedYogi). It may ask others than a random cohort (`selection`).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.server import ServerSettings
@@ -22,17 +22,19 @@ class FedAvg(ServerSettings, Synchronous):
     """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
     kind = "fedavg"
+    sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
         w, server = fed.initial_model(), self.server(fed)
         for t in fed.rounds():
-            arrived = yield from self.round(fed, t, w, self.client)
+            arrived = yield from self.round(fed, t, self.message(fed, w), self.client)
             w = server.step(arrived)
             fed.end_of_round(w)
 
-    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+    def client(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
         """A device: train the received model, send the result."""
+        *told, t = more
         trained = yield k.train(w, self.plan, t)
-        return trained.params
+        return self.aggregation.reply(fed, k, w, trained.params, *told)

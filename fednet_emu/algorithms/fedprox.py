@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -35,6 +35,7 @@ class FedProx(ServerSettings, Synchronous):
     """Each round a random cohort trains around the received model, as far as it gets, and the server averages."""
 
     kind = "fedprox"
+    sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     mu: float = Field(0.01, ge=0)
     """Factor of the proximal term mu/2 ||w - w^t||^2 that keeps devices near the model they received (mu); 0 is
@@ -47,6 +48,12 @@ class FedProx(ServerSettings, Synchronous):
     """Number of rounds in a row in which the loss has to fall for an adaptive mu to fall; 5 in the paper."""
     partial_work: AnyPartialWork = FullWork()
     """How much of the local work a device does in a round."""
+
+    @model_validator(mode="after")
+    def _nothing_beside_private_models(self) -> Self:
+        if self.adaptive and self.private_sgd is not None:
+            raise ValueError("devices send losses for mu, which private_sgd does not hide; leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _a_deadline_to_work_for(self) -> Self:
@@ -66,13 +73,13 @@ class FedProx(ServerSettings, Synchronous):
                     weights = arrived.weights(self.weighting)
                     pull = fed.defer(adapted, pull, arrived.part(1), weights, self.mu_step, self.falls)
             else:
-                arrived = yield from self.round(fed, t, w, self.unadaptive)
+                arrived = yield from self.round(fed, t, self.message(fed, w), self.unadaptive)
             w = server.step(arrived)
             fed.end_of_round(w)
             if self.adaptive and not fed.timing_only:
                 fed.ledger.record("proximal", round=fed.round, mu=fed.read(fed.defer(_MU, pull, size=1)))
 
-    def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int) -> Process:
+    def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int, *told: Deferred) -> Process:
         """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
         upload_bit = fed.links.update_bit(w.size) + BIT_PER_SCALAR * self.adaptive
         plan = self.partial_work.plan(fed, k, self.plan, t, upload_bit)
@@ -81,11 +88,13 @@ class FedProx(ServerSettings, Synchronous):
                 "partial_work", device=k.index, steps=plan.n_steps(k.n_samples), of=self.plan.n_steps(k.n_samples)
             )
         trained = yield k.train(w, plan, t, prox=mu)
-        return (trained.params, trained.loss) if self.adaptive else trained.params
+        sent = self.aggregation.reply(fed, k, w, trained.params, *told)
+        return (sent, trained.loss) if self.adaptive else sent
 
-    def unadaptive(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+    def unadaptive(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
         """A device that knows mu."""
-        return self.client(fed, k, w, self.mu, t)
+        *told, t = more
+        return self.client(fed, k, w, self.mu, t, *told)
 
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         """A rule for mu, or for the work, that needs more of a device than its update, as (key, what is wrong)."""

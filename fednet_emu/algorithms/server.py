@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, Literal, Self, final
+from typing import Annotated, Any, Literal, Self, final
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
 from fednet_emu.algorithms.accountant import Privacy
-from fednet_emu.algorithms.aggregation import AnyAggregation, Mean
+from fednet_emu.algorithms.aggregation import Aggregation, Krum, Mean, Median, MultiKrum, TrimmedMean
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.private import CentralPrivacy, LocalPrivacy
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.federation import Arrived, Deferred, Federation
+
+AGGREGATIONS: dict[str, type[Aggregation]] = kinds(
+    CentralPrivacy, Krum, LocalPrivacy, Mean, Median, MultiKrum, TrimmedMean
+)
+"""Every kind of aggregation that is built in."""
+
+AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]
+"""Type of a field that holds one aggregation."""
 
 
 class ServerSettings(Algorithm):
@@ -43,10 +53,20 @@ class ServerSettings(Algorithm):
         """The server of a run."""
         return Server(fed, self)
 
+    def message(self, fed: Federation, w: Deferred) -> Any:
+        """What the devices of a round are sent: the model, and what they need to know for the aggregation."""
+        told = self.aggregation.told(fed)
+        return (w, *told) if told else w
+
     @property
     def optimizer(self) -> ServerOptimizer:
         """How the server moves its model."""
         return self.server_optimizer or ServerSgd(lr=1.0 if self.server_lr is None else self.server_lr)
+
+    @property
+    @override
+    def equal_weights(self) -> bool:
+        return self.weighting == "uniform" or type(self.aggregation) is not Mean
 
     @override
     def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
@@ -62,7 +82,7 @@ class ServerSettings(Algorithm):
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         """A rule that compares single updates, as (key, what is wrong)."""
         yield from super().conflicts_with_sums()
-        if type(self.aggregation) is not Mean:
+        if self.aggregation.needs_singles:
             yield "aggregation", f"{getattr(self.aggregation, 'kind', '?')} compares single updates"
 
 

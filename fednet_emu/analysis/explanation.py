@@ -83,6 +83,7 @@ class Explanation(TextResult):
         energy_j: what the whole run spent.
         waiting_j: how much of it devices drew while they did nothing.
         losses: in words how many messages were lost, and why; empty for none.
+        handovers: how often transfers changed their cell on their way.
         remedies: what was replayed with one thing changed.
         no_remedies: why nothing was replayed.
     """
@@ -92,6 +93,7 @@ class Explanation(TextResult):
     energy_j: float
     waiting_j: float = 0.0
     losses: str = ""
+    handovers: int = 0
     remedies: list[Remedy] = field(default_factory=list)
     no_remedies: str = ""
 
@@ -109,7 +111,8 @@ class Explanation(TextResult):
                 f"{run.name}: rounds", "none took any time, so that nothing decided when they ended", "run more"
             )
         energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
-        return cls(run.name, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary))
+        handovers = len(run.table("handovers")) if run.has("handovers") else 0
+        return cls(run.name, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary), handovers)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -181,6 +184,8 @@ class Explanation(TextResult):
             yield f"  and {format_energy(self.waiting_j)}, {share:.0%}, by devices that had nothing to do meanwhile"
         if self.losses:
             yield f"  {self.losses}"
+        if self.handovers:
+            yield f"  {counted(self.handovers, 'transfer')} changed cells on the way, see the table handovers"
         if len(self.devices):
             yield "whom they waited for longest"
             yield from (f"  {text}" for text in self.device_texts)

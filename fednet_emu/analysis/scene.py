@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.records.ledger import SCENE, SERVER
 
 OWN = ("speed_flop_per_s", "idle_w")
-OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps")
+OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "there")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,8 @@ class Scene:
     """Rate of each uplink alone in the band, as recorded or at its mean SNR, [T, N]."""
     downlink_bps: Array
     """The same for downlinks, [T, N]."""
+    there: Mask
+    """Whether each device is there, as far as that does not depend on its battery, [T, N]."""
     stations_m: Array
     """Coordinates of the stations, [S, 2]."""
     speed_flop_per_s: Array
@@ -48,9 +50,12 @@ class Scene:
             DataError: the run did not record it, or the table is unreadable.
         """
         table = run.table(SCENE)
+        if "there" not in table:  # of versions before devices were left out of the map
+            table = table.assign(there=True)
         stations, rows = table[table["device"] == SERVER], table[table["device"] > SERVER]
         times_s = rows["simulated_s"].unique()
         over_time = {name: rows[name].to_numpy().reshape(len(times_s), -1) for name in OVER_TIME}
+        over_time["there"] = over_time["there"].astype(np.bool_)
         own = {name: rows[name].to_numpy()[: len(rows) // len(times_s)] for name in OWN}
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
@@ -64,5 +69,12 @@ class Scene:
             **{name: np.tile(getattr(self, name), times) for name in OWN},
         }
         x_m, y_m = self.stations_m.T
-        stations = {"simulated_s": 0.0, "device": SERVER, "x_m": x_m, "y_m": y_m, "cell": np.arange(len(x_m))}
+        stations = {
+            "simulated_s": 0.0,
+            "device": SERVER,
+            "x_m": x_m,
+            "y_m": y_m,
+            "cell": np.arange(len(x_m)),
+            "there": True,
+        }
         return pd.concat([pd.DataFrame(stations), pd.DataFrame(rows)], ignore_index=True)[[*rows]]

@@ -70,6 +70,10 @@ def run(
     out: RunOut = None,
     seed: Seed = None,
     overrides: Overrides = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="AXIS=LEVEL", help="Of a study: the level of each axis, for one of its runs."),
+    ] = None,
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
     engine: Engine = None,
@@ -79,10 +83,21 @@ def run(
     plots: Plots = True,
     track: Track = None,
 ) -> None:
-    """Run a scenario; leave tables, figures and a summary in a run folder."""
+    """Run a scenario, or one run of a study; leave tables, figures and a summary in a run folder."""
     options = RunOptions(out, data_dir, timing_only, quiet, profile, force, plots, track)
-    changes = with_seed(overrides, seed) + ([] if engine is None else [f"training.engine={engine}"])
-    _run(scenario, None, changes, options)
+    changes = list(overrides or ()) + ([] if engine is None else [f"training.engine={engine}"])
+    if not where:
+        _run(scenario, None, with_seed(changes, seed), options)
+        return
+    with outcome():
+        from fednet_emu.analysis.study import conditions
+        from fednet_emu.study.runs import run_of
+
+        levels = {axis: level for text in where for axis, level in conditions(text, "--where").items()}
+        chosen = run_of(scenario, levels, changes, seed=seed, timing_only=timing_only)
+    _run(
+        chosen.scenario, None, [], options._replace(out=out or Path("results") / f"{chosen.study.name}__{chosen.name}")
+    )
 
 
 @app.command()

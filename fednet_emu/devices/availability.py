@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 from typing_extensions import override
 
 from fednet_emu.arrays import IntArray, Mask
@@ -19,12 +19,16 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.mobility.base import Paths, Visits
+from fednet_emu.devices.orbits.sky import Pass, PassTable, Sky
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 
 
 class Availability(Component):
     """When each device is reachable: always, unless a kind says otherwise."""
+
+    FORESEEN: ClassVar[bool] = False
+    """Whether everybody knows when a device returns, so that messages to and from it wait for that."""
 
     def along(self, paths: Paths) -> Availability:
         """The same where devices move on these paths, for kinds that follow from how they move."""
@@ -140,7 +144,55 @@ class FromMobility(Availability):
             yield "", f"nobody leaves by {mobility.kind} mobility, got from-mobility; give vehicles, or another kind"
 
 
-AVAILABILITIES = kinds(Always, Periodic, Windows, FromMobility)
+class Passes(Availability):
+    """A satellite is present while it stands high enough over one of the stations, those of `cells: {kind: ground}`.
+
+    Its returns are foreseen: in rounds and exchanges, a message to or from a satellite that has set, or that the set
+    has cut, is sent again from the start at its next pass. Passes of less than ten seconds may be missed; a satellite
+    that has not been seen for ten days is gone.
+    Ignored here: that a transfer may start at one station and go on at another; it has the link of the first.
+    """
+
+    FORESEEN: ClassVar[bool] = True
+
+    mask_deg: float = Field(10.0, ge=0, lt=90)
+    """Least elevation in degrees above the horizon; 5 to 25 in practice."""
+
+    _table: PassTable | None = PrivateAttr(None)
+
+    @override
+    def along(self, paths: Paths) -> Availability:
+        if not isinstance(paths, Sky):
+            return self
+        seen = self.model_copy()
+        seen._table = PassTable(paths, self.mask_deg)
+        return seen
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        mobility = scenario.devices.mobility
+        if not mobility.ORBITS:
+            yield "", f"only satellites pass, got passes with {mobility.kind} mobility; give walker or tle"
+
+    def _next(self, device: int, now_ns: int) -> Pass:
+        found = None if self._table is None else self._table.next(device, now_ns)
+        return found or (FOREVER_NS, FOREVER_NS)
+
+    def until_ns(self, device: int, now_ns: int, key: int) -> int:
+        """The set of the present pass."""
+        rise_ns, set_ns = self._next(device, now_ns)
+        return set_ns if rise_ns <= now_ns else now_ns
+
+    def present(self, count: int, now_ns: int, key: int) -> Mask:
+        """Those that are in sight."""
+        return np.array([self._next(device, now_ns)[0] <= now_ns for device in range(count)], np.bool_)
+
+    def returns_ns(self, device: int, now_ns: int, key: int) -> int:
+        """The next rise, or now."""
+        return max(self._next(device, now_ns)[0], now_ns)
+
+
+AVAILABILITIES = kinds(Always, Periodic, Windows, FromMobility, Passes)
 AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 
@@ -151,6 +203,7 @@ class Presence:
         count: how many devices there are.
         batteries: the batteries; None for devices that never run out of energy.
         always: whether every device is always there.
+        foreseen: whether everybody knows when devices return.
     """
 
     def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
@@ -160,6 +213,7 @@ class Presence:
         self.count = count
         self.batteries = batteries
         self.always = isinstance(availability, Always) and batteries is None
+        self.foreseen = availability.FORESEEN
 
     @property
     def asked(self) -> int:
@@ -189,9 +243,23 @@ class Presence:
             there = there & self.batteries.on
         return self._among[there[self._among]]
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether devices come and go, whatever their batteries."""
+        return not isinstance(self._availability, Always)
+
+    def expected(self, now_ns: int) -> Mask:
+        """Mask [count] of the devices that are there at a time, if their batteries are not empty."""
+        return self._availability.present(self.count, now_ns, self._key)
+
     def next_return_ns(self, now_ns: int) -> int:
         """An instant, now or later, before which none of the devices is there; `FOREVER_NS` if none ever returns."""
         return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
+
+    def foreseen_ns(self, device: int, now_ns: int) -> int:
+        """When a device that is away now returns, if everybody knows that; `FOREVER_NS` if not, or never."""
+        returns_ns = self._returns_ns(device, now_ns) if self.foreseen and device >= 0 else FOREVER_NS
+        return returns_ns if returns_ns > now_ns else FOREVER_NS
 
     def _returns_ns(self, device: int, now_ns: int) -> int:
         if self.batteries is not None:

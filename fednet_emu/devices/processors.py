@@ -49,8 +49,9 @@ class Computation(Completion):
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
-        super().__init__(processors.clock)
-        self.callbacks.append(processors.ended)
+        self.env = processors.clock  # what `Completion` does, without its call
+        self.callbacks = []
+        self._ok = True
         self._processors = processors
         self.device, self.work, self.count = device, work, count
         self.started_ns = self.ended_ns = NEVER_NS
@@ -68,7 +69,6 @@ class Computation(Completion):
 
     def forget(self) -> None:
         """Leave the clock's queue and release the work, so that a result that is never used is not computed."""
-        self.callbacks.remove(self._processors.ended)
         self.work = self.work._replace(result=None)
         if self._timer is not None:
             self._timer.cancel()
@@ -90,8 +90,8 @@ class Computation(Completion):
 
     def _come(self, _event: Event) -> None:
         self._timer = None  # no cycle of references may keep the result
-        self.complete(self.work.result)
-        self._processors.clock.trigger_now([self])
+        self._processors.end(self)
+        self._processors.clock.come(self, self.work.result)
 
     def cancel(self, outcome: Any) -> None:
         """Stop computing, for the reason in `outcome`, a delivery that is lost."""
@@ -224,10 +224,11 @@ class Processors:
     def _go_on(self, computation: Computation, batteries: Batteries) -> None:
         """Compute from now on what is left of a computation."""
         computation.go_on()
-        _, energy_j = self._cost(computation, computation.duration_ns)
-        power_w = energy_j / (computation.duration_ns / NS_PER_S) if computation.duration_ns else 0.0
+        device, duration_s = computation.device, computation.duration_ns / NS_PER_S
+        energy_j = self.energy_j(device, computation.work.flop, duration_s, computation.clock_part)
+        power_w = energy_j / duration_s if duration_s else 0.0
         pause = partial(self._pause, computation, batteries)
-        computation.load = batteries.load(computation.device, COMPUTING, power_w, pause)
+        computation.load = batteries.load(device, COMPUTING, power_w, pause)
 
     def _pause(self, computation: Computation, batteries: Batteries) -> None:
         """Record what is done of a computation, because the battery is empty.
@@ -256,12 +257,11 @@ class Processors:
             computation.stopped = "empty"
             computation.go_on()
 
-    def ended(self, event: Event) -> None:
+    def end(self, computation: Computation) -> None:
         """Record a computation that has come to its end; the next one of the device begins."""
-        if isinstance(event, Computation) and event.stopped in ("", "empty"):
-            if not event.stopped:
-                self._record(event, event.ended_ns)
-            self._next(event.device)
+        if not computation.stopped:
+            self._record(computation, computation.ended_ns)
+        self._next(computation.device)
 
     def stop(self, computation: Computation, reason: str) -> None:
         """Stop a computation: the part done so far is recorded, and the processor is free for the next one."""
@@ -300,13 +300,17 @@ class Processors:
             self._unload(computation, 0.0)
 
     def _record(self, computation: Computation, ended_ns: int, stopped: str = "") -> None:
-        device, started_ns, (_, _, given, made) = computation.device, computation.started_ns, computation.work
-        flop, energy_j = self._cost(computation, ended_ns - started_ns)
+        device, started_ns, (flop, _, given, made) = computation.device, computation.started_ns, computation.work
+        span_ns, energy_j = ended_ns - started_ns, 0.0
+        if span_ns != computation.duration_ns:
+            flop *= span_ns / computation.duration_ns
+        if device != SERVER:
+            energy_j = self.energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)
         if computation.load is not None:
             self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j
         made = -1 if stopped == "empty" else made  # the rest follows, and makes it
-        row = ComputeRow(device, started_ns, ended_ns, flop, energy_j, input=given, result=made, stopped=CODE[stopped])
+        row: ComputeRow = _new(ComputeRow, (device, started_ns, ended_ns, flop, energy_j, given, made, CODE[stopped]))
         self._ledger.computes.append(row)
 
     def _unload(self, computation: Computation, energy_j: float) -> None:
@@ -315,11 +319,5 @@ class Processors:
             self._batteries.unload(computation.load, energy_j)
             computation.load = None  # it refers to the computation
 
-    def _cost(self, computation: Computation, span_ns: int) -> tuple[float, float]:
-        """FLOP and energy in J of a computation in this part of its duration; the server's energy is not counted."""
-        device, whole_ns, flop = computation.device, computation.duration_ns, computation.work.flop
-        if span_ns != whole_ns:
-            flop *= span_ns / whole_ns
-        if device == SERVER:
-            return flop, 0.0
-        return flop, self.energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)
+
+_new = tuple.__new__  # the constructor of a named tuple takes twice as long

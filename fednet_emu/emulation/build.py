@@ -191,7 +191,8 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
     """Place the devices, and create their paths of movement."""
     devices = scenario.devices
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
-    return devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+    paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
+    return scenario.network.cells.around(paths)
 
 
 def build_presence(
@@ -233,7 +234,8 @@ def build_network(
     powers: DevicePowers | None = None,
 ) -> Network:
     """Build the network that connects the devices on their paths."""
-    settings, channel = scenario.network, scenario.channel
+    settings = scenario.network
+    channel = scenario.channel.on_site(settings.cells.positions_m(), data_dir)
     ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
     return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from fednet_emu.arrays import Array, Mask
+from fednet_emu.devices.orbits.sky import Sky
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
@@ -130,7 +131,7 @@ def host_memory_byte() -> float:
 
 
 def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks of the cells with all devices at their initial positions.
+    """Uplinks and downlinks of the cells with all devices at their initial positions, satellites straight above.
 
     Raises:
         DataError: recorded positions cannot be read.
@@ -139,9 +140,12 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     if devices.mobility.places:
         paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_folder(data_dir))
-        xy_m = paths.positions_m(np.arange(devices.count), 0.0)
-    environment = CellEnvironment(scenario.channel, streams, network.power_control, antennas=network.reception.antennas)
-    return network_links(environment, xy_m, network.cells.positions_m())
+        paths = network.cells.around(paths)
+        xy_m = paths.overhead_m() if isinstance(paths, Sky) else paths.positions_m(np.arange(devices.count), 0.0)
+    stations_m = network.cells.positions_m()
+    channel = scenario.channel.on_site(stations_m, data_folder(data_dir))
+    environment = CellEnvironment(channel, streams, network.power_control, antennas=network.reception.antennas)
+    return network_links(environment, xy_m, stations_m)
 
 
 def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:

@@ -15,12 +15,12 @@ from fednet_emu.emulation.checkpoints import Saver, kept_replies, load_checkpoin
 from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
 from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.provenance import dependencies, provenance
-from fednet_emu.emulation.record import recorded, scene
+from fednet_emu.emulation.record import ground, recorded, scene
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
-from fednet_emu.records.ledger import SCENE, Ledger
+from fednet_emu.records.ledger import GROUND, SCENE, Ledger
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.tracking.tracker import Tracker
@@ -115,3 +115,5 @@ def play(
 def _describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
     """Record where devices were until now, for pages and traces."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame()
+    if fed.network.gains is not None:
+        fed.ledger.described[GROUND] = ground(fed.network.gains)

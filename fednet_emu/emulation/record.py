@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.emulation.checkpoints import Saver
 from fednet_emu.emulation.guard import graceful
@@ -20,6 +22,7 @@ from fednet_emu.emulation.hardware import hardware, speeds
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
+from fednet_emu.files.gains import Gains
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.network import Network
@@ -29,7 +32,7 @@ from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, scores_in
 from fednet_emu.records.rows import KINDS
-from fednet_emu.records.summaries import asking, idle_s, messages
+from fednet_emu.records.summaries import asking, idle_s, messages, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -171,9 +174,10 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
         **(backhaul if len(ledger.backhaul) else {}),
         **_energies(fed, scenario),
         **_emptiness(fed),
-        **_privacy(fed, scenario),
+        **_privacy(fed, scenario, measured=measured),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
+        **_spread(fed),
         "event_digest": None if measured else ledger.event_digest(),
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
@@ -235,12 +239,22 @@ def _takes_turns(queue: TurnQueue) -> bool:
     return queue.places == 1 and not queue.clustered
 
 
-def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
+def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
     """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
-    bound = scenario.privacy(fed.round)
-    if bound is None:
+    bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
+    found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
+    if isinstance(algorithm, LocalTraining) and not measured:
+        found |= algorithm.sample_privacy(fed.round, fed.task.n_samples.tolist())
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _spread(fed: Federation) -> dict[str, float]:
+    """How the accuracies of the devices differ in the last evaluation, where each has one."""
+    table = fed.ledger.device_evaluations
+    if not len(table):
         return {}
-    return {"epsilon": bound.epsilon if math.isfinite(bound.epsilon) else None, "delta": bound.delta}
+    last = table.column("round") == table.column("round")[-1]
+    return spread(table.column("accuracy")[last])
 
 
 def _last_evaluation(fed: Federation) -> dict[str, float | None]:
@@ -294,12 +308,23 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
         DataError: recorded speeds cannot be read.
     """
     streams, devices = Streams(scenario.seed), scenario.devices.count
-    changes = network.moving or network.uplink.rates is not None or network.downlink.rates is not None
-    count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if changes and until_s > 0 else 1
+    count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
-    xy_m, cell, snr, up_bps, down_bps = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))
+    xy_m, cell, snr, up_bps, down_bps, there = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))
     snr_db = np.reshape(linear_to_db(snr.ravel()), snr.shape)
     hard = hardware(scenario, streams)
     speed, idle_w = speeds(scenario, hard.which, streams, data_folder(data_dir)), hard.powers.idle_w.all
-    stations_m = scenario.network.cells.positions_m()
-    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, stations_m, speed, idle_w)
+    stations_m = scenario.network.cells.positions_m()[:, :2]
+    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, there, stations_m, speed, idle_w)
+
+
+MOST_GROUND = 40_000
+"""Most places of a grid of gains that are recorded for the map."""
+
+
+def ground(gains: Gains) -> pd.DataFrame:
+    """The table `ground`: the gain in dB of the best station at places of the grid, of some lines if they are many."""
+    every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
+    best_db = gains.gain_db.max(axis=0)[::every, ::every]
+    x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")
+    return pd.DataFrame({"x_m": x_m.ravel(), "y_m": y_m.ravel(), "gain_db": best_db.ravel()})

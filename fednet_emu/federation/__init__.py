@@ -19,6 +19,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Trained
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
 from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer, Momentum, Sgd
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.graph.schedules import AnySchedule, Constant
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.topology import Digraph
@@ -44,6 +45,7 @@ __all__ = [
     "LearningTask",
     "MeanOf",
     "Momentum",
+    "PrivateSgd",
     "Process",
     "Reply",
     "Sgd",

@@ -10,16 +10,17 @@ from typing import Any, Literal, NamedTuple
 from simpy.events import Event
 from torch import Tensor
 
+from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
 from fednet_emu.federation.sums import MeanOf, mean_update
 from fednet_emu.federation.updates import Since
 from fednet_emu.kernel.all_of import AllOf
-from fednet_emu.kernel.clock import Clock, Process
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Transfer
 
 Send = Callable[[], Event]
 """Makes one attempt; the value of the event is a `Delivery`, or a list of them."""
@@ -73,11 +74,6 @@ class Exchange(NamedTuple):
     sums: bool = False
     statistics: tuple[Statistic, ...] = ()
     counts: bool = True
-
-    @property
-    def repeats(self) -> bool:
-        """Whether a lost reply is sent again."""
-        return self.retries > 0 or self.patience_s is not None
 
 
 class Arrived(list[tuple[Device, Any]]):
@@ -157,18 +153,21 @@ def exchange(
     invitation = Invitation(cohort, ends_s, how.statistics)
     invited = [Device(fed, k.index, invitation) for k in cohort]
     if callable(message):
-        messages: Iterable[Any] = map(message, cohort)
+        told: Iterable[Any] = map(message, cohort)
     else:
-        messages = repeat(message if isinstance(message, Deferred) else fed.shared(message))
-    superposed = how.sums and fed.sums is not None
+        one = message if isinstance(message, Deferred) else fed.shared(message)
+        one_by_one = how.patience_s is not None or fed.presence.foreseen
+        told = repeat(one) if one_by_one else _sent_to_all(fed, cohort, one)
+    sums = fed.sums if how.sums else None
     clients = (
-        asked(fed, k, own, client, args, how, superposed=superposed) for k, own in zip(invited, messages, strict=False)
+        asked(fed, k, own, client, args, how, summed=sums is not None) for k, own in zip(invited, told, strict=False)
     )
-    if superposed and fed.sums is not None:
+    if sums is not None:
         size = message[0].size if isinstance(message, tuple) else message.size
-        replies, mean = yield from fed.sums.of(size, clients, how.deadline_s)
+        replies, mean = yield from sums.of(size, zip(invited, clients, strict=True), how.deadline_s)
     else:
-        replies, mean = (yield fed.gather(clients, how.deadline_s)), mean_update
+        begun, mean = fed.clock.begin(clients), mean_update
+        replies = yield AllOf(fed.clock, begun, how.deadline_s, lambda: Delivery.given_up(fed.now_s))
     arrived = Arrived(fed.graph, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(cohort), len(arrived))
@@ -183,13 +182,16 @@ def asked(
     args: Sequence[Any],
     how: Exchange,
     *,
-    superposed: bool = False,
+    summed: bool = False,
 ) -> Process:
-    """A device: receive the message, do what `client` says, send the reply; if superposed, have it ready to send."""
-    if how.patience_s is None:
-        got = yield fed.downlink(k, message)
+    """A device: receive the message, do what `client` says, send the reply; if summed, have it ready to send.
+
+    A message that is on its way already is a `Transfer`.
+    """
+    if how.patience_s is None and not fed.presence.foreseen:
+        got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
     else:
-        got = yield from _resent(fed, partial(fed.downlink, k, message), how)
+        got = yield from _resent(fed, partial(fed.downlink, k, message), how._replace(retries=0))
     if got.lost:
         return got
     parts = got.payload if isinstance(got.payload, tuple) else (got.payload,)
@@ -199,24 +201,37 @@ def asked(
     reply = yield from working
     if isinstance(reply, Completion):
         raise not_awaited(reply, "its value")
-    if superposed or isinstance(reply, Delivery):
+    if summed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
-    plain = reply, None if base is None else _since(base, reply), 1.0
-    payload, since, power_part = reply if isinstance(reply, Reply) else plain
-    several, n = isinstance(payload, tuple), len(k.measured)
+    payload, since, power_part = reply, None, 1.0
+    if isinstance(reply, Reply):
+        payload, since, power_part = reply
+    elif base is not None:
+        since = _since(base, reply)
+    n = len(k.measured)
     if n:
+        several = isinstance(payload, tuple)
         payload = (*(payload if several else (payload,)), *k.measured)
         since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
-    send = partial(fed.uplink, k, payload, since=since, power_part=power_part)
-    sent = (yield from _resent(fed, send, how)) if how.repeats else (yield send())
+    if how.retries or how.patience_s is not None or fed.presence.foreseen:
+        sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
+    else:
+        sent = yield fed.uplink(k, payload, since=since, power_part=power_part)
     if n and not sent.lost:
         payload = sent.payload[:-n]
         sent = sent._replace(payload=payload if several else payload[0])
     return sent
 
 
+def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Transfer]:
+    """The transfers of one message to all devices."""
+    fed.asks(len(cohort))
+    transfers: list[Transfer] = fed.links.downlinks([k.index for k in cohort], message)
+    return transfers
+
+
 def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
-    """Send, and again while it is lost and that is allowed."""
+    """Send, and again while it is lost and that is allowed; to satellites at their next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
@@ -239,12 +254,12 @@ def retrying(
     *,
     to_the_gone: bool,
     moving: bool,
+    presence: Presence,
 ) -> Process:
     """Send until it has arrived, as `Federation.retry` says; `moving` tells whether links change."""
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
-    hopeless = (frozenset() if to_the_gone else GONE) | (frozenset() if moving else {BEYOND_REACH}) | {NO_CONNECTION}
     while True:
         made += 1
         if callable(send):
@@ -255,12 +270,27 @@ def retrying(
             ended = yield AllOf(clock, [sends[place]() for place in missing])
             for place, value in zip(missing, ended, strict=True):
                 last[place] = value
+        hopeless = {NO_CONNECTION, *(() if to_the_gone else GONE), *(() if moving else (BEYOND_REACH,))}
+        back_ns = _foreseen_ns(presence, [last[place] for place in missing], clock.now)
+        if back_ns < FOREVER_NS and back_ns <= to_ns(give_up_s):
+            made -= 1
+            yield clock.sleep((back_ns - clock.now) / NS_PER_S)
+            continue
         missing = [place for place in missing if _lost(last[place]) - hopeless]
         if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
             return last[0] if callable(send) else last
         if pause_s:
             yield clock.sleep(pause_s)
             pause_s *= 2
+
+
+def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
+    """When the first device returns that was away and is known to return; `FOREVER_NS` if there is none."""
+    if not presence.foreseen:
+        return FOREVER_NS
+    each = [delivery for value in values for delivery in ([value] if isinstance(value, Delivery) else value)]
+    ends = {end for delivery in each if delivery.lost in GONE for end in (delivery.sender, delivery.receiver)}
+    return min((presence.foreseen_ns(device, now_ns) for device in ends), default=FOREVER_NS)
 
 
 def _lost(value: Delivery | Sequence[Delivery]) -> set[str]:

@@ -23,8 +23,8 @@ from fednet_emu.federation.links import Links
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.rounds import PAUSE, Rounds
+from fednet_emu.federation.secure_sums import sums_of
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
-from fednet_emu.federation.sums import Sums
 from fednet_emu.federation.updates import Since
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, gather
@@ -57,7 +57,7 @@ class Federation:
         memory: what parts of an algorithm remember during the run, by names of their own.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
-        asks: is called for every transfer and computation that the algorithm asks for.
+        asks: is called for each transfer or computation that the algorithm asks for, or with the number of several.
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class Federation:
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self.learner.read)
-        air = network.superposition
-        self.sums = None if air is None else Sums(clock, self.links, air, streams, self.record)
+        self.sums = sums_of(self)
         self.observers: list[Callable[[Federation], None]] = []
         score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
         self._observer = Observer(clock, ledger, evaluation, score)
@@ -218,10 +217,19 @@ class Federation:
             attempts: most attempts; None for no limit but `patience_s`. At rest, a device out of reach gets one.
             pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
-            to_the_gone: whether to go on when a device is away; synchronous rounds do better with False.
+            to_the_gone: whether to go on when a device is away; synchronous rounds do better with False. To a satellite
+                that has set it is always sent again at its next pass, which counts as no attempt.
         """
-        moving = self.network.moving
-        return retrying(self.clock, send, attempts, pause_s, patience_s, to_the_gone=to_the_gone, moving=moving)
+        return retrying(
+            self.clock,
+            send,
+            attempts,
+            pause_s,
+            patience_s,
+            to_the_gone=to_the_gone,
+            moving=self.network.moving,
+            presence=self.presence,
+        )
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.

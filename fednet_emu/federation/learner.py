@@ -126,12 +126,16 @@ class Learner:
         if params.size != model.size:
             self.check(params, "k.train")
         n_samples = mine.stop - mine.start if subset is None else len(subset)
+        if plan.private is not None and model.least_batch > 1:
+            what = "batch norm mixes samples, so that none has a gradient of its own, got a model with it"
+            raise ScenarioError(f"algorithm.private_sgd: {what}; choose another model, or leave it out")
         if n_samples and model.least_batch > 1:
             self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
         if self._timing_only and n_samples:
             flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
             trained = self._graph.untrained(model.size, squares=squares)
-            return Work(flop, trained, params.number, trained.params.number)
+            work: Work = _new(Work, (flop, trained, params.number, trained.params.number))
+            return work
         job = TrainJob(
             model=model,
             data=data or self._task.data,
@@ -211,6 +215,9 @@ class Learner:
                 "train_loss": evaluation.train_loss,
                 "metrics": evaluation.metrics,
             }
+            if evaluation.consensus:
+                models = [model] * len(self._task.n_samples) if isinstance(model, Deferred) else model
+                return self._task.score_together([self._model(own) for own in models], **what)
             if isinstance(model, Deferred):
                 return self._task.score(self._model(model), **what)
             return self._task.score_own([self._model(own) for own in model], **what)
@@ -236,6 +243,8 @@ class Learner:
         self._graph.restore(checkpoint.snapshot)
         self._readings = Readings(checkpoint.readings)
 
+
+_new = tuple.__new__  # the constructor of a named tuple takes twice as long
 
 _NAMED = 3
 """Devices that an error names; of the others it gives the number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, final
 
 from fednet_emu.compression import NoCompression
@@ -27,6 +28,7 @@ class Links:
 
     Attributes:
         grants: what was planned for the uploads of a round, by device.
+        compresses_uploads: whether `since` is of use, so that it has to be kept until the upload.
 
     Args:
         network: what carries them, and its settings.
@@ -36,12 +38,14 @@ class Links:
     """
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
-        self._network, self._overhead, self._shared = network, network.settings.overhead, 0
+        self._network, self._shared = network, 0
+        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages are of few sizes
         self.grants: dict[int, Grant[float]] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
         plain = NoCompression
         self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, graph, streams, read))
         self._publications = None if type(down) is plain else Publications(Compressor(down, graph, streams, read))
+        self.compresses_uploads = self._uploads is not None
 
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast, by the next number."""
@@ -53,11 +57,18 @@ class Links:
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
-        payload, group, number, bits = parcel(payload, size_bit, self._overhead)
+        payload, group, number, bits = parcel(payload, size_bit, self._wire_bit)
         transfer = self._network.downlink.send(SERVER, device, payload, number, bits, group=group)
         if published is not None:
             published.until_arrived(device, payload, transfer)
         return transfer
+
+    def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
+        """Send from the server to several devices, to each what `downlink` would."""
+        if self._publications is not None:
+            return [self.downlink(device, payload, None) for device in devices]
+        payload, group, number, bits = parcel(payload, None, self._wire_bit)
+        return self._network.downlink.send_all(SERVER, devices, payload, number, bits, group)
 
     def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
         """Send from a device to the server; of a model only the update, if `since` is given and is of use.
@@ -75,7 +86,7 @@ class Links:
         if uploads is not None:
             read, size_bit = uploads.message(device, payload, since)
         grant = self.grants.get(device)
-        payload, _, number, bits = parcel(payload, size_bit, self._overhead)
+        payload, _, number, bits = parcel(payload, size_bit, self._wire_bit)
         arrives = payload if uploads is None else read
         transfer = self._network.uplink.send(device, SERVER, arrives, number, bits, power_part=power_part, grant=grant)
         if uploads is not None:
@@ -98,7 +109,7 @@ class Links:
         medium = self._network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._overhead)
+        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._wire_bit)
         return [
             medium.send(sender, receiver.index, payload, number, bits, group=group, cluster=cluster)
             for receiver in receivers
@@ -107,11 +118,6 @@ class Links:
     def published(self, model: Deferred) -> Deferred:
         """The server's model as the devices read it that are sent it."""
         return model if self._publications is None else self._publications.publish(model)
-
-    @property
-    def compresses_uploads(self) -> bool:
-        """Whether `since` is of use, so that it has to be kept until the upload."""
-        return self._uploads is not None
 
     def update_bit(self, n: int) -> int:
         """Bits on the uplink of the update of a model of n parameters, at most, headers aside."""
@@ -147,5 +153,5 @@ class EdgeServers:
         return self._send(edge, payload, up=False)
 
     def _send(self, edge: int, payload: Any, *, up: bool) -> BackhaulMessage:
-        payload, _, number, size_bit = parcel(payload, None, self._network.settings.overhead)
+        payload, _, number, size_bit = parcel(payload, None, self._network.settings.overhead.wire_bit)
         return self._network.backhaul.send(edge, up=up, payload=payload, number=number, size_bit=size_bit)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.radio.overhead import Overhead
 
 BIT_PER_SCALAR = FLOAT_BIT
 """Models and numbers are sent in single precision."""
@@ -49,8 +49,11 @@ def whole_bit(size_bit: float) -> int:
     return int(size_bit)
 
 
-def parcel(payload: Any, size_bit: int | None, overhead: Overhead) -> tuple[Any, int | None, int, int]:
-    """What is delivered, the group of its broadcast, its number in the records, and the bits on the air."""
+def parcel(payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]) -> tuple[Any, int | None, int, int]:
+    """What is delivered, the group of its broadcast, its number in the records, and the bits on the air.
+
+    `wire_bit` gives the bits of a payload and its headers.
+    """
     group, number = None, -1
     if type(payload) is Shared:
         payload, group = payload
@@ -60,4 +63,4 @@ def parcel(payload: Any, size_bit: int | None, overhead: Overhead) -> tuple[Any,
         if group is None:
             group = number
     bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
-    return payload, group, number, overhead.wire_bit(bits)
+    return payload, group, number, wire_bit(bits)

@@ -69,10 +69,10 @@ class Rounds:
         if self._turns > MAX_TURNS:
             self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
 
-    def request(self) -> None:
-        """Note that the algorithm asks for a transfer or a computation; errors are those of `wait`."""
-        self._work += 1
-        self._requests += 1.0  # as `wait`, without its call
+    def request(self, count: int = 1) -> None:
+        """Note that the algorithm asks for a transfer or a computation, or for several; errors are those of `wait`."""
+        self._work += count
+        self._requests += count  # as `wait`, without its call
         if self._requests > self._most:
             self.wait(0.0)
 

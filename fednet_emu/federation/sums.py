@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.device import Device
 from fednet_emu.federation.links import Links
 from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, to_ns
@@ -90,14 +91,14 @@ class Sums:
         self._clock, self._links, self._air = clock, links, air
         self._streams, self._record, self._bursts = streams, record, 0
 
-    def of(self, size: int, clients: Iterable[Process], deadline_s: float | None) -> Process:
+    def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
         """Process whose value is the deliveries of what clients have ready, and the mean that the server makes of it.
 
         The server waits until all are ready, or for the last moment at which a burst can start; then all send.
 
         Args:
             size: numbers in an upload.
-            clients: processes that return a device and the value that it has ready, or a lost `Delivery`.
+            pairs: devices, and processes that return a device and what it has ready, or a lost `Delivery`.
             deadline_s: the end of the round, in s from now.
 
         Raises:
@@ -110,7 +111,7 @@ class Sums:
                 f"algorithm.deadline_s: is over before a burst of {size} entries, which takes {burst_s:g} s, got "
                 f"{deadline_s:g}; give more time, or more symbols per slot"
             )
-        replies = yield gather(self._clock, clients, patience_s, self._late)
+        replies = yield gather(self._clock, (client for _, client in pairs), patience_s, self._late)
         ready = {place: reply for place, reply in enumerate(replies) if not isinstance(reply, Delivery)}
         if not ready:
             return replies, mean_update

@@ -13,6 +13,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
+from fednet_emu.files.remembered import remembered
 
 _HOW = "write it with sumo --fcd-output, in metres (without --fcd-output.geo), with the attributes id, x and y"
 _COLUMNS = ["timestep_time", "vehicle_id", "vehicle_x", "vehicle_y"]
@@ -32,6 +33,7 @@ class Recording(NamedTuple):
     step_s: float
 
 
+@remembered
 def read_fcd(path: Path) -> Recording:
     """Read floating car data; the ending of its name says the format: .xml, .xml.gz, .csv, .csv.gz or .parquet.
 

@@ -80,6 +80,10 @@ class Clock(simpy.Environment):
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
 
+    def begin(self, generators: Iterable[Process]) -> list[RunningProcess]:
+        """Start several processes, in the given order: each runs up to its first `yield` before this returns."""
+        return [RunningProcess(self, generator, next(generator)) for generator in generators]
+
     def sleep(self, duration_s: float) -> Sleep:
         """Return an event that triggers after a duration in seconds (0 or more)."""
         sleep = Sleep(self)
@@ -153,6 +157,16 @@ class Clock(simpy.Environment):
                 callback(event)
             while queue and queue[0][1] == URGENT and queue[0][0] == now_ns:
                 self.step()
+
+    def come(self, event: Event, value: Any) -> None:
+        """Give an event its value, and run its callbacks now: what `complete` and `trigger_now` do for one event."""
+        event._value = value
+        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(event)
+        now_ns, queue = self._now, self._queue
+        while queue and queue[0][1] == URGENT and queue[0][0] == now_ns:
+            self.step()
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
         """Run until a process has ended, and return its result; None when `until_s` came first.

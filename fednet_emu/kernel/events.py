@@ -1,7 +1,8 @@
 """The events that an algorithm waits for: each comes once with a value, and can be cancelled and described.
 
 They rest on private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because its own calls cost
-more than all else that an event does; only this folder touches them.
+more than all else that an event does; only this folder touches them, and the constructors of transfers and
+computations, of which there are most.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class RunningProcess(simpy.events.Process):
     Args:
         clock: simulated time.
         generator: the generator to run.
-        start: the event that starts it.
+        start: the event that starts it, or the first event that it waits for if it has begun.
     """
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
@@ -45,8 +45,9 @@ class RunningProcess(simpy.events.Process):
                 else:
                     event._defused = True
                     event = generator.throw(event._value)
-                if event.callbacks is not None:
-                    event.callbacks.append(self._resume)
+                callbacks = event.callbacks
+                if callbacks is not None:
+                    callbacks.append(self._resume)
                     self._target = event
                     return
                 event.late = True  # it had come before somebody waited for it

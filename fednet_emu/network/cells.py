@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.devices.mobility.base import Paths
+from fednet_emu.devices.orbits.earth import Site
+from fednet_emu.devices.orbits.sky import Orbits, Sky, stations_m
 
 
 class Cells(Component):
@@ -19,7 +24,11 @@ class Cells(Component):
 
     @abstractmethod
     def positions_m(self) -> Array:
-        """Coordinates [stations, 2] in metres."""
+        """Coordinates [stations, 2] in metres; [stations, 3] for those with heights."""
+
+    def around(self, paths: Paths) -> Paths:
+        """The paths of devices, in the coordinates of the stations."""
+        return paths
 
     @property
     @abstractmethod
@@ -101,6 +110,47 @@ class ListedCells(Cells):
         return len(self.xy_m)
 
 
-CELLS: dict[str, type[Cells]] = kinds(SingleCell, HexagonalCells, ListedCells)
+class GroundCells(Cells):
+    """Stations on the ground for satellites (`mobility: walker` or `tle`), each of which has the nearest one.
+
+    Coordinates are in metres east, north and up of the first, straight through the Earth, so that distances are slant
+    ranges.
+    """
+
+    kind = "ground"
+
+    sites: tuple[Site, ...] = Field(min_length=1)
+    """Where the stations are."""
+
+    @field_validator("sites")
+    @classmethod
+    def _differ(cls, sites: tuple[Site, ...]) -> tuple[Site, ...]:
+        for place, site in enumerate(sites):
+            if site in sites[:place]:
+                where = f"{site.lat_deg:g}, {site.lon_deg:g}"
+                raise ValueError(f"two stations are at one place, got {where} twice; each needs its own")
+        return sites
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        mobility = scenario.devices.mobility
+        if not mobility.ORBITS:
+            yield "", f"is for satellites, got ground with {mobility.kind} mobility; give walker or tle, or kind: list"
+
+    def positions_m(self) -> Array:
+        """East, north and up of the first, [stations, 3]."""
+        return stations_m(self.sites)
+
+    @override
+    def around(self, paths: Paths) -> Paths:
+        return Sky(paths, self.sites) if isinstance(paths, Orbits) else paths
+
+    @property
+    def count(self) -> int:
+        """The number of sites."""
+        return len(self.sites)
+
+
+CELLS: dict[str, type[Cells]] = kinds(SingleCell, HexagonalCells, ListedCells, GroundCells)
 
 AnyCells = Annotated[Cells, Slot("cells", CELLS)]

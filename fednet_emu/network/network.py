@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import Clock
+from fednet_emu.files.gains import Gains
+from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access.idle import Promoted, RadioConnections, Rrc
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.air.transfer import Unheard
+from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
+from fednet_emu.network.delay import Delay, NoDelay
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import (
     CellEnvironment,
@@ -89,6 +93,8 @@ class Network:
             ledger.add_phases()
         transport, session = settings.transport, settings.session
         self._connections = Connections(transport, session) if isinstance(transport, EndToEndTransport) else None
+        idle = settings.uplink.idle
+        self._radio_connections = RadioConnections(idle) if isinstance(idle, Rrc) else None
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._environment = CellEnvironment(
@@ -167,6 +173,17 @@ class Network:
         """Whether devices move."""
         return self._environment.moving
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything about where devices are, and what their links carry, changes over time."""
+        recorded = self.uplink.rates is not None or self.downlink.rates is not None
+        return self.moving or recorded or self._presence.scheduled
+
+    @property
+    def gains(self) -> Gains | None:
+        """What the path loss knows of places; None for a law of the distance."""
+        return self._environment.channel.path_loss.gains
+
     def picture(self, at_s: float) -> NetworkState:
         """The network as it is at a time in s, whatever the clock says."""
         up, down = self._cell_links(at_s)
@@ -175,7 +192,8 @@ class Network:
             medium.expected_bps(self._everybody, links, at_s)
             for medium, links in ((self.uplink, up), (self.downlink, down))
         )
-        return NetworkState(self._paths.positions_m(self._everybody, at_s), cell, up.mean_snr, up_bps, down_bps)
+        xy_m, there = self._paths.positions_m(self._everybody, at_s)[:, :2], self._presence.expected(to_ns(at_s))
+        return NetworkState(xy_m, cell, up.mean_snr, up_bps, down_bps, there)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
@@ -214,13 +232,28 @@ class Network:
             controlled=rates is None and self._powers_differ(settings),
         )
         parts = self._clock, self._ledger, self._presence, settings, settings.access.on(band), links, radios
-        loss_key = streams.key("loss", kind)
+        hands_over = cells > 1 and self.settings.handover == "during"
+        more: dict[str, Any] = {"loss_key": streams.key("loss", kind), "cells": cells, "rates": rates}
+        more["hands_over"] = hands_over
         if not self.settings.phased:
-            kind_of = medium_class(settings, self._presence, cells, rates)
-            return kind_of(*parts, loss_key=loss_key, cells=cells, rates=rates)
+            kind_of = medium_class(settings, self._presence, cells, rates, links.until_ns())
+            return kind_of(*parts, **more)
         latency = settings.access.latency(band) if rates is None else NO_LATENCY
-        end_to_end = EndToEnd(latency, self._connections)
-        return PhasedMedium(*parts, loss_key=loss_key, cells=cells, rates=rates, end_to_end=end_to_end)
+        if self._radio_connections is not None and kind != "sidelink" and not settings.broadcasts:
+            latency = Promoted(latency, self._radio_connections)
+        way_ns = None if isinstance(settings.delay, NoDelay) else partial(self._way_ns, settings.delay, channel)
+        return PhasedMedium(*parts, **more, end_to_end=EndToEnd(latency, self._connections, way_ns))
+
+    def _way_ns(self, delay: Delay, channel: Channel, transfer: Transfer) -> int:
+        """How long a transfer is on its way from antenna to antenna."""
+
+        def place_m(end: int) -> Array:
+            at_s = transfer.started_ns / NS_PER_S
+            if end >= 0:
+                return _with_height(self._paths.positions_m(np.array([end]), at_s)[0], channel.device.height_m)
+            return _with_height(self._stations_m[transfer.cell], channel.base_station.height_m)
+
+        return delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""
@@ -244,15 +277,21 @@ class Network:
         self.backhaul.close()
 
 
+def _with_height(place_m: Array, height_m: float) -> Array:
+    """A place in three coordinates, at the height of its antenna where it states none."""
+    return place_m if len(place_m) == 3 else np.append(place_m, height_m)
+
+
 class NetworkState(NamedTuple):
     """The network at an instant, with an entry per device in each array.
 
     Attributes:
-        xy_m: coordinates in m, [devices, 2].
+        xy_m: coordinates in m on the ground, [devices, 2].
         cell: the cell that serves it.
         up_snr: mean SNR (linear) of its uplink alone in the band.
         up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
         down_bps: the same for its downlink.
+        there: whether it is there, as far as that does not depend on its battery.
     """
 
     xy_m: Array
@@ -260,3 +299,4 @@ class NetworkState(NamedTuple):
     up_snr: Array
     up_bps: Array
     down_bps: Array
+    there: Mask

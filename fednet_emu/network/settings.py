@@ -12,10 +12,13 @@ from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
+from fednet_emu.network.access.idle import AnyIdle
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
+from fednet_emu.network.delay import AnyDelay, NoDelay
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
+from fednet_emu.network.secure_aggregation import AnySecureAggregation
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.transport import AnySession, AnyTransport, NoSession, NoTransport
@@ -35,12 +38,18 @@ class Uplink(Component):
     compression: AnyCompression = NoCompression()
     """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Whatever else
     an algorithm sends travels whole."""
+    secure_aggregation: AnySecureAggregation | None = None
+    """Messages and masks by which the server reads the sum of the uploads of a round only; null sends them openly."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
+    idle: AnyIdle | None = None
+    """What becomes of the radio connection of a silent device, for messages in both directions; null keeps it."""
+    delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
     times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
-    to take more than 3600 s is not tried, and lost as `unreachable`."""
+    to take more than 3600 s is not tried, and lost as `unreachable`. Where devices move, that goes by the link at the
+    start, and a link that carries nothing waits for a better place until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -50,6 +59,9 @@ class Uplink(Component):
         if not isinstance(self.compression, NoCompression) and f"{way}-compression" not in algorithm.uses:
             what = f"the algorithm {algorithm.kind} has nothing to compress on the {way}, no update since a model"
             yield "compression", f"{what} that both ends know, got {self.compression.kind}; leave it out"
+        if self.idle is not None and (self.access.only_sums or isinstance(self.access, Planned)):
+            what = "who sends when is fixed before devices are connected"
+            yield "idle", f"{what}, got {self.idle.kind} with access: {self.access.kind}; leave one out"
 
     @property
     def broadcasts(self) -> bool:
@@ -77,6 +89,10 @@ class Downlink(Uplink):
 
     DIRECTION: ClassVar[str] = "downlink"
 
+    idle: None = None
+    """That of the uplink holds for both directions."""
+    secure_aggregation: None = None
+    """Sums are for the uplink."""
     mode: Literal["broadcast", "unicast"] = "broadcast"
     """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
     worst receiver needs; `unicast` uses one transmission per device."""
@@ -153,7 +169,13 @@ class NetworkSettings(Component):
     session: AnySession = NoSession()
     """What is above the transport: framing, further handshakes, and the software's time for each message."""
     movement_s: float = Field(1.0, gt=0)
-    """Period in s after which links are recomputed when devices move; they are computed only when used."""
+    """Period of movement in s: when devices move, links are recomputed after each, and whatever is on the air goes on
+    at the rate of its new link; they are computed only when used."""
+    handover: Literal["between-transfers", "during"] = "between-transfers"
+    """When a device that moves changes to the cell that it hears best. between-transfers: a transfer stays in its cell
+    to its end, and so do those that its device asks for meanwhile. during: they go on in the new cell from the next
+    period of movement on, without a gap, and the table `handovers` has a row for each; a device to which a broadcast is
+    under way stays until that is over. For access schemes in which nobody waits for a turn."""
 
     @field_validator("power_control", mode="before")
     @classmethod
@@ -171,9 +193,21 @@ class NetworkSettings(Component):
         if access.only_sums:
             for key, what in self._more_than_sums():
                 yield key, f"{what}; leave it out, or choose another access than {access.kind}"
+        if self.handover == "during" and self.cells.count > 1:
+            for what in self._not_during(scenario.algorithm):
+                yield "handover", f"{what} set handover: between-transfers"
         if not isinstance(self.reception, SingleAntenna):
             for what in self._not_with_antennas(scenario.devices.count, scenario.channel):
                 yield "reception", what
+
+    def _not_during(self, algorithm: Any) -> Iterator[str]:
+        """Find what handovers in the middle of transfers do not go with."""
+        for way in (self.uplink, self.downlink):
+            if way.access.capacity is not None:
+                got = f"during with the turns of network.{way.DIRECTION}.access {way.access.kind}"
+                yield f"a transfer would have to queue again in its new cell, got {got}; choose ofdma there, or"
+        if "edges" in algorithm.uses:
+            yield f"an upload belongs to the edge server where it began, got during with {algorithm.kind};"
 
     def _not_with_antennas(self, devices: int, channel: Channel) -> Iterator[str]:
         """Find what several antennas of the base stations do not go with."""
@@ -217,9 +251,12 @@ class NetworkSettings(Component):
     def phased(self) -> bool:
         """Whether transfers have phases beside their turn and their time on the air."""
         ways = (self.uplink, self.downlink, self.sidelink)
-        return not isinstance(self.transport, NoTransport) or any(
-            way.access.delays for way in ways if way is not None and way.trace is None
+        delays = any(
+            (way.access.delays and way.trace is None) or not isinstance(way.delay, NoDelay)
+            for way in ways
+            if way is not None
         )
+        return delays or self.uplink.idle is not None or not isinstance(self.transport, NoTransport)
 
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
@@ -220,7 +221,7 @@ class Channel(Component):
             occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
         if self.long_transfers == "ergodic":
             require_mean(self.rate, self.fading)
-        for conflict in (self._aged_conflict(), self._selective_conflict()):
+        for conflict in (self._feedback_conflict(), self._selective_conflict()):
             if conflict:
                 raise ValueError(conflict)
         if self.narrowing == "off" and self.narrowest_hz is not None:
@@ -228,13 +229,17 @@ class Channel(Component):
                 f"narrowest_hz says nothing with narrowing: off, got {self.narrowest_hz:g} Hz; leave one of the two out"
             )
         try:
-            self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
+            if not self.path_loss.PLACED:
+                self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
         except ScenarioError as problem:
             raise ValueError(str(problem)) from problem
         return self
 
-    def _aged_conflict(self) -> str:
-        """Why reports of the rate cannot be aged; empty if they can, or are not."""
+    def _feedback_conflict(self) -> str:
+        """Why link adaptation cannot have the feedback that it has; empty if it can."""
+        if isinstance(self.rate, NrBlocks) and self.rate.climbs and not isinstance(self.fading, NoFading):
+            got = f"got rate.feedback: climbing with fading {self.fading.kind}"
+            return f"a climb is known on links that do not change, {got}; set fading: none, or rate.feedback: aged"
         if not self._aged or (self.long_transfers == "ergodic" and ages(self.fading)):
             return ""
         got = f"rate.feedback: aged with fading {self.fading.kind} and long_transfers: {self.long_transfers}"
@@ -272,6 +277,16 @@ class Channel(Component):
             los = isinstance(self.fading, Rician)
             spread_s = median_delay_spread_s(self.path_loss.kind, self.carrier_hz, los=los)
         return independent_parts(self.usable_hz, spread_s)
+
+    def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
+        """The channel around stations at these coordinates [stations, 2 or 3], with the files of its path loss read.
+
+        Raises:
+            DataError: a file cannot be used, or is of other stations.
+        """
+        heights_m = self.device.height_m, self.base_station.height_m
+        path_loss = self.path_loss.on_site(self.carrier_hz, heights_m, stations_m, data_dir)
+        return self if path_loss is self.path_loss else self.model_copy(update={"path_loss": path_loss})
 
     def _trial_hop(self) -> Hop:
         """A link that every law can serve, if its carrier and heights are right."""

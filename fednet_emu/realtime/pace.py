@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fednet_emu.kernel.clock import Clock
+from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.work import work_per_ns
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.rates import rate_cells
@@ -52,18 +52,17 @@ class RatedPace:
     Args:
         medium: the medium of one direction, of which nothing is on the air; its access scheme is no planned one.
         clock: the clock of its links.
-        period_ns: how long moving devices keep their links.
         cells: number of cells.
     """
 
-    def __init__(self, medium: Medium, clock: Clock, period_ns: int, cells: int = 1) -> None:
+    def __init__(self, medium: Medium, clock: Clock, cells: int = 1) -> None:
         access = medium.settings.access
         assert isinstance(access, Sharing), "what has no rates is refused before"
         self._sharing, self._band, self._clock = access, medium.band, clock
         self._links: LinksOverTime = medium.links
         self._kind, self._upwards = medium.kind, medium.settings.DIRECTION == "uplink"
-        self._moving = medium.links.now() is not medium.links
-        self._period_ns, self._period = max(period_ns, 1), 0
+        self._moving = self._links.until_ns() < FOREVER_NS
+        self._until_ns = self._links.until_ns()
         self._cells = cells
         self._clear()
 
@@ -93,19 +92,17 @@ class RatedPace:
             return
         if now_ns > self._clock.now:
             self._clock.run(until=now_ns)
-        if self._links.period() != self._period:
-            self._period = self._links.period()
+        if self._links.until_ns() != self._until_ns:
+            self._until_ns = self._links.until_ns()
             self._clear()
 
     def _rated(self, links: tuple[int, ...], now_ns: int) -> Paced:
         self._show(links, now_ns)
         edges_ns, numbers = self._band.blocks(now_ns, 1)
-        rated = rate_cells(self._on_air, self._sharing, self._band, self._on_air.gains.heard(numbers), numbers)
+        rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
         place = {link: place for place, link in enumerate(self._there)}
         rates, power = rated.rate_bps[:, 0].tolist(), rated.power[:, 0].tolist()
-        until_ns = int(edges_ns[1])
-        if self._moving:
-            until_ns = min(until_ns, (self._period + 1) * self._period_ns)
+        until_ns = min(int(edges_ns[1]), self._until_ns)
         return Paced(
             tuple(work_per_ns(rates[place[link]]) for link in links),
             tuple(power[place[link]] for link in links),

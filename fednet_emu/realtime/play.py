@@ -129,15 +129,14 @@ class _Live:
         self._begun_ns: dict[int, int] = {}  # on the host's clock
         self._ran: dict[int, Ran] = {}
         self._busy_s = 0.0
-        network, period_ns = fed.network, to_ns(scenario.network.movement_s)
-        airs = [self._air(medium, period_ns) for medium in (network.uplink, network.downlink)]
+        airs = [self._air(medium) for medium in (fed.network.uplink, fed.network.downlink)]
         there = None if fed.presence.always else lambda device, now_ns: fed.presence.until_ns(device, now_ns) > now_ns
         self._hub = Hub(self._now_ns, programs.ports, airs[0], airs[1], to_ns(options.latency_s), there)
         self._outputs = {node: f"{device_label(node - 1)}.txt" for node in programs.ports}
         folder.announce(self._outputs.values())
 
-    def _air(self, medium: Medium, period_ns: int) -> LiveAir:
-        pace = RatedPace(medium, self._fed.clock, period_ns, self._scenario.network.cells.count)
+    def _air(self, medium: Medium) -> LiveAir:
+        pace = RatedPace(medium, self._fed.clock, self._scenario.network.cells.count)
         places, options = medium.settings.access.capacity, self._options
         return LiveAir(pace, places=places, queue_byte=options.queue_byte, hold_ns=to_ns(options.hold_s))
 

@@ -21,6 +21,7 @@ from fednet_emu.records.rows import (
     ComputeRow,
     DeviceEvaluationRow,
     EvaluationRow,
+    HandoverRow,
     PhaseColumns,
     ReceptionRow,
     RoundRow,
@@ -62,13 +63,14 @@ NEVER_NS = -1
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 """The columns of `evaluations` that say how good a model is, beside those of further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
-WHERE_USED = ("backhaul", "batteries")
-"""Tables that only runs have that use a backhaul or batteries."""
+WHERE_USED = ("backhaul", "batteries", "handovers")
+"""Tables that only runs have that use a backhaul or batteries, or in which transfers were handed over."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
-SCENE, DATA_SPLIT = "scene", "data_split"
+SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
 """Tables that describe the federation: where devices are and what their links carry; how samples are split."""
-DESCRIBED = (SCENE, DATA_SPLIT)
+DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
+_TAKEN = frozenset({*TABLES, *DESCRIBED})
 
 
 def device_label(device: int) -> str:
@@ -111,6 +113,7 @@ class Ledger:
         self.evaluations: Table[tuple[float, ...]] = Table(columns_of(EvaluationRow) | measured)
         self.device_evaluations: Table[DeviceEvaluationRow] = Table(columns_of(DeviceEvaluationRow) | measured)
         self.batteries: Table[BatteryRow] = Table(columns_of(BatteryRow))
+        self.handovers: Table[HandoverRow] = Table(columns_of(HandoverRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, pd.DataFrame] = {}
         self.asked: Counter[int] = Counter()
@@ -138,7 +141,7 @@ class Ledger:
         Raises:
             ValueError: the ledger has a table of that name.
         """
-        if series in (*TABLES, *DESCRIBED):
+        if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)

@@ -57,7 +57,7 @@ class TransferRow(NamedTuple):
     receive_j: Measure
     """drawn by the receiving devices: `receive_w` x time on the air, for each of them"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """in which it is sent, from 0; of a sidelink the cluster"""
+    """in which it is sent, from 0; in which it ends if it is handed over; of a sidelink the cluster"""
 
 
 class PhaseColumns(NamedTuple):
@@ -90,6 +90,23 @@ class ReceptionRow(NamedTuple):
     """who received"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
+
+
+class HandoverRow(NamedTuple):
+    """With `network.handover: during`: a row for each transfer that changes its cell, when it does."""
+
+    kind: Annotated[int, Column(np.int8, words=KINDS)]
+    """the direction"""
+    device: Device
+    """who is handed over"""
+    simulated_ns: Time
+    """when"""
+    payload: Value
+    """number of the value sent, as in `transfers`"""
+    from_cell: Device
+    """the cell until then"""
+    to_cell: Device
+    """the cell from then on"""
 
 
 class BackhaulRow(NamedTuple):
@@ -236,5 +253,6 @@ ROWS: dict[str, type[tuple[float, ...]]] = {
     "device_evaluations": DeviceEvaluationRow,
     "backhaul": BackhaulRow,
     "batteries": BatteryRow,
+    "handovers": HandoverRow,
 }
 """The rows of each table."""

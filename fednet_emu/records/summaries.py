@@ -37,6 +37,24 @@ def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
     return {"asked_jain": jain(counts), "asked_share": len(asked) / n_devices}
 
 
+SPREAD = ("worst_tenth_accuracy", "accuracy_q05", "accuracy_q50", "accuracy_q95", "accuracy_jain")
+"""What `spread` finds."""
+
+
+def spread(accuracies: Array) -> dict[str, float]:
+    """How accuracies [n] of devices differ; empty if there are none.
+
+    The mean of the tenth of the devices with the lowest (of at least one), the quantiles of 5, 50 and 95 %, between
+    devices by straight lines, and Jain's index.
+    """
+    known = np.sort(accuracies[np.isfinite(accuracies)])
+    if not len(known):
+        return {}
+    lowest = known[: -(-len(known) // 10)]
+    values = (lowest.mean(), *np.quantile(known, (0.05, 0.5, 0.95)), jain(known))
+    return dict(zip(SPREAD, map(float, values), strict=True))
+
+
 FAR_ABOVE = 10.0
 """A loss of this many times the first model's counts as diverged; a model that guesses at random is not that bad."""
 

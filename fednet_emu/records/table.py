@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import starmap
@@ -95,6 +95,12 @@ class Table(Generic[Row]):
     def append(self, row: Row) -> None:
         """Add one row."""
         self._rows.append(row)
+        if len(self._rows) >= CHUNK_ROWS:
+            self._pack()
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add several rows."""
+        self._rows += rows
         if len(self._rows) >= CHUNK_ROWS:
             self._pack()
 

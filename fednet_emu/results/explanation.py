@@ -11,6 +11,10 @@ from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always
 from fednet_emu.errors import FednetError
+from fednet_emu.network.access import Switch
+from fednet_emu.network.transport.transports import ConnectedTransport
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
+from fednet_emu.radio.receiver.combining import SingleAntenna
 from fednet_emu.records.ledger import device_label
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 DROPPED = 3
 """How many devices are left out by the remedy that leaves out the slowest."""
+ETHERNET_BPS = 1e9
+"""Speed of the ports of the remedy that replaces the radio."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
@@ -55,6 +61,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     if isinstance(scenario.network.uplink.compression, NoCompression):
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
     yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
+    yield from _of_the_link(scenario)
     if scenario.network.edges is not None and (rate_bps := scenario.network.edges.backhaul.rate_bps) is not None:
         yield Remedy("twice the rate of the backhaul", {"network.edges.backhaul.rate_bps": 2 * rate_bps})
     power_dbm = scenario.channel.device.tx_power_dbm
@@ -70,6 +77,30 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
         yield Remedy(f"without {who}, for whom others are asked", {"devices.availability": gone})
+
+
+def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
+    """Yield what another use of the link could give: fresh reports, connections that are kept, a cable."""
+    network, rate = scenario.network, scenario.channel.rate
+    if isinstance(rate, NrBlocks) and rate.feedback != "ideal":
+        fresh = rate.model_dump(exclude={"feedback", "report_s", "delay_s"})
+        yield Remedy("fresh channel reports", {"channel.rate": {"kind": rate.kind, **fresh}})
+    if isinstance(network.transport, ConnectedTransport) and not network.transport.reuse:
+        yield Remedy("one connection kept", {"network.transport.reuse": True})
+    if network.uplink.idle is not None:
+        yield Remedy("radio connections kept", {"network.uplink.idle": None})
+    if not isinstance(network.uplink.access, Switch) and "edges" not in scenario.algorithm.uses:
+        wire = {"kind": "switch", "port_bps": ETHERNET_BPS}
+        ways = [(f"network.{way.DIRECTION}", way.trace) for way in (network.uplink, network.downlink)]
+        settings: dict[str, Any] = {f"{way}.access": wire for way, _ in ways}
+        settings |= {f"{way}.trace": None for way, trace in ways if trace is not None}
+        if network.cells.count > 1:
+            settings["network.cells"] = "single"
+        if not isinstance(network.reception, SingleAntenna):
+            settings["network.reception"] = "single"
+        if isinstance(rate, NrBlocks) and rate.climbs:
+            settings["channel.rate.feedback"] = "ideal"
+        yield Remedy("Ethernet", settings)
 
 
 def _faster(devices: Devices) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.problems import LOG, validate
 from fednet_emu.scenario.tree import Node, Place, file_text, problem_text
 from fednet_emu.study.file import StudyFile
-from fednet_emu.study.grid import Axis, option_text, settings_of
+from fednet_emu.study.grid import Axis, Level, option_text, settings_of
 
 NAME_LENGTH, DIGEST_LENGTH = 100, 12
 _REACH = ("seed", "devices", "channel", "network")
@@ -79,20 +79,15 @@ def runs_of(
     Raises:
         ScenarioError: every problem of the study and of its scenarios, each with its line.
     """
-    study = study if isinstance(study, StudyFile) else StudyFile.read(study)
-    name, axes, seeds = study.name, study.axes, study.all_seeds
-    if study.search is not None:
-        raise ScenarioError(f"{name}: is searched, not swept, got 'search' in place of a grid; fednet search {name}")
-    maker = RunMaker(study, overrides, axes, timing_only=timing_only)
+    study, axes = _swept(study)
+    seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, timing_only=timing_only)
     size = math.prod(len(axis.levels) for axis in axes) * len(seeds)
     if size > MAX_RUNS:
         raise ScenarioError(f"grid: a study has at most {MAX_RUNS} runs, got {size}; remove levels or seeds")
     runs, problems = list[StudyRun](), list[str]()
     for levels in itertools.product(*(axis.levels for axis in axes)):
-        label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
-        columns = {name: value for level in levels for name, value in level.columns.items()}
         try:
-            runs += maker.runs(label, columns, [its for level in levels for its in level.settings], seeds)
+            runs += maker.runs(*_cell(axes, levels), seeds)
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
@@ -103,6 +98,60 @@ def runs_of(
         if twin is not run:
             raise ScenarioError(f"grid: two runs are the same run, got {twin.label} and {run.label}; remove a level")
     return runs
+
+
+def run_of(
+    study: StudyFile | str | Path,
+    levels: Mapping[str, str],
+    overrides: Iterable[str | Setting] = (),
+    *,
+    seed: int | None = None,
+    timing_only: bool = False,
+) -> StudyRun:
+    """Make one run of a study that has a grid.
+
+    Args:
+        study: the study; or its path, or the name of a file in scenarios/studies/.
+        levels: the label of a level, in any case, on each axis that has several.
+        overrides: as in `runs_of`.
+        seed: the seed, also one that the study does not use; None for the first of the study.
+        timing_only: whether the run leaves out training.
+
+    Raises:
+        ScenarioError: there is no such axis or level, a level is missing, or the scenario has problems.
+    """
+    study, axes = _swept(study)
+    names = [axis.name for axis in axes]
+    problems = [
+        f"where: {study.name} has no axis '{name}'; it has {', '.join(names)}" for name in levels if name not in names
+    ]
+    chosen = list[Level]()
+    for axis in axes:
+        given, labels = levels.get(axis.name), ", ".join(level.label for level in axis.levels)
+        meant = [its for its in axis.levels if given is None or its.label.casefold() == str(given).casefold()]
+        if len(meant) != 1:
+            problems.append(f"where: expected one level of {axis.name}, got {given or 'none'}; give one of {labels}")
+        chosen += meant[:1]
+    if problems:
+        raise ScenarioError(*problems)
+    maker = RunMaker(study, overrides, axes, timing_only=timing_only)
+    return next(maker.runs(*_cell(axes, chosen), [study.all_seeds[0] if seed is None else seed]))
+
+
+def _swept(study: StudyFile | str | Path) -> tuple[StudyFile, list[Axis]]:
+    """A study that has a grid, and its axes."""
+    study = study if isinstance(study, StudyFile) else StudyFile.read(study)
+    if study.search is not None:
+        name = study.name
+        raise ScenarioError(f"{name}: is searched, not swept, got 'search' in place of a grid; fednet search {name}")
+    return study, study.axes
+
+
+def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str, Any], list[Setting]]:
+    """The label of a combination of levels, the values of its columns, and its settings."""
+    label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
+    columns = {name: value for level in levels for name, value in level.columns.items()}
+    return label, columns, [its for level in levels for its in level.settings]
 
 
 class RunMaker:

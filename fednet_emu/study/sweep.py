@@ -23,6 +23,7 @@ from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
 from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
 from fednet_emu.records.ledger import SCORES, Ledger
+from fednet_emu.records.summaries import SPREAD
 from fednet_emu.study.attempt import Job, Outcome, finished
 from fednet_emu.study.file import StudyFile, Target
 from fednet_emu.study.runners import Runner
@@ -35,6 +36,9 @@ KEYS = ("seed", "cell")
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
 """Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are none of `total_bit`."""
+
+PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
+"""What runs with a bound on it reveal of a device, or of a sample."""
 
 
 def write_tables(
@@ -97,7 +101,7 @@ def _keys(run: StudyRun) -> dict[str, Any]:
 
 
 def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, float]:
-    used = [name for name in BACKHAUL if name in summary]
+    used = [name for name in (*BACKHAUL, *PRIVACY, *SPREAD) if name in summary]
     found = {
         name: float(math.nan if summary.get(name) is None else summary[name])
         for name in (*TOTALS, *used, *SCORES, *metrics)

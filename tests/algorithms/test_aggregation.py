@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from fednet_emu.algorithms.aggregation import (
-    AGGREGATIONS,
     Aggregation,
     Krum,
     Mean,
@@ -23,6 +22,7 @@ from fednet_emu.algorithms.aggregation import (
     TrimmedMean,
     krum_scores,
 )
+from fednet_emu.algorithms.server import AGGREGATIONS
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -58,7 +58,7 @@ def final(*changes: str) -> tuple[Federation, Tensor]:
 
 def test_no_kind_is_untested() -> None:
     """Every kind of the table has its settings here, under its own name."""
-    assert {*KINDS, "dp"} == set(AGGREGATIONS)  # which has tests of its own
+    assert {*KINDS, "dp", "local-dp"} == set(AGGREGATIONS)  # which have tests of their own
     assert all(AGGREGATIONS[kind].kind == kind for kind in KINDS)
 
 

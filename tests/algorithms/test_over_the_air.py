@@ -12,7 +12,7 @@ from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, finals, resumed_every_round
 
-BY_SUMS = ("ditto", "fedavg", "fedper", "fedprox", "fedrep", "fedul")
+BY_SUMS = ("ditto", "fedavg", "fedper", "fedprox", "fedrep", "fedul", "per-fedavg", "pfedme")
 """The algorithms that ask for sums."""
 AIR = (
     "channel.fading={kind: rayleigh, coherence_s: 0.001}",

@@ -12,11 +12,15 @@ from scipy.stats import norm
 
 import fednet_emu as fe
 from fednet_emu.algorithms.accountant import epsilon, renyi
-from fednet_emu.algorithms.aggregation import DifferentiallyPrivate
+from fednet_emu.algorithms.private import Adaptive, CentralPrivacy, clipped, noised
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.hardware import notes
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.federation import accumulated, mean_update
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.study.sweep import _totals
+from fednet_emu.testing import run_small, small_scenario
 
 KNOWN = [  # z, q, T, delta, the least over integer orders by another program; dp-accounting 0.6.0 with fractional ones
     (1.1, 256 / 60000, 14062, 1e-5, 2.596981, 2.596556),
@@ -103,19 +107,12 @@ def test_without_noise_or_limit_it_is_federated_averaging():
 
 def vectors(fed_rounds, models, **fields):
     """What the aggregation makes of given models [n, P] around 0 out of 20 devices, 10 of whom are asked on average."""
-    from fednet_emu.kernel.streams import Streams
-
-    law = DifferentiallyPrivate(**fields)
+    law = CentralPrivacy(**fields)
     w = torch.zeros(models.shape[1])
     found = []
     for t in range(fed_rounds):
-        total = law._sum(w, len(models), 10.0, Streams(7), ("dp", t))
-        next(total)
-        try:
-            for model in models:
-                total.send(model)
-        except StopIteration as end:
-            found.append(end.value)
+        noisy = law.noisy(w, len(models), mean_update, 10.0, law.clip_norm, Streams(7), ("dp", t))
+        found.append(accumulated(noisy, [clipped(model, w, law.clip_norm) for model in models]))
     return torch.stack(found)
 
 
@@ -205,3 +202,164 @@ def test_what_a_run_will_reveal_is_said_before():
     told = list(notes(load_scenario("quickstart", [*settings, "stop.rounds=10"])))
     value = epsilon(4.0, delta=1e-5, rounds=10, rate=0.5)
     assert told[0] == f"10 rounds reveal at most epsilon = {value:.4g} of a device, at delta = 1e-05"
+
+
+# ---- a limit that follows the norms ----------------------------------------------------------------------------------
+
+POISSON = "algorithm={kind: fedavg, cohort: 2, lr: 0.1, local_steps: 2, batch_size: 8, selection: poisson}"
+ADAPTIVE = "algorithm.aggregation={kind: dp, clip_norm: 0.1, noise_multiplier: 0.05, adaptive: {}}"
+LOCAL = "algorithm.aggregation={kind: local-dp, clip_norm: 0.5, noise_multiplier: 0.1}"
+"""Two kinds, in the small federation."""
+NAME = ("dp", 0)
+
+
+def test_the_first_step_of_the_limit_and_its_fixed_point():
+    """1.117 % below 0.1 moves it to 0.1102705; norms of a lognormal law of median 1 draw it to the sample's median."""
+    rule, norms = Adaptive(count_noise=1e-12), np.random.default_rng(0).lognormal(size=20_000)
+    assert rule.moved(0.1, [1.0] * 1117, 100_000, Streams(0), NAME) == pytest.approx(0.1102705, abs=5e-8)
+
+    limit = 0.1
+    for _ in range(200):
+        limit = rule.moved(limit, (norms <= limit).astype(float), len(norms), Streams(0), NAME)
+    assert limit == pytest.approx(np.median(norms), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("z", "asked", "known"), [(1.0, 100, 1.005037815), (1.0, 1000, 1.000050004), (0.5, 50, 0.502518908)]
+)
+def test_the_noise_of_the_sum_leaves_room_for_that_of_the_count(z, asked, known):
+    """Both together are a Gaussian mechanism of noise z."""
+    law = CentralPrivacy(clip_norm=1.0, noise_multiplier=z, adaptive=Adaptive())
+    assert law.sum_noise(asked) == pytest.approx(known, abs=5e-10)
+    assert law.sum_noise(asked) ** -2 + (2 * asked / 20) ** -2 == pytest.approx(z**-2)
+
+
+def test_the_noise_of_the_count_has_the_stated_size():
+    """From the factor by which the limit moves: chi-square over 2,000 rounds at five standard deviations."""
+    rule = Adaptive(count_noise=3.0)
+    steps = [math.log(rule.moved(1.0, [1.0] * 5, 10.0, Streams(1), ("dp", t))) for t in range(2000)]
+    assert np.mean(steps) == pytest.approx(0.0, abs=5 * 0.06 / math.sqrt(2000))
+    assert np.var(steps) == pytest.approx(0.06**2, rel=5 * math.sqrt(2 / 2000))
+
+
+@pytest.mark.parametrize("kind", ["fedavg", "fedprox"])
+def test_the_limit_goes_down_and_a_number_comes_back(kind):
+    """32 bit each way beside the 320 of the model; the clock of a run without training is the same."""
+    settings = (POISSON, f"algorithm.kind={kind}", ADAPTIVE, "stop.rounds=6")
+    fed, timed = run_small(*settings), run_small(*settings, timing_only=True)
+
+    assert set(fed.ledger.transfers.column("size_bit")) == {352}
+    assert timed.ledger.event_digest() == fed.ledger.event_digest()
+    limits = [row["clip_norm"] for row in fed.ledger.series["privacy"]]
+    assert limits[0] == 0.1
+    assert len({round(limit, 9) for limit in limits}) == 6
+    assert not timed.learner.nominal
+
+
+def test_a_round_by_hand_with_a_moving_limit():
+    """Two rounds with everybody: limit, share within it and model follow the formulas, noise included."""
+    settings = (POISSON, ADAPTIVE, "algorithm.selection=all", "algorithm.local_steps=1", "algorithm.batch_size=null",
+                "algorithm.aggregation.noise_multiplier=0.3", "stop.rounds=2")  # fmt: skip
+    fed = run_small(*settings)
+    model, data, law = fed.task.model, fed.task.data, small_scenario(*settings).algorithm.aggregation
+    w, limit = model.initial().double(), 0.1
+    for t in range(2):
+        total, within = torch.zeros_like(w), 0
+        for k in range(4):
+            x, y = (part[fed.task.slice_of(k)].double() for part in (data.x, data.y))
+            at = w.clone().requires_grad_()
+            loss = model.sample_losses(x @ at[:9][:, None] + at[9], y).mean()
+            update = -0.1 * torch.autograd.grad(loss, at)[0]
+            within += float(update.norm()) <= limit
+            total += update * min(1.0, limit / float(update.norm()))
+        noise = torch.from_numpy(fed.streams("dp", t).standard_normal(10))
+        w = w + (total + law.sum_noise(4.0) * limit * noise) / 4
+        row = fed.ledger.series["privacy"][t]
+        assert row["clip_norm"] == pytest.approx(limit, rel=1e-6)
+        assert row["within_share"] == within / 4
+        limit *= math.exp(-0.2 * ((within + 0.2 * fed.streams("dp", t, "count").standard_normal()) / 4 - 0.5))
+    assert torch.allclose(fed.read(fed.latest).double(), w, atol=1e-5)
+
+
+# ---- local privacy ---------------------------------------------------------------------------------------------------
+
+
+ANALYTIC = [(0.5, 7.031826676), (1, 3.730631635), (2, 1.993812446), (4, 1.08116185), (8, 0.600229072)]
+
+
+@pytest.mark.parametrize(("eps", "sigma"), ANALYTIC)
+def test_the_noise_of_a_device_is_that_of_the_analytic_gaussian(eps, sigma):
+    """For one round at delta 1e-5; rounds add up as those of one Gaussian mechanism, whatever the selection."""
+    assert fe.noise_for(eps, delta=1e-5, rounds=1) == pytest.approx(sigma, rel=1e-6)
+    rule = f"algorithm.aggregation={{kind: local-dp, clip_norm: 1, noise_multiplier: {3 * sigma}}}"
+    bound = small_scenario(POISSON, rule, "algorithm.selection=uniform").privacy(9)
+    assert bound == pytest.approx((eps, 1e-5), rel=1e-5)
+
+
+def test_noise_of_the_devices_is_their_own_and_n_times_dearer():
+    """Of n devices that have not moved, the mean has d (z S)^2 / n; central noise has d (z S)^2 / n^2."""
+    w = torch.zeros(4000)
+    sent = torch.stack([noised(w, w, 2.0, 0.5, Streams(0), ("dp", k, 0)) for k in range(5)])
+    assert float(sent.square().mean()) == pytest.approx(1.0, rel=5 * math.sqrt(2 / 20_000))
+    assert float(sent.mean(0).square().mean()) == pytest.approx(1 / 5, rel=5 * math.sqrt(2 / 4000))
+    fed = run_small(POISSON, LOCAL, "algorithm.selection=all", "algorithm.lr=0", "stop.rounds=60")
+    moved = (fed.read(fed.latest) - fed.task.model.initial()).square().sum()  # 10 entries, (z S)^2 = 0.0025, 4 devices
+    assert float(moved) / (60 * 0.0025 / 4) == pytest.approx(10, abs=5 * math.sqrt(20))
+    far = noised(w + 1, w, 2.0, 0.0, Streams(0), ("dp", 0, 0))
+    assert float(far.norm()) == pytest.approx(2.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("rule", [ADAPTIVE, LOCAL])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("network.uplink.loss={kind: random, probability: 0.3}",),
+        ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1"),
+        ("devices.availability={kind: periodic, on_s: 0.002, off_s: 0.002}",),
+    ],
+)
+def test_engines_and_no_training_have_one_clock_under_faults(rule, more):
+    """Losses, a deadline, devices that come and go; both engines come to one model."""
+    settings = (POISSON, rule, "stop.rounds=6", *more)
+    serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
+    timed = run_small(*settings, timing_only=True)
+
+    assert len({fed.ledger.event_digest() for fed in (serial, batched, timed)}) == 1
+    assert torch.allclose(serial.read(serial.latest), batched.read(batched.latest), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            (POISSON, ADAPTIVE, "algorithm.aggregation.noise_multiplier=0.3"),
+            "is all spent on the count of updates, got 0.3; must be below 2 count_noise, 0.2",
+        ),
+        ((POISSON, LOCAL, "algorithm.selection=oort"), "their losses without any noise, got selection: oort"),
+        (
+            ("algorithm={kind: fedprox, cohort: 2, lr: 0.1, adaptive: true}", LOCAL),
+            "without any noise, got adaptive: true",
+        ),
+    ],
+)
+def test_what_tells_more_than_the_noise_hides_is_refused(changes, problem):
+    """With place and remedy."""
+    [(path, what)] = small_scenario(*changes).contradictions()
+    assert path[:2] == ("algorithm", "aggregation")
+    assert problem in what
+
+
+def test_central_noise_does_not_fit_over_the_air_and_that_of_devices_does():
+    """There, each update has a gain that is not known."""
+    air = "network.uplink.access={kind: over-the-air, symbols_per_slot: 4, snr_db: 30}"
+    fixed = "algorithm.aggregation={kind: dp, clip_norm: 0.1, noise_multiplier: 1}"
+    [(_, what)] = small_scenario(POISSON, fixed, air).contradictions()
+    assert "arrive with gains that change the norms" in what
+    assert run_small(POISSON, LOCAL, air).round == 3
+
+
+def test_tables_of_studies_have_epsilon_where_there_is_one():
+    """Beside the totals; a run without a bound has no such column."""
+    assert _totals({"epsilon": 1.5, "rounds": 3}, [])["epsilon"] == 1.5
+    assert "epsilon" not in _totals({"rounds": 3}, [])

@@ -308,6 +308,25 @@ def test_best_ranks_and_draws(swept: Path, tmp_path: Path) -> None:
         assert problem in result.stderr
 
 
+def test_one_run_of_a_study_is_run_by_its_levels(study: Path, swept: Path, tmp_path: Path) -> None:
+    """In any case; with the numbers of the sweep; mistakes list what there is."""
+    alone = fednet("run", str(study), "--where", "access=OFDMA", "--seed", "1", "--no-plots", "--out", str(tmp_path))
+
+    assert alone.exit_code == 0, alone.output
+    runs = tmp_path, next((swept / "cells").glob("access=ofdma__seed=1__*"))
+    one, of_the_sweep = (json.loads((run / "summary.json").read_text()) for run in runs)
+    assert one["event_digest"] == of_the_sweep["event_digest"]
+    assert one["accuracy"] == of_the_sweep["accuracy"]
+    for arguments, problem in (
+        (["--where", "access=wifi"], "where: expected one level of access, got wifi; give one of tdma, ofdma"),
+        (["--where", "cell=1"], "where: access has no axis 'cell'; it has access"),
+        (["--where", "cell=1"], "where: expected one level of access, got none; give one of tdma, ofdma"),
+    ):
+        result = fednet("run", str(study), *arguments)
+        assert result.exit_code == 2
+        assert problem in result.stderr
+
+
 def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that fit are swept, and leave a small table and pictures; nothing is left to do the second time."""
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,7 @@
 """Claims about where devices are and what their links carry, as a run records it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -90,3 +92,22 @@ def test_a_run_records_the_cells_that_the_scene_shows():
     sent = run.transfers[run.transfers["kind"] == "uplink"]
 
     assert (Scene.of(run).cell[0][sent["sender"]] == sent["cell"]).all()
+
+
+def test_the_scene_says_who_is_there():
+    """Vehicles that have left, or not come yet, are not there; a page shows nobody else on its map."""
+    grid = str(Path(__file__).parents[1] / "devices/mobility/sumo_grid.fcd.xml")
+    changes = {
+        "devices.count": 4,
+        "devices.mobility": {"kind": "sumo", "path": grid},
+        "devices.availability": "from-mobility",
+        "algorithm.cohort": 1,
+        "stop": {"simulated_s": 40.0},
+    }
+    run = fe.run("quickstart", settings=changes, timing_only=True)
+    seen = Scene.of(run)
+
+    windows = [(0, 44), (0, 34), (5, 36), (10, 40)]
+    expected = [[from_s <= at_s < to_s for from_s, to_s in windows] for at_s in seen.times_s]
+    assert seen.times_s.tolist() == [*range(41)]
+    assert seen.there.tolist() == expected

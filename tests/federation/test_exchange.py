@@ -130,6 +130,23 @@ def test_who_is_late_is_left_out_and_the_model_stays_if_all_are() -> None:
         assert (arrived.average() is w) == (count == 0)
 
 
+def test_an_exchange_that_is_cancelled_at_once_sends_nothing() -> None:
+    """The messages to its devices wait for their turn still, and go with it."""
+    fed = small_federation()
+
+    def cancels() -> Process:
+        started = fed.start(fed.exchange(fed.devices(), fed.initial_model(), trains))
+        yield fed.sleep(0.0)
+        fed.cancel(started)
+        yield fed.sleep(1.0)
+
+    fed.clock.run_process(cancels())
+
+    rows = fed.ledger.frames()["transfers"]
+    assert (rows["lost"].unique().tolist(), rows["started_s"].notna().sum()) == (["deadline"], 0)
+    assert len(rows) == fed.n_devices
+
+
 def test_a_lost_reply_is_sent_again_at_once() -> None:
     """Three attempts of four devices, one directly after the other."""
     fed = small_federation(LOST)

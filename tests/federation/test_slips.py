@@ -132,6 +132,35 @@ def test_the_count_begins_anew_with_every_round() -> None:
         rounds.wait()
 
 
+def test_several_requests_count_as_many() -> None:
+    """Ten thousand at once are as many as a device may ask for in a round."""
+    rounds = Rounds(Clock(), Ledger(), 1, ends_by_time=False)
+
+    rounds.request(MAX_REQUESTS)
+    with pytest.raises(AlgorithmError, match="round 1 would go on for ever"):
+        rounds.request()
+
+
+def test_an_exchange_counts_two_requests_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message and the reply: six are enough for three exchanges."""
+    monkeypatch.setattr("fednet_emu.federation.rounds.MAX_REQUESTS", 6)
+    fed, ended = small_federation(timing_only=True), []
+
+    def replies(_fed: fe.Federation, _k: fe.Device, w: Any) -> fe.Process:
+        yield from ()
+        return w
+
+    def exchanges() -> fe.Process:
+        w = fed.initial_model()
+        while True:
+            yield from fed.exchange(fed.devices(), w, replies)
+            ended.append(fed.now_s)
+
+    with pytest.raises(AlgorithmError, match="round 1 would go on for ever"):
+        fed.clock.run_process(exchanges())
+    assert len(ended) == 3
+
+
 def test_an_algorithm_of_the_package_may_have_rounds_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """A buffer of 50 updates of one device is 150 requests in a round, which ends; an own class is held to 100."""
     monkeypatch.setattr("fednet_emu.federation.rounds.MAX_REQUESTS", 100)

@@ -112,6 +112,26 @@ def test_a_failure_inside_comes_out_as_it_was():
         clock.run_process(server())
 
 
+def test_processes_that_begin_run_to_their_first_event_at_once():
+    """In their order, before the caller goes on; cancelled in that instant, they stop what they wait for."""
+    clock, log = Clock(), []
+
+    def own(name):
+        log.append((name, clock.now))
+        yield clock.sleep(1)
+        log.append((name, clock.now))
+        return name
+
+    def caller():
+        begun = clock.begin([own("first"), own("second"), own("cancelled")])
+        log.append("caller")
+        cancel(begun[2], "stopped")
+        return (yield begun[0]), (yield begun[1]), (yield begun[2])
+
+    assert clock.run_process(caller()) == ("first", "second", "stopped")
+    assert log == [("first", 0), ("second", 0), ("cancelled", 0), "caller", ("first", NS_PER_S), ("second", NS_PER_S)]
+
+
 def test_a_run_stops_at_the_very_instant():
     """What happens at the last instant is part of the run; one nanosecond later is not."""
     clock, log = Clock(), []

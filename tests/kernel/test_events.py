@@ -70,8 +70,9 @@ def test_a_resource_of_simpy_knows_the_process_that_asks_for_it():
     assert clock.active_process is None
 
 
-def test_a_completion_comes_once_with_its_value():
-    """`complete` tells nobody; those who wait go on in the instant in which it is triggered."""
+@pytest.mark.parametrize("together", [True, False])
+def test_a_completion_comes_once_with_its_value(together):
+    """`complete` tells nobody; those who wait go on in the instant in which it is triggered, or `come` does both."""
     clock = Clock()
     event = Completion(clock)
 
@@ -79,6 +80,9 @@ def test_a_completion_comes_once_with_its_value():
         return (yield event), clock.now
 
     def trigger(_event):
+        if together:
+            clock.come(event, "arrived")
+            return
         event.complete("arrived")
         clock.trigger_now([event])
 
@@ -87,6 +91,37 @@ def test_a_completion_comes_once_with_its_value():
     assert not event.triggered
     assert clock.run_process(wait()) == ("arrived", 7)
     assert describe(event) == "completion"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_starts_when_an_event_comes_has_started_when_the_next_one_comes(together):
+    """A process that is started by whoever waited runs before anything else of the instant."""
+    clock, log = Clock(), []
+    first, second = Completion(clock), Completion(clock)
+
+    def started():
+        log.append("started")
+        yield clock.sleep(1)
+
+    def wait(event, name):
+        yield event
+        log.append(name)
+        clock.process(started())
+
+    def trigger(_event):
+        if together:
+            clock.come(first, None)
+            clock.come(second, None)
+            return
+        first.complete(None)
+        second.complete(None)
+        clock.trigger_now([first, second])
+
+    clock.processes([wait(first, "first"), wait(second, "second")])
+    clock.call_at(7, trigger)
+    clock.run()
+
+    assert log == ["first", "started", "second", "started"]
 
 
 def test_an_event_is_no_value():

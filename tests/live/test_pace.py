@@ -69,7 +69,7 @@ def by_medium(fed: Federation, way: str, requests: list[tuple[int, int, int]]) -
 def by_packets(fed: Federation, way: str, requests: list[tuple[int, int, int]], cells: int = 1) -> list[int]:
     """Ends in ns of the same messages as packets of 5000 byte."""
     medium = getattr(fed.network, way)
-    pace = RatedPace(medium, fed.clock, to_ns(1.0), cells)
+    pace = RatedPace(medium, fed.clock, cells)
     air = LiveAir(pace, places=medium.settings.access.capacity, queue_byte=1 << 40, hold_ns=0)
     last: dict[int, int] = {}
     departures = []
@@ -114,10 +114,20 @@ def test_cells_disturb_each_other(access: Any, sent: list[tuple[int, int, int]])
     assert by_packets(fed, "uplink", sent, cells=fed.network.settings.cells.count) == due
 
 
+@settings(max_examples=5)
+@given(st.sampled_from(["tdma", "ofdma", "noma"]), requests)
+def test_messages_of_moving_devices_end_when_the_medium_says_so(access: Any, sent: list[tuple[int, int, int]]) -> None:
+    """Both have new links every 7 ms, within fading blocks of 20 ms."""
+    mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
+    moving = {"mobility": mobility, "cells": {"movement_s": 0.007}}
+    due = by_medium(world(access, **moving), "uplink", sent)
+    assert by_packets(world(access, **moving), "uplink", sent) == due
+
+
 def test_moving_links_are_those_of_the_present_period() -> None:
-    """A link that stays on the air has a new distance in each period of movement, unlike a simulated transfer."""
+    """A link that stays on the air has a new distance in each period of movement, as a simulated transfer has."""
     fed = world("tdma", mobility={"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 20})
-    pace = RatedPace(fed.network.uplink, fed.clock, to_ns(fed.network.settings.movement_s), 1)
+    pace = RatedPace(fed.network.uplink, fed.clock)
     seen = []
     for second in range(4):
         now_ns = second * NS_PER_S + 10
@@ -137,5 +147,5 @@ def test_rates_of_a_period_end_with_it() -> None:
     fed = world("ofdma", mobility={"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 20})
     still = world("ofdma")
     period_ns = to_ns(0.005)
-    assert RatedPace(fed.network.uplink, fed.clock, period_ns, 1).rates((0, 1), 1).until_ns == period_ns
-    assert RatedPace(still.network.uplink, still.clock, period_ns, 1).rates((0, 1), 1).until_ns == to_ns(0.02)
+    assert RatedPace(fed.network.uplink, fed.clock).rates((0, 1), 1).until_ns == period_ns
+    assert RatedPace(still.network.uplink, still.clock).rates((0, 1), 1).until_ns == to_ns(0.02)

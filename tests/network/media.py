@@ -107,6 +107,7 @@ def medium_of(
     cells: int = 1,
     end_to_end: EndToEnd | None = None,
     medium: type[Medium] | None = None,
+    hands_over: bool = False,
     **of_band: Any,
 ) -> Medium:
     """A medium over 1 MHz, without fading and loss unless told otherwise; what is absent is made, as its class is."""
@@ -116,7 +117,7 @@ def medium_of(
     band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)
     receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
     chosen, there = WAYS[way].model_construct(**settings), presence or Presence(Always(), 0, devices)
-    kind: Any = medium or medium_class(chosen, there, cells, None)
+    kind: Any = medium or medium_class(chosen, there, cells, None, links.until_ns())
     ledger = ledger or Ledger()
     if end_to_end is not None:
         kind = partial(PhasedMedium, end_to_end=end_to_end)
@@ -131,5 +132,6 @@ def medium_of(
         radios or PlainRadios(full_w=drawn_w, receive_w=receivers),
         loss_key=77,
         cells=cells,
+        hands_over=hands_over,
     )
     return made

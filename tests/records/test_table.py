@@ -33,18 +33,20 @@ def filled(rows):
     rows=st.lists(ROW, max_size=20),
     sizes=st.tuples(*3 * [st.integers(1, 7)]),
     looks=st.sets(st.integers(0, 20)),
-    many=st.booleans(),
+    way=st.sampled_from(["append", "add", "extend"]),
     filed_from=st.integers(0, 20),
 )
-def test_packing_changes_nothing(rows, sizes, looks, many, filed_from, tmp_path_factory):
+def test_packing_changes_nothing(rows, sizes, looks, way, filed_from, tmp_path_factory):
     """Chunk by chunk, looked at in between, many rows at once, or in a file: the same columns and the same digest."""
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(("CHUNK_ROWS", "HELD_ROWS", "BLOCK_ROWS"), sizes, strict=True):
             patch.setattr(module, name, size)
         table = Table(COLUMNS)
         for number, row in enumerate(rows):
-            if many:
+            if way == "extend":
                 table.extend(**{name: np.array([value]) for name, value in zip(COLUMNS, row, strict=True)})
+            elif way == "add":
+                table.add([] if number % 2 else rows[number : number + 2])
             else:
                 table.append(row)
             if number in looks:
@@ -55,7 +57,7 @@ def test_packing_changes_nothing(rows, sizes, looks, many, filed_from, tmp_path_
 
     whole = filled(rows)
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), whole.frame())
-    assert len(rows) <= sizes[2] or max(map(len, parts)) < sizes[2] + max(sizes[0], sizes[2])
+    assert len(rows) <= sizes[2] or max(map(len, parts)) < sizes[2] + max(sizes[0], sizes[2]) + (way == "add")
     assert len(table) == len(rows) == len(whole)
     for index, (name, column) in enumerate(COLUMNS.items()):
         assert table.column(name).tolist() == [row[index] for row in rows] == whole.column(name).tolist()

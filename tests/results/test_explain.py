@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import run_document
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.results.explanation import explained as explained_run
+from fednet_emu.results.explanation import remedies
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 
@@ -67,6 +69,73 @@ def test_remedies_give_what_arithmetic_says():
     (left_out,) = [title for title in saved if title.startswith("without")]
     assert left_out.endswith(", for whom others are asked")
     assert saved[left_out] == pytest.approx(3 * 3 * 320e-6)
+
+
+def test_a_cable_instead_of_the_radio_is_replayed():
+    """320 bits at 1 Gbit/s down, and of four at once up, in place of five turns of 320 us."""
+    saved = {its.title: 3 * ROUND_S - its.simulated_s for its in explained().remedies}
+
+    assert saved["Ethernet"] == pytest.approx(3 * (5 * 320e-6 - 5 * 320e-9))
+
+
+def test_a_cable_replaces_cells_antennas_and_climbs_too():
+    """Whatever a switch does not go with is replaced beside the access scheme."""
+    several = {"kind": "list", "xy_m": [[0, 0], [400, 0]]}
+    cases = [
+        {"network__cells": several, "network__reception": {"kind": "mrc", "antennas": 2}, "channel": "urban-micro"},
+        OVER_SLOTS | {"channel__rate": {"kind": "nr-blocks", "feedback": "climbing"}},
+    ]
+    for settings in cases:
+        (cable,) = [its for its in explained(**settings).remedies if its.title == "Ethernet"]
+        assert cable.problem == ""
+        assert cable.simulated_s == pytest.approx(3 * 720e-6, rel=0.1)
+
+    assert "Ethernet" not in [its.title for its in explained(network__uplink__access="switch").remedies]
+
+
+OVER_SLOTS = {
+    "channel": "urban-micro",
+    "channel__fading": "none",
+    "channel__bandwidth_hz": 20e6,
+    "channel__numerology_khz": 30,
+    "network__uplink__access": "nr-grants",
+    "network__downlink__access": "nr-grants",
+}
+
+
+def test_connections_that_are_kept_are_replayed():
+    """A handshake of 0.1 s before each of six messages in turn, and two promotions of 0.2 s a round."""
+    found = explained(
+        network__transport={"kind": "tcp", "rtt_s": 0.1, "reuse": False},
+        network__uplink__idle={"kind": "rrc", "inactivity_s": 1e-4, "promotion_s": 0.2},
+        network__downlink__mode="unicast",
+    )
+    saved = {its.title: found.took_s - its.simulated_s for its in found.remedies}
+
+    assert saved["one connection kept"] == pytest.approx(5 * 0.1)
+    assert saved["radio connections kept"] == pytest.approx(6 * 0.2, abs=0.01)
+    assert not {"one connection kept", "radio connections kept"} & {its.title for its in explained().remedies}
+
+
+def test_fresh_reports_are_replayed():
+    """A run whose transfers climb, started anew with reports of the moment, takes as long as the remedy says."""
+    found = explained(**OVER_SLOTS, channel__rate={"kind": "nr-blocks", "feedback": "climbing"})
+    (fresh,) = [its for its in found.remedies if its.title == "fresh channel reports"]
+    ideal = explained(**OVER_SLOTS, channel__rate={"kind": "nr-blocks"})
+
+    assert fresh.simulated_s == pytest.approx(ideal.took_s)
+    assert fresh.simulated_s < found.took_s
+    assert "fresh channel reports" not in [its.title for its in ideal.remedies]
+
+
+def test_fresh_reports_have_no_age():
+    """What says how old they are is left out; the rest of the law stays."""
+    old = {"kind": "nr-blocks", "feedback": "aged", "report_s": 0.1, "margin_db": 1.5}
+    fading = {"channel.fading": "rayleigh", "channel.long_transfers": "ergodic"}
+    scenario = fe.check("quickstart", settings={"channel.rate": old} | fading)
+    (fresh,) = [its for its in remedies(scenario, explained()) if its.title == "fresh channel reports"]
+
+    assert fe.check("quickstart", settings=fresh.settings).channel.rate == NrBlocks(margin_db=1.5)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ ELSEWHERE = {
     ("algorithm", "flower"),
     ("mobility", "trace"),
     ("mobility", "ns2"),
+    ("mobility", "tle"),
+    ("mobility", "walker"),
+    ("cells", "ground"),
+    ("availability", "passes"),
+    ("path_loss", "table"),
     ("speed", "flash"),
     ("trace", "flash"),
     ("trace", "irish-5g"),
@@ -43,7 +48,8 @@ ELSEWHERE = {
     ("model", "resnet-18"),
 }
 """Kinds that are not drawn: they need recordings, texts or larger images that are not here, or a library or code of
-the user, or, as a network of 11 million parameters, they would take the time of a thousand other scenarios."""
+the user, or, as a network of 11 million parameters, they would take the time of a thousand other scenarios; satellites
+go together only, as mixtures have them."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
@@ -63,12 +69,13 @@ ALWAYS = (
 boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "edges", "every_s",
+    "edges", "every_s", "private_sgd",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
     "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server",
-    "server.samples": "server", "server.validation_samples": "server",
+    "server.samples": "server", "server.validation_samples": "server", "evaluation.consensus": "consensus",
+    "network.uplink.secure_aggregation": "sums",
 }  # fmt: skip
 """Settings that are given only to algorithms whose `uses` contain this."""
 
@@ -189,6 +196,7 @@ RECIPES: dict[str, Recipe] = {
     "high_loss_share": between(0, 1),
     "hidden": among([4], [8], [8, 4], [1]),
     "idle_w": among(0.0, 0.0, 0.2),
+    "inactivity_s": among(0.0, 0.01, 1.0, 10.0),
     "inter_site_distance_m": between(100, 500),
     "k_db": between(-10, 15),
     "local_epochs": among(1, 2),
@@ -198,6 +206,7 @@ RECIPES: dict[str, Recipe] = {
     "lr_weights": among(0, 0.02, 0.2),
     "m": between(0.5, 5),
     "malicious": among(1, [0]),
+    "initial_window": among(1, 10),
     "initial_share": between(0.5, 1),
     "initial_spread": between(0, 0.5),
     "mean_interval_s": spread(0.01, 1),
@@ -206,6 +215,11 @@ RECIPES: dict[str, Recipe] = {
     "min_sinr_db": between(-10, 10),
     "mobility.sumo.path": among("channels/traces/crossing.fcd.xml.gz"),
     "mobility.sumo.centre_m": among([300, 300], [150, 310]),
+    "mobility.walker.height_m": spread(4e5, 4e7),
+    "mobility.walker.inclination_deg": between(0, 180),
+    "mobility.walker.phasing": among(0),
+    "mobility.walker.planes": among(1),
+    "mask_deg": between(0, 40),
     "narrowest_hz": among(None, 1e4, 360e3),
     "noise_multiplier": among(0, 0.5, 2),
     "noise_figure_db": between(0, 9),
@@ -214,6 +228,8 @@ RECIPES: dict[str, Recipe] = {
     "on_s": spread(1, 30),
     "overhead_s": among(0.0, 0.02, 5.0),
     "peak_w": spread(0.01, 10),
+    "per_message_s": among(0.0, 0.05),
+    "promotion_s": among(0.0, 0.2),
     "profile": among("pi-4b", "jetson-nano", "phone-2019-mid"),
     "phi_max": between(0, 1),
     "probability": between(0, 0.9),
@@ -221,13 +237,19 @@ RECIPES: dict[str, Recipe] = {
     "rate_bps": among(None, 1e4, 1e6),
     "receive_j_per_bit": among(0.0, 1e-7),
     "receive_w": among(0.0, 0.5),
+    "receive_window_byte": among(1500.0, 65536.0, 4e6),
     "reach_m": between(20, 300),
     "restart_share": between(0.01, 1),
     "retries": among(0, 1, 3),
     "rho": between(0, 1),
     "rings": among(1, 1, 2),
     "rounds": among(1, 2, 3, 4),
+    "rtt_s": among(0.0, 0.02, 1.0),
     "sets": halves,
+    "sites": among(
+        [{"lat_deg": 0, "lon_deg": 0}],
+        [{"lat_deg": 50, "lon_deg": 8.6, "height_m": 200}, {"lat_deg": -33, "lon_deg": 150}],
+    ),
     "sigma": between(0, 2),
     "sigma_db": between(0, 10),
     "step_s": spread(0.1, 10),
@@ -236,6 +258,7 @@ RECIPES: dict[str, Recipe] = {
     "slot_s": spread(0.01, 1),
     "target_dbm": between(-110, -60),
     "target_snr_db": between(-5, 20),
+    "time_s": spread(1e-6, 1),
     "timeout_s": spread(0.5, 100),
     "to_s": between(6, 60),
     "transmit_j_per_bit": among(0.0, 1e-7),
@@ -244,6 +267,9 @@ RECIPES: dict[str, Recipe] = {
     "width_m": between(50, 300),
     "length_m": between(50, 300),
     "xy_m": each(point),
+    "access.nr-grants.pattern": among("DDDSU", "DDDDDDDSUU", "DU"),
+    "access.nr-grants.spacing_khz": among(15, 30),
+    "access.nr-grants.sr_period_s": among(0.002, 0.02),
     "access.budget": among("mean", "peak"),
     "access.csi_error": between(0, 0.3),
     "access.cutoff": between(0.05, 1),
@@ -259,6 +285,7 @@ RECIPES: dict[str, Recipe] = {
     "compression.qsgd.levels": among(1, 3, 15, 100),
     "compression.share": between(0.02, 1),
     "compression.uniform.bits": among(2, 4, 8),
+    "edges.list.pairs": lambda rng, count: [[k, k + 1] for k in range(count - 1)],
     "harvesting.constant.power_w": spread(1e-3, 1),
     "harvesting.trace.power_w": among([0.5, 0.0, 0.1], [0.2]),
     "mobility.alpha": between(0, 0.99),
@@ -296,6 +323,8 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.plane_every": among(1, 2, 10),
     "algorithm.private": among([-1], [], ["*.bias"]),
     "algorithm.pull": between(0, 1),
+    "algorithm.matcha.budget": between(0.05, 1),
+    "algorithm.pairs": among(1, 2),
     "algorithm.survey": among(1, 10),
     "algorithm.uplink_arrives": among(0.5, 1.0),
     "selection.candidates": lambda rng, count: count,
@@ -304,12 +333,17 @@ RECIPES: dict[str, Recipe] = {
     "selection.most_rounds": among(1, 3),
     "selection.round_s": spread(0.01, 100),
     "selection.window": among(1, 2, 20),
+    "secure_aggregation.neighbours": among(None, 2),
+    "secure_aggregation.threshold": among(None, 2),
+    "secure_aggregation.prg_flop_per_entry": among(0.0, 4.0),
 }
 
 NEEDS: dict[str, dict[str, Any]] = {
     "aspire": {"algorithm.uncertainty": True},
-    "colrel": {"network.sidelink": True, "network.sidelink.topology": True},
-    "connectivity-aware": {"network.sidelink": True, "network.sidelink.topology": True},
+    **{
+        kind: {"network.sidelink": True, "network.sidelink.topology": True}
+        for kind in ("ad-psgd", "colrel", "connectivity-aware", "d-psgd", "gossip", "matcha", "sgp")
+    },
     "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
     "fedul": {
         "partition": "surrogate-sets",

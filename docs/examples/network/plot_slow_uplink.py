@@ -56,7 +56,8 @@ print("Five at once, the last one (ms)", five[columns].round(1).to_string(), sep
 # %%
 # The parts as shares of a lone upload. On the large 5G cell a seventh goes to the gaps of slow start: a window that
 # doubles every 20 ms is too small for 73 Mbit/s at first. On the small cells, and with five devices on any of them, all
-# that helps is a faster air.
+# that helps is a faster air: more band, or on the cells of OpenAirInterface, whose link adaptation climbs from MCS 9
+# with each upload, fresh channel reports, which save half a second.
 
 figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
 left = 0.0

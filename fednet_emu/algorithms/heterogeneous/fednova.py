@@ -7,7 +7,7 @@ Line by line: device i makes tau_i local steps; they move it by -lr times a sum 
 normalised update is d_i = (w - w_i) / |a_i|_1; the server steps to w - tau_eff sum_i p_i d_i, where p_i is the device's
 share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i, with a proximal term it is
 (1 - (1 - lr prox)^tau_i) / (lr prox). Where the optimizer is not plain, tau_eff is the mean of the |a_i|_1 without a
-proximal term, as in the authors' code.
+proximal term; the authors' code takes sum_i p_i tau_i as soon as there is a proximal term, also with momentum.
 
 Differences from the paper: w_i is sent in place of d_i, with tau_i, from which the server computes the rest: one scalar
 more than FedAvg. The shares are among the devices whose updates arrive, also under partial participation; there is no

@@ -16,7 +16,8 @@ as of batch norm, have no control variates and are averaged as the parameters ar
 Momentum is allowed in the local steps as NIID-Bench has it (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though
 the paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
 momentum multiplies. Option II divides by K lr as before, so with momentum beta its c_i+ is up to 1 / (1 - beta) times a
-mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is that of the round.
+mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is that of the round. NIID-Bench weighs
+models by samples (`weighting: samples`) and moves c by 1/N for each device; Flower's reproduction weighs both.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Scaffold(Synchronous):
     samples once more; `II` is the mean gradient of its local steps, which costs nothing."""
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server (eta_g): the factor of the mean update."""
+    weighting: Literal["samples", "uniform"] = "uniform"
+    """How the mean update weighs devices; control variates count alike. NIID-Bench weighs updates by `samples`."""
 
     @model_validator(mode="after")
     def _steps_follow_gradients(self) -> Self:
@@ -75,7 +78,7 @@ class Scaffold(Synchronous):
             for k, (_, change) in arrived:
                 own[k] = own[k] + change
             c = fed.accumulate(moved, arrived.part(1), c, len(arrived), 1 / n)
-            x = arrived.average("uniform", self.server_lr)
+            x = arrived.average(self.weighting, self.server_lr)
             fed.end_of_round(x)
 
     def client(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:

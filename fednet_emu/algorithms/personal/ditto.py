@@ -20,6 +20,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 class Ditto(Synchronous):
     """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
 
+    sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     pull: float = Field(ge=0)
     """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device

@@ -19,6 +19,7 @@ class FedPer(Synchronous):
     """Each device trains base and personal layers together, and shares the base."""
 
     kind = "fedper"
+    sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
     private: tuple[LayerName, ...] = (-1,)
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Deferred, Device, Federation, Process
@@ -23,11 +24,17 @@ class FedRep(Synchronous):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind = "fedrep"
+    sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
     private: tuple[LayerName, ...] = (-1,)
     """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""
     head_epochs: int = Field(gt=0)
     """Passes over the device's samples to fit the head, before the local steps on the representation."""
+
+    @property
+    @override
+    def equal_weights(self) -> bool:
+        return True
 
     def run(self, fed: Federation) -> Process:
         """The server: average the representation, with equal weights for all devices."""

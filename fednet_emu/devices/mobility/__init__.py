@@ -7,12 +7,13 @@ from fednet_emu.devices.mobility.base import Mobility, Static
 from fednet_emu.devices.mobility.gauss_markov import GaussMarkov
 from fednet_emu.devices.mobility.random_direction import RandomDirection
 from fednet_emu.devices.mobility.random_waypoint import RandomWaypoint
+from fednet_emu.devices.mobility.satellites import Tle, Walker
 from fednet_emu.devices.mobility.setdest import Ns2Mobility
 from fednet_emu.devices.mobility.vehicles import SumoMobility
 from fednet_emu.devices.mobility.walks import TraceMobility
 
 MOBILITIES: dict[str, type[Mobility]] = kinds(
-    GaussMarkov, RandomDirection, RandomWaypoint, Static, TraceMobility, SumoMobility, Ns2Mobility
+    GaussMarkov, RandomDirection, RandomWaypoint, Static, TraceMobility, SumoMobility, Ns2Mobility, Walker, Tle
 )
 """Every kind of mobility that is built in; random direction is the one to take when nothing speaks for another."""
 

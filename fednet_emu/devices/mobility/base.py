@@ -27,7 +27,7 @@ class Paths(Protocol):
     speed_m_s: float
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
+        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later; [k, 3] for those with heights."""
 
 
 @runtime_checkable
@@ -46,6 +46,8 @@ class Mobility(Component):
 
     COMES_AND_GOES: ClassVar[bool] = False
     """Whether its paths are `Visits`."""
+    ORBITS: ClassVar[bool] = False
+    """Whether devices are satellites, whose paths become those of a `Sky` over stations on the ground."""
 
     @property
     def places(self) -> bool:

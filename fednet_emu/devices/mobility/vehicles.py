@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import model_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
@@ -42,6 +43,11 @@ class SumoMobility(Mobility):
     """Whether a device takes the next vehicle that appears once its own has left; it keeps its data and its model."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
+
+    @property
+    @override
+    def places(self) -> bool:
+        return True
 
     @model_validator(mode="after")
     def _takes_them_in_turn(self) -> SumoMobility:

@@ -22,7 +22,7 @@ from fednet_emu.draw.page.document import write_page
 from fednet_emu.draw.page.timeline import timeline
 from fednet_emu.errors import DataError
 from fednet_emu.records.folder.manifest import read_manifest, versions
-from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, SEVERAL, TABLES, scores_in
+from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, GROUND, SEVERAL, TABLES, scores_in
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
@@ -93,6 +93,7 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
             ],
         },
         "scene": _scene(usage.scene),
+        "ground": _ground(run),
         "spreads": spreads(usage),
         "losses": _losses(usage),
         "tables": _tables(run),
@@ -170,9 +171,20 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
         "times_s": scene.times_s,
         **{name: np.rint(100 * metres).astype(np.int64).ravel() for name, metres in whole.items()},
         "cell": scene.cell.ravel(),
+        "there": scene.there.astype(np.uint8).ravel(),
         **{name: _single(np.where(np.isfinite(rate), rate, np.nan)).ravel() for name, rate in rates.items()},
         "stations": scene.stations_m.tolist(),
     }
+
+
+def _ground(run: RunRecords) -> dict[str, Any] | None:
+    """Gains over places, a row of dB for each y; None where the path loss is one of distance."""
+    if not run.has(GROUND):
+        return None
+    grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
+    gain_db = grid.to_numpy(np.float64)
+    rows = [_single(row) for row in np.where(np.isfinite(gain_db), gain_db, np.nan)]
+    return {"x_m": grid.columns.to_numpy(np.float64), "y_m": grid.index.to_numpy(np.float64), "gain_db": rows}
 
 
 def _data_split(run: RunRecords) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from typing_extensions import override
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.batches import batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
-from fednet_emu.learning.engines.stacks.form import Form, VmapForm
+from fednet_emu.learning.engines.stacks.form import Batch, Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape, shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
 _ROW_ALIGNMENT = 16
@@ -64,7 +65,7 @@ class BatchedEngine(Engine):
     ) -> None:
         self._memory_limit_byte = memory_limit_byte
         self._form = form
-        self._forms: dict[FlatModel, Form] = {}
+        self._forms: dict[tuple[FlatModel, PrivateSgd | None], Form] = {}
         self._serial = SerialEngine()
         self._scratch = Scratch()
 
@@ -82,7 +83,7 @@ class BatchedEngine(Engine):
 
         Jobs with most steps come first, then the order is that of their data.
         """
-        form = self.form_of(shape.model) if shape.batchable else None
+        form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
             return [[resolved] for resolved in jobs]
         ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
@@ -99,16 +100,18 @@ class BatchedEngine(Engine):
     @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         shape = shape_of(jobs[0])
-        form = self.form_of(shape.model) if shape.batchable else None
+        form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) == 1):
             return self._serial.run(jobs)
         return self._run_together(form, shape, jobs)
 
-    def form_of(self, model: FlatModel) -> Form:
-        """The form in which this engine trains a model."""
-        if model not in self._forms:
-            self._forms[model] = self._form(model) or VmapForm(model)
-        return self._forms[model]
+    def form_of(self, shape: JobShape) -> Form:
+        """The form in which this engine trains jobs of a shape; with gradients by sample it is always `vmap`."""
+        model, private = key = shape.model, shape.private
+        if key not in self._forms:
+            own = self._form(model) if private is None else None
+            self._forms[key] = own or VmapForm(model, private)
+        return self._forms[key]
 
     def _run_together(self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
         try:
@@ -164,6 +167,7 @@ def _trained_stack(
     steps = np.array([_n_steps(resolved) for resolved in jobs])
     told = w.new_zeros((int(steps[0]), 1 + shape.squares, len(jobs)))
     losses = told if shape.squares else told[:, 0]
+    noise = _noise(shape, jobs, w)
     active, own = 0, w
     for place, batch in enumerate(batches_of(shape, jobs, steps, scratch)):
         if active != len(batch.x):
@@ -173,6 +177,8 @@ def _trained_stack(
             step = form.on(own, into, squares=shape.squares)
         pull, before = terms.pull(own), None if mask is None else own.clone()
         losses[place, ..., :active] = step(batch, factor)
+        if noise is not None:
+            into.addcmul_(noise(active), (factor / _counts(batch))[:, None])
         if pull is not None:
             into.sub_(pull)
         if advance is not None:
@@ -182,6 +188,20 @@ def _trained_stack(
         if before is not None and mask is not None:
             own.copy_(before.lerp_(own, mask))
     return w, _mean_losses(jobs, steps, told[:, 0], w), _mean_squares(jobs, told[:, 1:])
+
+
+def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[[int], Tensor] | None:
+    """What draws the noise [A, P] on the sums of a step of the first A jobs; None where there is none."""
+    private = shape.private
+    if private is None:
+        return None
+    sources = [resolved.job.noise_source() for resolved in jobs]
+    return lambda active: torch.stack([private.noise(rng, w) for rng in sources[:active]])
+
+
+def _counts(batch: Batch) -> Tensor:
+    """Samples [A] in the batch of each job."""
+    return batch.x.new_full((len(batch.x),), batch.x.shape[1]) if batch.weight is None else batch.weight.sum(1)
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:

@@ -92,7 +92,7 @@ class RuleEngine(Engine):
 
     def case(self, shape: JobShape, jobs: int) -> Case:
         """The inputs of the rule for a number of jobs of one shape."""
-        form = self._batched.form_of(shape.model)
+        form = self._batched.form_of(shape)
         by_hand = not isinstance(form, VmapForm)
         fits = jobs if by_hand else jobs_per_stack(form, shape)
         return Case(shape.model.device.type, shape.batchable, by_hand, fits, jobs)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -12,8 +14,12 @@ from typing_extensions import override
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
+
+Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
+"""From the losses [B] of a batch and the parameters, the gradient, in pieces, and the mean loss."""
 
 
 @final
@@ -62,12 +68,21 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
     """Make all steps of a job in place; returns what `_step` returns of each."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
+    gradient_of = (
+        _gradient if job.plan.private is None else partial(_private_gradient, job.plan.private, job.noise_source())
+    )
     mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
-    return [_step(live, resolved, move, mask, x, y) for x, y in _augmented(job)]
+    return [_step(live, resolved, gradient_of, move, mask, x, y) for x, y in _augmented(job)]
 
 
 def _step(
-    live: Live, resolved: ResolvedJob, move: Callable[[Tensor], None], mask: Tensor | None, x: Tensor, y: Tensor
+    live: Live,
+    resolved: ResolvedJob,
+    gradient_of: Gradient,
+    move: Callable[[Tensor], None],
+    mask: Tensor | None,
+    x: Tensor,
+    y: Tensor,
 ) -> Tensor:
     """Make one step in place; no reference to the gradient is kept.
 
@@ -76,9 +91,8 @@ def _step(
     """
     job = resolved.job
     losses = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y)
-    loss = losses.mean()
+    gradient, loss = gradient_of(losses, live.parameters)
     told = torch.stack((loss, losses.square().sum())).detach() if job.squares else loss.detach()
-    gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
     with torch.no_grad():
         if resolved.is_plain:  # without a copy of the gradient into one vector
             torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
@@ -93,6 +107,23 @@ def _step(
         if before is not None and mask is not None:  # mask the step, not the gradient: Adam's step differs
             live.weights.copy_(before.lerp_(live.weights, mask))
     return told
+
+
+def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:
+    loss = losses.mean()
+    return torch.autograd.grad(loss, parameters, materialize_grads=True), loss
+
+
+def _private_gradient(
+    rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """As `_gradient`, in one piece: the gradient of each sample by itself, limited; and noise."""
+    total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    for loss in losses:
+        own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+        gradient = torch.cat([part.reshape(-1) for part in own])
+        total += gradient * rule.factors(gradient)
+    return ((total + rule.noise(rng, total)) / len(losses),), losses.mean()
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:

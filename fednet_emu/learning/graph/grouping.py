@@ -10,6 +10,7 @@ from torch import Tensor
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 from fednet_emu.learning.graph.optimizers import Optimizer
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
 
@@ -19,6 +20,7 @@ class Rule(NamedTuple):
     optimizer: Optimizer
     lr: float
     clip_norm: float | None
+    private: PrivateSgd | None
 
 
 class JobShape(NamedTuple):
@@ -52,6 +54,11 @@ class JobShape(NamedTuple):
     rule: Rule | None
     squares: bool = False
 
+    @property
+    def private(self) -> PrivateSgd | None:
+        """What hides single samples; None for nothing."""
+        return None if self.rule is None else self.rule.private
+
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
     """The shape by which a job is grouped."""
@@ -68,7 +75,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
         drift=resolved.drift is not None,
         anchor=resolved.anchor is not None,
         mask=job.mask,
-        rule=None if plan.is_plain else Rule(plan.optimizer, plan.lr, plan.clip_norm),
+        rule=None if plan.is_plain else Rule(plan.optimizer, plan.lr, plan.clip_norm, plan.private),
         squares=job.squares,
     )
 

@@ -16,6 +16,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.optimizers import STACKED, Optimizer, Sgd
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.graph.schedules import Constant, Schedule
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.losses import PerSampleLoss
@@ -39,6 +40,7 @@ class SgdPlan:
         optimizer: plain steps along the gradient, momentum or Adam; its state is reset for every job.
         schedule: factor of the step size in each round.
         clip_norm: longest gradient, all terms of the job included, that reaches the optimizer; None for no limit.
+        private: limit and noise that hide single samples in the gradient of the loss; None for neither.
 
     Raises:
         ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
@@ -52,6 +54,7 @@ class SgdPlan:
     optimizer: Optimizer = Sgd()  # noqa: RUF009  (frozen)
     schedule: Schedule = Constant()  # noqa: RUF009  (frozen)
     clip_norm: float | None = None
+    private: PrivateSgd | None = None
 
     def __post_init__(self) -> None:
         problems = []
@@ -73,7 +76,7 @@ class SgdPlan:
     def is_plain(self) -> bool:
         """Whether a step is -lr times the gradient, and nothing else."""
         own = self.optimizer
-        return type(own) is Sgd and not own.weight_decay and self.clip_norm is None
+        return type(own) is Sgd and not own.weight_decay and self.clip_norm is None and self.private is None
 
     def in_round(self, t: int) -> SgdPlan:
         """The plan of round t = 0, 1, ..., with the step size that the schedule has for it."""
@@ -212,6 +215,10 @@ class TrainJob:
             )
         self.n_samples, self.first_row = len(rows), int(rows[0])
         self.flop = self.model.flop_per_sample * self.plan.n_samples_processed(self.n_samples)
+
+    def noise_source(self) -> np.random.Generator:
+        """The generator of the noise that hides samples, fresh."""
+        return self.streams(*self.rng_key, "dp")
 
     @property
     def is_full_batch(self) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from fednet_emu.component.component import Component
+from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY, Latency
 from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.plain import shared_air
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
-from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.rates.base import RateLaw
@@ -107,9 +108,9 @@ class RatedAccess(Access, Sharing):
 
     @override
     def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        if self.capacity == 1 and cells == 1:  # nobody ever sends beside another
+        if self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS:  # the rates of a burst are its own
             return SeparateAir(BandWalker(band), looks_up=True)
-        return SharedAir(self, band, links, cells)
+        return shared_air(self, band, links, cells)
 
     @override
     def patience(self, band: Band, cells: int, devices: int) -> Patience | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -65,6 +66,10 @@ class UpTo(WholeBand):
     def residual_share(self) -> float | None:
         return 1.0
 
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        return _with_others_as_noise
+
 
 class Shared(UpTo):
     """All transmissions use the whole band at once, and each receiver hears the other senders as noise.
@@ -110,26 +115,18 @@ class Noma(UpTo):
     def residual_share(self) -> float | None:
         return self.residual
 
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        return self._one_after_the_other
+
+    def _one_after_the_other(self, snr: Array) -> Allocation:
+        turn = successive_cancellation(snr, 1.0, self.threshold, self.residual)
+        return Allocation(turn.sinr, 1.0, snr, None if self.threshold_db is None else turn.decoded)
+
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR of each sender when it is decoded, at the single receiver of the cell."""
         active = inputs.active
-        if len(inputs.heard) == 1:
-            return self._at_one_row(inputs, inputs.heard[0], inputs.noise[0])
-        # several rows of one radio, whose links were looked up in different periods of movement
-        rows = [self._at_one_row(inputs, heard, noise) for heard, noise in zip(inputs.heard, inputs.noise, strict=True)]
-        legs = np.arange(len(active.receiver))
-        sinr = np.stack([row.sinr for row in rows])[active.receiver, legs]
-        carries = (
-            None
-            if self.threshold_db is None
-            else np.stack([np.asarray(row.carries) for row in rows])[active.receiver, legs]
-        )
-        return Allocation(sinr, _own_parts(inputs), inputs.own, carries)
-
-    def _at_one_row(self, inputs: RateInputs, heard: Array, noise: Array) -> Allocation:
-        """Decode all senders at one receiver, from their received powers `heard` [senders, blocks]."""
-        active = inputs.active
-        turn = successive_cancellation(heard.T, noise[:, None], self.threshold, self.residual)
+        turn = successive_cancellation(inputs.heard[0].T, inputs.noise[0][:, None], self.threshold, self.residual)
         sender = slice(None) if active.plain else active.sender[active.burst]
         carries = None if self.threshold_db is None else turn.decoded.T[sender]
         return Allocation(turn.sinr.T[sender], _own_parts(inputs), inputs.own, carries)
@@ -196,6 +193,10 @@ class SlottedAloha(RatedAccess):
         if active.deaf is not None:
             carries &= (active.deaf @ on == 0)[active.receiver]
         return Allocation(sinr, _own_parts(inputs), own, carries)
+
+
+def _with_others_as_noise(snr: Array) -> Allocation:
+    return Allocation(snr / (1.0 + sum_of_others(snr)), 1.0, snr)
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:

@@ -60,7 +60,7 @@ class Lora(Access):
     2.9 MB six days: `timeout_s` must be given where a message may take more than an hour. `channel.rate` does not act.
     SNRs that spreading factors need are from memory of data sheets; check them before quoting.
     Ignored here: fading (links have their mean SNR), capture of the stronger frame, collisions between spreading
-    factors, acknowledgements, several channels, and adaptation of the power.
+    factors, acknowledgements, several channels, adaptation of the power, and movement during a message.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})

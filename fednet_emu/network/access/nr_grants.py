@@ -16,12 +16,19 @@ from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.climbing import ClimbingAir
 from fednet_emu.network.access.schedulers import best_of_each_block
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import Latency
+from fednet_emu.network.air.separate import Air
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK
+from fednet_emu.radio.rates.climbing import WINDOW_NS
 from fednet_emu.radio.rates.in_slots import InSlots
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
+from fednet_emu.radio.rates.whole_blocks import in_whole_blocks
 from fednet_emu.radio.slots import TddPattern, UplinkAccess
 
 _MOST_REPEATS = 3
@@ -98,8 +105,17 @@ class NrGrants(RatedAccess):
 
     @override
     def on(self, band: Band) -> Band:
-        law = InSlots(law=band.law, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))
-        return replace(super().on(band), law=law)
+        granted = in_whole_blocks(band.law, band.bandwidth_hz, SUBCARRIERS_PER_BLOCK * self.spacing_khz * 1e3)
+        law = InSlots(law=granted, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))
+        coherence_ns = WINDOW_NS if isinstance(granted, NrBlocks) and granted.climbs else band.coherence_ns
+        return replace(super().on(band), law=law, coherence_ns=coherence_ns)
+
+    @override
+    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
+        law = band.law.law if isinstance(band.law, InSlots) else None
+        if isinstance(law, NrBlocks) and law.climbs:
+            return ClimbingAir(self, band, law, links)
+        return super().air(band, links, cells)
 
     @override
     def latency(self, band: Band) -> Latency:

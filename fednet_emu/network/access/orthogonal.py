@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import RatedAccess
@@ -78,6 +80,15 @@ class Ofdma(RatedAccess):
         won = np.zeros((len(active.sender), inputs.heard.shape[2]))
         won[winner, np.arange(len(winner))] = 1.0
         return won
+
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        return self._in_equal_parts if self.scheduler == "equal" else None
+
+    def _in_equal_parts(self, snr: Array) -> Allocation:
+        share = self.share(snr.shape[1])
+        sinr = snr * (1.0 / share)
+        return Allocation(sinr, share, sinr)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR and share of each leg on its part of the band, or on the whole band for the winner of a block."""

@@ -28,7 +28,7 @@ class Planned(RatedAccess):
     times, sizes. Whatever is sent without a grant counts as an equal part; where all parts together are more than the
     band, all are narrowed alike. Several cells are planned one by one, each with the whole band.
     Ignored here: frequency selectivity, the bits that tell devices of their grants, and in plans fading beyond the
-    planner's `margin_db`, stragglers, queues on the downlink, and interference from other cells.
+    planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})

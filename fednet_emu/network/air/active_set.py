@@ -140,6 +140,31 @@ class ActiveSet:
         left /= SCALE
         self.work, self.leg["left_nbit"] = work, left
 
+    def move(self) -> None:
+        """Look up all links anew, hand over legs that name another cell than before, and settle energies until now."""
+        for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
+            burst[0].settle(power_s)
+        self.burst["power_s"] = 0.0
+        new = [burst[0].cell for burst in self.bursts]
+        (moved,) = (self.burst["cell"] != new).nonzero()
+        if self._several_cells and len(moved):
+            self._hand_over(moved)
+        self.gains.move()
+
+    def _hand_over(self, moved: IntArray) -> None:
+        """Let the bursts at these indices, of one leg each, go on as they are between the radios of their new cells."""
+        legs, bursts = self.legs_of(moved), [self.bursts[place] for place in moved.tolist()]
+        of_leg, of_burst, work = self.leg.take(legs), self.burst.take(moved), [self.work[leg] for leg in legs.tolist()]
+        self.remove_legs(legs)
+        for burst in bursts:
+            burst[0].power_part = self.power_part(burst[0])
+        self.add(bursts)
+        count = len(bursts)
+        of_leg["row"] = self.leg["row"][-count:]
+        for name in ("cell", "column"):
+            of_burst[name] = self.burst[name][-count:]
+        self.leg[-count:], self.burst[-count:], self.work[-count:] = of_leg, of_burst, work
+
     def power_part(self, first: Transfer) -> float:
         """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""
         return self._part_of.setdefault(self._radios(first)[0], first.power_part)

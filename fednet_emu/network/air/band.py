@@ -47,7 +47,7 @@ class QuickEnds(NamedTuple):
     lowest_sinr: Array
 
 
-_Alone = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
+ForOne = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
 """Parameters of a link alone: share of the band, the same in Hz, SINR threshold, fading law, rate law, coherence time
 in ns, and whether there is no fading."""
 
@@ -124,14 +124,15 @@ class Band:
 
     def carries(self, snr: float, *, los: bool) -> bool:
         """Whether a link alone, of a mean SNR, ever carries anything: in more than one fading block in 10^8."""
-        share, bandwidth_hz, threshold, _, rate_of, _, _ = self._alone
+        share, bandwidth_hz, threshold, _, rate_of, _, _ = self.for_one
         sinr = snr * self.fading.combined(self.reception.branches(1)).peak(los) / share
         return sinr >= threshold and work_per_ns(rate_of(sinr, bandwidth_hz)) > 0
 
     # ---- one link alone ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _alone(self) -> _Alone:
+    def for_one(self) -> ForOne:
+        """What a link alone in the band meets."""
         laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
         return self.share, self.bandwidth_hz * self.share, self.threshold, *laws, self.coherence_ns, self.constant
 
@@ -145,7 +146,7 @@ class Band:
         """
         if size_bit <= 0:
             return start_ns, 0.0, math.inf
-        share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = self._alone
+        share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = self.for_one
         in_sight, work, now_ns, lowest = fading_key & 1 == 1, size_bit * BIT, start_ns, math.inf
         block = start_ns // coherence_ns
         few = block + _FEW_BLOCKS

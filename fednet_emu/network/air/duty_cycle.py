@@ -97,6 +97,9 @@ class DutyCycleAir:
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Nothing to do: the next `advance` ends what has been given up."""
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Nothing: frames are counted at starts."""
+
     def next_end_ns(self) -> int:
         """The earliest end."""
         ends_ns = [sending.end_ns(self._since_ns) for sending in self._on_air]

@@ -21,14 +21,14 @@ _PAIR = np.dtype([("mean", np.float64), ("key", np.uint64)])
 class LinkGains:
     """Mean SNRs, fading keys and fading gains of some blocks, as matrices of receivers and senders.
 
-    A row is one receiving radio in one period of movement; it is kept while a transfer to it that started in that
-    period is on the air. A column is one sending radio, kept while one of its bursts is on the air. A pair's link is
-    looked up when the later of the two is added, so every transfer has the link of its starting time.
+    A row is one receiving radio, kept while a transfer to it is on the air. A column is one sending radio, kept while
+    one of its bursts is on the air. A pair's link is looked up when the later of the two is added, and again when a
+    period of movement begins.
 
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
-        lowest: a bound below `mean`, of all pairs since nobody was there.
+        lowest: a bound below `mean`, of all pairs since nobody was there or devices moved.
         mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
             over fading; 0 if both are one radio.
     """
@@ -41,7 +41,7 @@ class LinkGains:
     def clear(self) -> None:
         """Remove all rows and columns."""
         self.receivers: IntArray = np.empty(0, np.int64)
-        self._row: dict[tuple[int, int], int] = {}
+        self._row: dict[int, int] = {}
         self._legs: list[int] = []  # number of legs in each row
         self._devices_listen = False
         self.lowest = math.inf
@@ -61,12 +61,11 @@ class LinkGains:
 
     def listen(self, receivers: list[int]) -> list[int]:
         """Rows of the receivers of transfers that start now; rows for new receivers are added."""
-        period, row = self._links.period(), self._row
-        named = [(receiver, period) for receiver in receivers]
-        new = [name for name in dict.fromkeys(named) if name not in row]
+        row = self._row
+        new = [receiver for receiver in dict.fromkeys(receivers) if receiver not in row]
         if new:
-            row.update({name: len(row) + place for place, name in enumerate(new)})
-            added = np.array([receiver for receiver, _ in new], np.int64)
+            row.update({receiver: len(row) + place for place, receiver in enumerate(new)})
+            added = np.array(new, np.int64)
             of_pair = np.empty((len(added), len(self.senders)), _PAIR)
             mean, of_pair["key"] = self._pairs(self.senders, added)
             of_pair["mean"] = mean * self._part
@@ -77,7 +76,7 @@ class LinkGains:
             self._legs.extend([0] * len(new))
             self._gain = None
             self._changed()
-        rows = [row[name] for name in named]
+        rows = [row[receiver] for receiver in receivers]
         for place in rows:
             self._legs[place] += 1
         return rows
@@ -98,6 +97,13 @@ class LinkGains:
         if self._gain is not None:
             self._gain.grow(len(senders))[...] = self._band.gains(pair["key"][:, :, None], self._numbers)
         self._changed()
+
+    def move(self) -> None:
+        """Look up all links again, as a period of movement has begun."""
+        pair = self._of_pair.now
+        mean, pair["key"] = self._pairs(self.senders, self.receivers)
+        pair["mean"] = mean * self._part
+        self.lowest, self._gain = float(pair["mean"].min(initial=math.inf)), None
 
     def drop_senders(self, columns: IntArray) -> None:
         """Remove these columns."""
@@ -126,7 +132,7 @@ class LinkGains:
         self._changed()
         self._legs = count[kept].tolist()
         place = np.cumsum(count > 0) - 1
-        self._row = {name: int(place[row]) for name, row in self._row.items() if legs[row]}
+        self._row = {receiver: int(place[row]) for receiver, row in self._row.items() if legs[row]}
         return place
 
     def heard(self, numbers: IntArray) -> Array:
@@ -150,6 +156,10 @@ class LinkGains:
             self._gain = gain
         heard: Array = mean * gain.now
         return heard
+
+    def know(self, numbers: IntArray, gain: Array) -> None:
+        """Keep fading gains [receivers, senders, blocks] in consecutive blocks, computed elsewhere."""
+        self._numbers, self._gain = numbers, Roomy(gain)
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
         """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""

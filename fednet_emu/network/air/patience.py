@@ -23,6 +23,11 @@ TIMES = 20.0
 LEAST_S, MOST_S = 60.0, 3600.0
 """Shortest and longest timeout in s; what is expected to take more than the longest is not tried."""
 
+NOTICE_S = 1.0
+"""Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
+the timers T300 and T310 of 5G NR, after which a connection counts as failed (TS 38.331). Nothing is on the air
+meanwhile. It is above 0, so that a sender that tries again at once does not do so for ever in one instant."""
+
 _LOW_DB, _HIGH_DB, _STEP_DB = -60.0, 80.0, 0.5
 _LEVELS = round((_HIGH_DB - _LOW_DB) / _STEP_DB) + 1
 _QUANTILES = 40

@@ -34,7 +34,7 @@ class Rated(NamedTuple):
 _QUIET = np.ones((1, 1))
 
 
-def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, heard: Array, numbers: IntArray) -> Rated:
+def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArray) -> Rated:
     """Compute the rates of everything on the air.
 
     Senders of other cells count as noise, with the power they radiate in each block, spread evenly over the band.
@@ -43,9 +43,9 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, heard: Array, nu
         on_air: the bursts on the air.
         sharing: how the bursts of a cell share the band.
         band: the band, used by every cell (reuse 1).
-        heard: [receivers, senders, blocks] power of each sender at one antenna over the receiver's noise, linear.
         numbers: [blocks] numbers of the blocks.
     """
+    heard = on_air.gains.heard(numbers)
     quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
 
     def inputs(cell: Cell) -> RateInputs:

@@ -62,6 +62,9 @@ class Air(Protocol):
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg of a burst; its `until_ns` has been set to now."""
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg that is on the air by itself more bits, before `advance`; or do nothing."""
+
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
 
@@ -115,6 +118,9 @@ class SeparateAir:
             other.lost = ""
         self._ends[place] = (self._again_ns(burst, now_ns), self._ends[place][1], burst)
         heapify(self._ends)
+
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Nothing: ends are computed at starts."""
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Return the bursts that have ended by now; those that end in one instant are in the order of their starts."""

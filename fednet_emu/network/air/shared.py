@@ -16,7 +16,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
+from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
@@ -25,10 +25,12 @@ from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
 
-_BLOCKS = 8
+BLOCKS = 8
+"""Blocks of a first plan."""
 _MOST_BLOCKS = 2048
-_MOST_GAINS = 1 << 21
-_NEAR_NS = 2.0
+MOST_GAINS = 1 << 21
+"""Most fading gains of a plan."""
+NEAR_NS = 2.0
 """End times closer than this (ns) are compared by exact integers; rounding errors of a plan's estimates are smaller."""
 
 
@@ -60,6 +62,9 @@ class SharedAir:
         links: the links.
         cells: number of cells.
         planned: whether bursts have shares of the band that were planned before they started.
+
+    Attributes:
+        blocks: number of blocks of the next plan.
     """
 
     looks_up = False
@@ -68,13 +73,37 @@ class SharedAir:
         self, sharing: Sharing, band: Band, links: LinksOverTime, cells: int = 1, *, planned: bool = False
     ) -> None:
         self._sharing, self._band = sharing, band
+        self._moving = links.until_ns() < FOREVER_NS
         self._on_air = ActiveSet(band, links, cells, planned=planned)
         self._new: list[Burst] = []
         self._changed = False
         self._plan: Plan | None = None
-        self._blocks = _BLOCKS
+        self.blocks = BLOCKS
         self._since_ns = 0
         self._first_until_ns = FOREVER_NS  # when the first leg reaches its timeout or one of its ends leaves
+
+    def __len__(self) -> int:
+        return len(self._on_air) + len(self._new)
+
+    def go_on(
+        self, bursts: list[Burst], work: list[int], power_s: Array, numbers: IntArray, gains: Array, now_ns: int
+    ) -> None:
+        """Put bursts on the empty air as they are; all are of one leg, to one receiver, over links of devices at rest.
+
+        Args:
+            bursts: the bursts, in the order of their starts.
+            work: what each still has to carry.
+            power_s: time on the air so far of each, in s.
+            numbers: [blocks] of the blocks of the last plan.
+            gains: [bursts, blocks] fading gains in them.
+            now_ns: this instant.
+        """
+        on_air, self._since_ns, self._changed = self._on_air, now_ns, True
+        on_air.add(bursts)
+        on_air.work, on_air.burst["power_s"] = work, power_s
+        on_air.carry([])
+        on_air.gains.know(numbers, gains[None])
+        self._first_until_ns = int(least(on_air.leg["until_ns"]))
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Add a burst and re-rate everything on the air; `advance` must have been called for this instant."""
@@ -82,11 +111,30 @@ class SharedAir:
         burst[0].power_part = self._on_air.power_part(burst[0])
         self._new.append(burst)
 
+    def move(self) -> None:
+        """Begin a period of movement, after `advance`: all links are new, and legs go on in the cells they name now.
+
+        Energies until now are settled, as powers may be new, too.
+        """
+        if len(self._on_air):
+            self._on_air.move()
+            self._changed = True
+
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg now, as if it had reached its timeout; one that has ended stays as it is."""
         for place, other in enumerate(self._on_air.legs):
             if other is leg:
                 self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
+
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits."""
+        on_air = self._on_air
+        for place, other in enumerate(on_air.legs):
+            if other is leg:
+                on_air.work[place] += bits * BIT
+                on_air.leg["left_nbit"][place] = on_air.work[place] / SCALE
+                leg.size_bit += bits
+                self._changed = True
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
@@ -172,7 +220,7 @@ class SharedAir:
                 on_air.leg["outage"] |= _in_outage(plan, now_ns - self._since_ns, self._band.outage_sinr)
             if self._band.slotted:
                 self._hold_slot(plan, now_ns)
-            self._adapt(plan.edges_ns, now_ns)
+            self.blocks = blocks_after(plan.edges_ns, now_ns, self.blocks)
             self._plan = None
         self._since_ns = now_ns
 
@@ -186,25 +234,19 @@ class SharedAir:
         leg["slot_carries"] = True if rated.carries is None else rated.carries[:, block]
         self._on_air.burst["slot_power"] = rated.power[:, min(block, rated.power.shape[1] - 1)]
 
-    def _adapt(self, edges_ns: list[int], now_ns: int) -> None:
-        """Plan more blocks if the last plan ran out, and fewer if a change came in its first quarter."""
-        count = len(edges_ns) - 1
-        if now_ns >= edges_ns[-1]:
-            self._blocks = min(4 * count, _MOST_BLOCKS)
-        elif now_ns <= edges_ns[1 + (count - 1) // 4]:
-            self._blocks = max(1, count // 2)
-
     # ---- the plan ----------------------------------------------------------------------------------------------------
 
     def _make_plan(self) -> Plan:
         """Compute the rates from now on, and the end times that follow from them."""
         on_air, band, since_ns = self._on_air, self._band, self._since_ns
         band.check_blocks(on_air.legs[0].started_ns, since_ns)
-        room = _MOST_GAINS // on_air.gains.mean.size
-        edges_ns, numbers = band.blocks(since_ns, max(1, min(self._blocks, room)))
-        rated = rate_cells(on_air, self._sharing, band, on_air.gains.heard(numbers), numbers)
+        room = MOST_GAINS // on_air.gains.mean.size
+        edges_ns, numbers = band.blocks(since_ns, max(1, min(self.blocks, room)))
+        rated = rate_cells(on_air, self._sharing, band, numbers)
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
+        if self._moving:
+            rated = rated._replace(dead=None)  # who is out of reach may come back
         on_air.mark_dead(rated.dead)
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         ends = on_air.of_bursts(np.maximum, needed)
@@ -218,22 +260,22 @@ class SharedAir:
         edges = edges_ns.tolist()
         end_ns = self._first_end_ns(edges, rated.rate_bps, needed, ends, soonest)
         next_ns = min(self._first_until_ns, edges[-1], end_ns)
-        first_ns = since_ns + floor(min(soonest - _NEAR_NS, FOREVER_NS))
+        first_ns = since_ns + floor(min(soonest - NEAR_NS, FOREVER_NS))
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
         """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
-        if not since_ns + soonest < edges[-1] + _NEAR_NS:
+        if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
         if not soonest:
             return since_ns
         work, first_ns = on_air.work, FOREVER_NS
-        for burst in (ends <= soonest + _NEAR_NS).nonzero()[0].tolist():
+        for burst in (ends <= soonest + NEAR_NS).nonzero()[0].tolist():
             last = [burst]
             if not on_air.plain:
                 legs = on_air.legs_of(np.array(last))
-                last = legs[(needed[legs] > 0.0) & (needed[legs] >= ends[burst] - _NEAR_NS)].tolist()
+                last = legs[(needed[legs] > 0.0) & (needed[legs] >= ends[burst] - NEAR_NS)].tolist()
             first_ns = min(first_ns, max([end_of(work[leg], rate_bps[leg], edges) for leg in last]))
         return first_ns
 
@@ -248,15 +290,24 @@ class SharedAir:
         return rated._replace(power=power)
 
 
+def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
+    """How many blocks to plan after a plan: more if it ran out, and fewer if a change came in its first quarter."""
+    count = len(edges_ns) - 1
+    if now_ns >= edges_ns[-1]:
+        return min(4 * count, _MOST_BLOCKS)
+    return max(1, count // 2) if now_ns <= edges_ns[1 + (count - 1) // 4] else blocks
+
+
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
     """Time in ns at which some work is done at the rates [blocks] of a plan; `FOREVER_NS` if after the plan."""
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
-        per_ns = work_per_ns(rate)
+        per_ns = int(rate * SCALE)
         if per_ns:
-            if (needed := done_ns(work, per_ns)) <= end_ns - start_ns:
-                return start_ns + needed
+            its_end_ns = start_ns - -work // per_ns
+            if its_end_ns <= end_ns:
+                return its_end_ns
             work -= per_ns * (end_ns - start_ns)
     return FOREVER_NS
 

@@ -8,6 +8,7 @@ band.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -121,6 +122,15 @@ class Sharing(ABC):
         """Share of its sender's power that each burst has in each block [bursts, blocks].
 
         None if every sender sends all the time and its bursts share its power equally.
+        """
+        return None
+
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        """The rule by which senders of one burst each share the band at one antenna.
+
+        Returns:
+            What `allocate` says, as a function of the SNRs of the senders [blocks, senders], fading included, and in
+            arrays of that shape; None if it takes more to know.
         """
         return None
 

@@ -63,7 +63,9 @@ class Transfer(Completion):
         size_bit: int,
         group: int | None,
     ) -> None:
-        super().__init__(clock)
+        self.env = clock  # what `Completion` does, without its call
+        self.callbacks = []
+        self._ok = True
         self.kind = kind
         self._stop = stop
         self.sender, self.receiver = ends
@@ -84,6 +86,7 @@ class Transfer(Completion):
         self.phases: Phases | None = None  # None where transfers pass nothing beside the air
         self.drawn_w = 0.0
         self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
+        self.spent_j = 0.0  # what it has drawn before that, at other powers
         self.lost = ""  # why it was lost, or empty; final at its end
         self.cancelled = ""
 
@@ -95,6 +98,10 @@ class Transfer(Completion):
             AlgorithmError: always.
         """
         raise not_awaited(self, "its payload")
+
+    def settle(self, power_s: float) -> None:
+        """Settle the energy of a time on the air, times share of the sender's power, before that power changes."""
+        self.spent_j += self.drawn_w * power_s
 
     def cancel(self, outcome: Any) -> None:
         """Stop the transfer for the reason in `outcome`, a lost `Delivery`."""

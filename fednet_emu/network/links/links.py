@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
-from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
 from fednet_emu.network.links.asymmetry import OneWay
 from fednet_emu.network.links.draws import PER_DEVICE, moving_draws, still_draws
@@ -61,9 +61,9 @@ class Links(ABC):
         """The links of the present period."""
         return self
 
-    def period(self) -> int:
-        """Number of the present period of movement; always 0 if no device moves."""
-        return 0
+    def until_ns(self) -> int:
+        """End of the present period of movement in ns; `FOREVER_NS` if no device moves."""
+        return FOREVER_NS
 
 
 class LinksOverTime(Protocol):
@@ -72,8 +72,8 @@ class LinksOverTime(Protocol):
     def now(self) -> Links:
         """The links of the present period."""
 
-    def period(self) -> int:
-        """Number of the present period of movement, during which no link changes; always 0 if no device moves."""
+    def until_ns(self) -> int:
+        """End in ns of the present period of movement, until which no link changes; `FOREVER_NS` if no device moves."""
 
 
 class CellLinks(Links):
@@ -169,6 +169,8 @@ class CellEnvironment:
 def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
     """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
 
+    With three coordinates the antennas are there; with two they are at the heights that the channel states.
+
     A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
     by the first. Each cell's links have their own shadowing and fading; those of the first station are the same as in a
     network with this station only.
@@ -176,7 +178,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     channel = environment.channel
     # divided by the antennas, so that SNRs have the array's gain
     noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / environment.antennas
-    states = [_states(environment, xy_m - station_m, cell) for cell, station_m in enumerate(stations_m)]
+    states = [_states(environment, xy_m, station_m, cell) for cell, station_m in enumerate(stations_m)]
     gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
     most_w = np.full(len(xy_m), channel.device.tx_power_w)
     power_w = np.stack([environment.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
@@ -192,11 +194,13 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     )
 
 
-def _states(environment: CellEnvironment, xy_m: Array, cell: int) -> Propagation:
-    """The large-scale state of the links of devices with the base station of a cell, at their coordinates' origin."""
-    channel = environment.channel
-    devices_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
-    hop = Hop.between(devices_m, np.array([0.0, 0.0, channel.base_station.height_m]))
+def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cell: int) -> Propagation:
+    """The large-scale state of the links of devices with the base station of a cell."""
+    channel, xy_m = environment.channel, places_m[:, :2] - station_m[:2]
+    heights_m = np.full(len(xy_m), channel.device.height_m) if places_m.shape[1] == 2 else places_m[:, 2]
+    height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
+    between = Hop.between(np.column_stack([xy_m, heights_m]), np.array([0.0, 0.0, height_m]))
+    hop = replace(between, place_m=places_m[:, :2], station=cell)
     if environment.moving:
         return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, cell))
     return channel.large_scale(hop, still_draws(environment.streams, len(xy_m), cell))
@@ -285,7 +289,7 @@ def _pair(one: int, other: int) -> int:
 class MovingLinks:
     """Links as they were at the start of the present period; they are computed only when used.
 
-    A transfer keeps the link that it started with. Ignored here: movement during a transfer, except for its fading.
+    Ignored here: movement within a period, except for its fading.
 
     Args:
         clock: simulated time.
@@ -302,12 +306,12 @@ class MovingLinks:
 
     def now(self) -> Links:
         """The links of this period."""
-        period = self.period()
+        period = self._clock.now // self._period_ns
         if period != self._period:
             self._links = self._links_at(period * self._period_ns / NS_PER_S)
             self._period = period
         return self._links
 
-    def period(self) -> int:
-        """The number of this period."""
-        return self._clock.now // self._period_ns
+    def until_ns(self) -> int:
+        """The end of this period in ns."""
+        return (self._clock.now // self._period_ns + 1) * self._period_ns

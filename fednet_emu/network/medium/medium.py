@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -14,24 +15,21 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.patience import LEAST_S, MOST_S, Patience
+from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import Air, SeparateAir, TraceWalker
+from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
+from fednet_emu.network.medium.serving import Serving
 from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
-
-NOTICE_S = 1.0
-"""Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
-the timers T300 and T310 of 5G NR, after which a connection counts as failed (TS 38.331). Nothing is on the air
-meanwhile. It is above 0, so that a sender that tries again at once does not do so for ever in one instant."""
 
 
 class Medium:
@@ -50,6 +48,7 @@ class Medium:
         loss_key: int = 0,
         cells: int = 1,
         rates: DeviceRates | None = None,
+        hands_over: bool = False,
     ) -> None:
         self.clock = clock
         self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
@@ -65,7 +64,9 @@ class Medium:
             if timeout_s is None:
                 self._patience = access.patience(band, cells, presence.count)
         self._looks_up = self._air.looks_up
-        self._several_cells = cells > 1
+        self._rated = self._air if isinstance(self._air, SharedAir) else None
+        self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
+        self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
         self._came: list[Event] = []
@@ -79,7 +80,6 @@ class Medium:
             self._timeout_ns = to_ns(LEAST_S)
         self._faults = Faults(presence, settings.loss, loss_key)
         self._powers_differ, self._drawn_w = radios.differ, radios.full_w
-        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
         self._stop = self.cancel
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
@@ -114,8 +114,7 @@ class Medium:
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        ends = sender, receiver
-        transfer = Transfer(self.clock, self.kind, self._stop, ends, payload, number, size_bit, group)
+        transfer = Transfer(self.clock, self.kind, self._stop, (sender, receiver), payload, number, size_bit, group)
         if self._turns.clustered:
             transfer.cell = cluster
         if grant is not None:
@@ -126,10 +125,22 @@ class Medium:
         self._join(transfer)
         return transfer
 
+    def send_all(
+        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
+    ) -> list[Transfer]:
+        """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
+        clock, kind, stop = self.clock, self.kind, self._stop
+        transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
+        self._ledger.offered_bit[kind] += size_bit * len(transfers)
+        if transfers:
+            self._requests += transfers[:-1]
+            self._join(transfers[-1])
+        return transfers
+
     def _join(self, transfer: Transfer) -> None:
         """Let a transfer wait for its turn from now on."""
         self._requests.append(transfer)
-        if self._turns.left > 0 or self._several_cells:  # one full cell looks at its requests when a place gets free
+        if self._turns.left > 0 or self._serving is not None:  # one full cell looks when a place gets free
             self._settle_at(self.clock.now)
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -192,6 +203,8 @@ class Medium:
         self._due_ns, self._timer = FOREVER_NS, None
         for burst in self._air.advance(now_ns):
             self._end(burst, now_ns)
+        if now_ns >= self._moves_ns:
+            self._move()
         if self._requests:
             self._enqueue()
         self._turns.start_ready(self._start)
@@ -200,61 +213,61 @@ class Medium:
             self._loads.follow(self._air.powers())
             self._loads.follow_bits(self._air.rates())
         if next_ns < FOREVER_NS:
+            if next_ns > self._moves_ns:
+                next_ns = self._moves_ns
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
             self.clock.trigger_now(came)
 
+    def _move(self) -> None:
+        """Begin a period of movement: whatever is on the air has new links, and draws the powers that go with them."""
+        self._moves_ns = self.links.until_ns()
+        if self._rated is None or not self._on_air:
+            return
+        if self._serving is not None:
+            self._serving.hand_over(self._on_air, self.clock.now)
+        self._rated.move()
+        if self._powers_differ or self._serving is not None:
+            links = self.links.now()
+            for burst in self._on_air.values():
+                first = burst[0]
+                first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
+
     def _enqueue(self) -> None:
         requests, self._requests = self._requests, []
         if len(requests) > 1:
             requests.sort(key=CANONICAL)
-        if self._several_cells:
+        if self._serving is not None:
             for transfer in requests:
-                self._serve(transfer)
+                self._serving.serve(transfer)
         if len(requests) == 1:
             self._turns.add(requests)
             return
         self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
-        if not self.settings.broadcasts:
-            for transfer in requests:
-                self._turns.add([transfer])
-            return
-        bursts: dict[Any, Burst] = defaultdict(list)
+        bursts, broadcasts = defaultdict[Any, Burst](list), self.settings.broadcasts
         for place, transfer in enumerate(requests):
-            together = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
-            key = (*together, transfer.group) if transfer.group is not None else place
+            key: Any = place
+            if broadcasts and transfer.group is not None:
+                its = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
+                key = *its, transfer.group
             bursts[key].append(transfer)
         for burst in bursts.values():
             self._turns.add(burst)
-
-    def _serve(self, transfer: Transfer) -> None:
-        """Choose the cell of a transfer; a device changes cells only when it has no transfer waiting or on the air."""
-        under_way = self._under_way[max(transfer.sender, transfer.receiver)]
-        if under_way:
-            transfer.cell = next(iter(under_way.values()))
-        else:
-            device = max(transfer.sender, transfer.receiver)
-            transfer.cell = -1 - self.links.now().station_of(device)
-        if not transfer.cancelled:
-            under_way[transfer] = transfer.cell
-
-    def _release(self, transfer: Transfer) -> None:
-        """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
-        self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def _start(self, burst: Burst) -> bool:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
         latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns, self._on_air, False
+        link = self.links.now().link if self._looks_up else None
         patience, faults = self._patience, self._faults.ending
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
             transfer.until_ns = latest_ns
-            if self._looks_up:
-                snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+            if link is not None:
+                snr, transfer.fading_key = link(transfer.sender, transfer.receiver)
                 transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
@@ -308,8 +321,8 @@ class Medium:
         self._turns.give_back(burst)
         for transfer in burst:
             del self._on_air[transfer]
-            if self._several_cells:
-                self._release(transfer)
+            if self._serving is not None:
+                self._serving.release(transfer)
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
@@ -333,17 +346,11 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
-        delivery = (
-            transfer.sender,
-            transfer.receiver,
-            None if lost else transfer.content,
-            transfer.size_bit,
-            transfer.requested_ns / NS_PER_S,
-            started_ns / NS_PER_S if started_ns >= 0 else math.nan,
-            now_ns / NS_PER_S,
-            lost,
-        )
-        transfer.complete(_new(Delivery, delivery))
+        started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
+        transfer.complete(_new(Delivery, (
+            transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
+            transfer.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
+        )))  # fmt: skip
         self._came.append(transfer)
         if not transfer.callbacks:
             self.unheard.append(Unheard(transfer))
@@ -352,7 +359,7 @@ class Medium:
         """Record a burst that was on the air, delivered or lost, with the energy that it has taken."""
         radios, first = self.radios, burst[0]
         air_bit = first.air_bit if len(burst) == 1 else max([leg.air_bit for leg in burst])
-        energy_j, bits_j = first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
+        energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
         receive_j, receive_w = 0.0, radios.receive_w
         if self._loads is not None:
             receive_j = self._loads.end(burst, energy_j, bits_j, now_ns)
@@ -372,19 +379,18 @@ class Medium:
             receiver, lost = SEVERAL, ""
             requested_ns = min([transfer.requested_ns for transfer in burst])
             arrived = sum([not transfer.lost for transfer in burst])
-            place, add = len(ledger.transfers), ledger.receptions.append
-            for transfer in burst:
-                add(ReceptionRow(place, transfer.receiver, CODE[transfer.lost]))
+            place = len(ledger.transfers)
+            ledger.receptions.add([_new(ReceptionRow, (place, leg.receiver, CODE[leg.lost])) for leg in burst])
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        row = TransferRow(  # by position: keywords take three times as long
+        row: TransferRow = _new(TransferRow, (
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, first.started_ns, now_ns,
             air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
-        )  # fmt: skip
+        ))  # fmt: skip
         ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
-        if self._several_cells:
-            self._release(transfer)
+        if self._serving is not None:
+            self._serving.release(transfer)
         row = TransferRow(
             self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
             NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell,

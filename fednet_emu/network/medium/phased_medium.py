@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, final
 
-from simpy.events import NORMAL, Event
+from simpy.events import Event
 from typing_extensions import override
 
-from fednet_emu.kernel.clock import Timer
+from fednet_emu.kernel.clock import FOREVER_NS, Timer
 from fednet_emu.network.air.latency import Latency
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.phases import Phases
@@ -24,10 +26,16 @@ class EndToEnd:
     Args:
         latency: what the access scheme takes.
         connections: the connections between ends; None without a transport.
+        way_ns: time in ns from antenna to antenna; None for none.
     """
 
-    def __init__(self, latency: Latency, connections: Connections | None = None) -> None:
-        self._latency, self._connections = latency, connections
+    def __init__(
+        self,
+        latency: Latency,
+        connections: Connections | None = None,
+        way_ns: Callable[[Transfer], int] | None = None,
+    ) -> None:
+        self._latency, self._connections, self._way_ns = latency, connections, way_ns
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
         """The phases of a transfer that is asked for now, as far as they are known."""
@@ -46,7 +54,8 @@ class EndToEnd:
     def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
         """Time in ns until a transfer counts as received whose last bit leaves the air now."""
         under_way_ns = 0 if self._connections is None else self._connections.leave(transfer, now_ns)
-        return self._latency.tail_ns(transfer, now_ns) + under_way_ns
+        way_ns = 0 if self._way_ns is None else self._way_ns(transfer)
+        return self._latency.tail_ns(transfer, now_ns) + under_way_ns + way_ns
 
     def lose(self, transfer: Transfer) -> None:
         """Note that a transfer was lost."""
@@ -77,10 +86,19 @@ class PhasedMedium(Medium):
 
     def __init__(self, *of_medium: Any, end_to_end: EndToEnd, **more: Any) -> None:
         super().__init__(*of_medium, **more)
-        self._end_to_end, self._air = end_to_end, ReleasedAir(self._air)
+        self._released = ReleasedAir(self._air)
+        self._end_to_end, self._air = end_to_end, self._released
         self._plain_timeout_ns, self._gaps_ns = self._timeout_ns, 0
-        self._early: dict[Transfer, Timer] = {}
+        self._early: dict[Transfer, None] = {}
+        self._ready: list[tuple[int, int, Transfer]] = []  # when each is ready, and its number; a heap
+        self._joined = 0
         self._late: dict[Transfer, Late] = {}
+
+    @override
+    def send_all(
+        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
+    ) -> list[Transfer]:
+        return [self.send(sender, receiver, payload, number, size_bit, group=group) for receiver in receivers]
 
     @override
     def _join(self, transfer: Transfer) -> None:
@@ -89,18 +107,31 @@ class PhasedMedium(Medium):
         if not phases.wait_ns:
             self._queue(transfer)
             return
+        ready_ns = self.clock.now + phases.wait_ns
+        self._early[transfer] = None
+        heappush(self._ready, (ready_ns, self._joined, transfer))
+        self._joined += 1
+        if ready_ns < self._due_ns:
+            self._settle_at(ready_ns)
 
-        def ready(_event: Event) -> None:
+    @override
+    def _settle(self, _event: Event) -> None:
+        """Let those queue first whose waits are over now."""
+        now_ns, ready = self.clock.now, self._ready
+        while ready and (ready[0][0] <= now_ns or ready[0][2].cancelled):
+            transfer = heappop(ready)[2]
+            if transfer.cancelled:
+                continue
             del self._early[transfer]
-            if not phases.refused:
-                self._queue(transfer)
-                return
+            phases = transfer.phases
+            if phases is None or not phases.refused:
+                self._requests.append(transfer)
+                continue
             transfer.lost = phases.refused
             self._record_unsent(transfer, phases.refused)
-            self._deliver(transfer, self.clock.now)
-            self._settle_at(self.clock.now)
-
-        self._early[transfer] = self.clock.call_at(self.clock.now + phases.wait_ns, ready, NORMAL)
+            self._deliver(transfer, now_ns)
+        self._released.alarm_ns = ready[0][0] if ready else FOREVER_NS
+        super()._settle(_event)
 
     def _queue(self, transfer: Transfer) -> None:
         """Let a transfer queue in the order in which waits end, even where every place is in use."""
@@ -116,6 +147,11 @@ class PhasedMedium(Medium):
         return super()._start(burst)
 
     @override
+    def _move(self) -> None:
+        self._released.settle()
+        super()._move()
+
+    @override
     def _limit(self, transfer: Transfer, patience: Patience) -> None:
         super()._limit(transfer, patience)
         if transfer.until_ns > self.clock.now:
@@ -125,7 +161,7 @@ class PhasedMedium(Medium):
     def cancel(self, transfer: Transfer, reason: str) -> None:
         if transfer in self._early and not transfer.cancelled:
             transfer.cancelled = reason
-            self._early.pop(transfer).cancel()
+            del self._early[transfer]
             self._record_unsent(transfer, reason)
         elif transfer in self._late and not transfer.cancelled:
             transfer.cancelled = transfer.lost = reason
@@ -171,8 +207,8 @@ class PhasedMedium(Medium):
         late = Late(burst, now_ns, air_bit, energy_j, receive_j, timer)
         self._late.update((leg, late) for leg in burst if leg.phases is not None and leg.phases.tail_ns)
 
-    def _report(self, burst: Burst, _event: Event | None = None) -> None:
-        """Deliver and record a burst whose tail is over."""
+    def _report(self, burst: Burst, event: Event | None = None) -> None:
+        """Deliver and record a burst whose tail is over: by its event, or before it if nobody waits for it any more."""
         now_ns, reported = self.clock.now, [leg for leg in burst if leg in self._late]
         late = self._late[reported[0]]
         for leg in reported:
@@ -182,4 +218,8 @@ class PhasedMedium(Medium):
         assert burst[0].phases is not None
         burst[0].phases.tail_ns = now_ns - late.since_ns
         super()._write(burst, now_ns, late.air_bit, late.energy_j, late.receive_j)
-        self._settle_at(now_ns)
+        if event is None:
+            self._settle_at(now_ns)
+        else:
+            came, self._came = self._came, []
+            self.clock.trigger_now(came)

@@ -2,8 +2,8 @@
 
 It does what `Medium` does, to the last bit; tests play both beside each other. But with one transfer at a time on the
 air, whose end is known when it starts, the queues by cell, the heap of ends and the bursts of several legs come down to
-one queue, one end and one transfer. `_settle` and `_finish` are what `Medium`, `TurnQueue` and `SeparateAir` do with
-them in some fifteen methods, whose calls take as long as all the rest of a transfer.
+one queue, one end and one transfer. `_settle`, `_go_on` and `_end_of` are what `Medium`, `TurnQueue`, `SeparateAir` and
+`Band` do with them in some twenty methods, whose calls take as long as all the rest of a transfer.
 """
 
 from __future__ import annotations
@@ -16,20 +16,29 @@ from typing_extensions import override
 
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import uniform
 from fednet_emu.network.access.base import Access, RatedAccess
 from fednet_emu.network.air.separate import BandWalker, horizon_ns
 from fednet_emu.network.air.transfer import Delivery, Transfer, Unheard
+from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.medium import CANONICAL, Medium
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.reasons import CODE
-from fednet_emu.records.rows import TransferRow
+
+_LONG_NS = 1e11
+_CLOSE_NS = 1e-3
+"""An end is computed with floating-point numbers, which are wrong by 1e-4 ns at most up to `_LONG_NS`, unless it is so
+close to a whole nanosecond."""
 
 
-def medium_class(settings: Uplink, presence: Presence, cells: int, rates: DeviceRates | None) -> type[Medium]:
+def medium_class(
+    settings: Uplink, presence: Presence, cells: int, rates: DeviceRates | None, until_ns: int = FOREVER_NS
+) -> type[Medium]:
     """The class of a medium: `TurnMedium` where transfers take turns, each is a burst of its own.
 
-    Batteries want to know at each instant what is on the air, which only `Medium` tells them.
+    Batteries want to know at each instant what is on the air, which only `Medium` tells them. Links that change at
+    `until_ns` want new rates then, which only `Medium` asks for.
     """
     access = settings.access
     takes_turns = (
@@ -38,6 +47,7 @@ def medium_class(settings: Uplink, presence: Presence, cells: int, rates: Device
         and rates is None
         and not settings.broadcasts
         and presence.batteries is None
+        and until_ns == FOREVER_NS
         and type(access).queue is Access.queue
         and type(access).air is RatedAccess.air
     )
@@ -55,6 +65,9 @@ class TurnMedium(Medium):
         self._end_ns = FOREVER_NS  # of `_sending`, or the time up to which it has been computed
         walker = BandWalker(self.band)
         self._walk_leg, self._ahead_ns = walker.walk_leg, walker.ahead_ns
+        self._for_one, self._doubtful_snr = self.band.for_one, self.band.doubtful_snr
+        self._least_sinr = max(self.band.threshold, self.band.outage_sinr)
+        self._link = self.links.link if isinstance(self.links, Links) else self._link_now  # at rest none ever changes
 
     @override
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -78,15 +91,48 @@ class TurnMedium(Medium):
 
     @override
     def _settle(self, timer: Event) -> None:
-        now_ns, sending, waiting = self.clock.now, self._sending, self._waiting
+        now_ns, sending, delivery = self.clock.now, self._sending, None
         if sending is not None and now_ns >= self._end_ns:
-            started_ns = sending.started_ns
-            if sending.air_bit < sending.size_bit and not sending.lost:
+            sender, receiver, size_bit, air_bit = sending.sender, sending.receiver, sending.size_bit, sending.air_bit
+            started_ns, lost = sending.started_ns, sending.lost
+            if air_bit < size_bit and not lost:
                 self._end_ns = self._walk_leg(sending, started_ns, horizon_ns(started_ns, now_ns, self._ahead_ns))
             else:
-                self._finish(sending, now_ns)
-                self._turns.left, sending = 1, None
-        requests = self._requests
+                ledger, radios, kind, requested_ns = self._ledger, self.radios, self.kind, sending.requested_ns
+                if (self._faults.losing or sending.grant is not None) and not lost:
+                    lost = sending.lost = self._faults.fate(sending)
+                bits_j, receive_j = radios.transmit_j_per_bit * air_bit, radios.receive_j_per_bit * air_bit
+                energy_j = sending.drawn_w * ((now_ns - started_ns) / NS_PER_S) + bits_j
+                if radios.receive_w is not None:
+                    receive_j += radios.receive_w[receiver] * (now_ns - started_ns) / NS_PER_S
+                ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
+                ledger.energy_j += energy_j + receive_j
+                ledger.transfers.append((  # a `TransferRow`
+                    kind, sender, receiver, 1, size_bit, sending.number, requested_ns, started_ns, now_ns,
+                    air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0,
+                ))  # fmt: skip
+                if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
+                    self._tell_later(sending)
+                else:
+                    delivery = _new(Delivery, (
+                        sender, receiver, None if lost else sending.content, size_bit,
+                        requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
+                    ))  # fmt: skip
+                    if not sending.callbacks:
+                        self.unheard.append(Unheard(sending))
+                self._turns.left, self._sending = 1, None
+        self._go_on(timer, now_ns)
+        came = self._came
+        if came:
+            self._came = []
+        if sending is not None and delivery is not None:
+            self.clock.come(sending, delivery)
+        if came:
+            self.clock.trigger_now(came)
+
+    def _go_on(self, timer: Event, now_ns: int) -> None:
+        """Let new requests wait, start the next transfer if none is on the air, and look again at its end."""
+        requests, waiting, sending = self._requests, self._waiting, self._sending
         if requests:
             if len(requests) > 1:
                 requests.sort(key=CANONICAL)
@@ -97,7 +143,7 @@ class TurnMedium(Medium):
             transfer = waiting.popleft()
             if transfer.cancelled:
                 continue
-            snr, transfer.fading_key = self.links.now().link(transfer.sender, transfer.receiver)
+            snr, transfer.fading_key = self._link(transfer.sender, transfer.receiver)
             transfer.snr = snr = snr * transfer.power_part
             transfer.until_ns, patience = now_ns + self._timeout_ns, self._patience
             if patience is not None and snr < patience.ample[transfer.size_bit.bit_length()]:
@@ -107,50 +153,35 @@ class TurnMedium(Medium):
             at_full_power = not self._powers_differ and transfer.power_part == 1.0
             transfer.drawn_w = self._drawn_w if at_full_power else self._own_w(transfer)
             transfer.started_ns = now_ns
-            self._end_ns = self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
-            self._turns.left, sending = 0, transfer
-        self._sending = sending
+            size_bit, key, needed_ns = transfer.size_bit, transfer.fading_key, _LONG_NS
+            share, bandwidth_hz, _, gain, rate_of, coherence_ns, constant = self._for_one
+            block = now_ns // coherence_ns
+            sinr = snr * gain(0.5 if constant else uniform(key, block), key & 1 == 1) / share
+            if snr > self._doubtful_snr and sinr >= self._least_sinr:
+                needed_ns = size_bit * 1e9 / (rate_of(sinr, bandwidth_hz) or 1e-9)
+            whole_ns = int(needed_ns)
+            end_ns = now_ns + whole_ns + 1
+            is_certain = needed_ns < _LONG_NS and _CLOSE_NS < needed_ns - whole_ns < 1.0 - _CLOSE_NS
+            if is_certain and end_ns <= transfer.until_ns and end_ns <= (block + 1) * coherence_ns:
+                transfer.air_bit, self._end_ns = float(size_bit), end_ns
+            else:
+                self._end_ns = self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
+            self._turns.left, self._sending = 0, transfer
+            sending = transfer
         if sending is None:
             self._due_ns, self._timer = FOREVER_NS, None
         else:
             self._due_ns = self._end_ns  # and `_timer` is the one that has just run
             self.clock.call_again(timer, self._end_ns, self._settle)
-        if self._came:
-            came, self._came = self._came, []
-            self.clock.trigger_now(came)
+
+    def _link_now(self, sender: int, receiver: int) -> tuple[float, int]:
+        """SNR and fading key of a link of devices that move."""
+        return self.links.now().link(sender, receiver)
 
     def _own_w(self, transfer: Transfer) -> float:
         """Power in W that a sender draws whose transmit power is its own."""
         power_w = self.links.now().power_w(transfer.sender)
         return self.radios.drawn_w(transfer.sender, power_w, transfer.power_part)
-
-    def _finish(self, transfer: Transfer, now_ns: int) -> None:
-        """Deliver a transfer that is over, or tell of its loss, and record it."""
-        ledger, radios, kind, faults = self._ledger, self.radios, self.kind, self._faults
-        sender, receiver, size_bit, air_bit = transfer.sender, transfer.receiver, transfer.size_bit, transfer.air_bit
-        requested_ns, started_ns, lost = transfer.requested_ns, transfer.started_ns, transfer.lost
-        if (faults.losing or transfer.grant is not None) and not lost:
-            lost = transfer.lost = faults.fate(transfer)
-        if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
-            self._tell_later(transfer)
-        else:
-            transfer.complete(_new(Delivery, (
-                sender, receiver, None if lost else transfer.content, size_bit,
-                requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
-            )))  # fmt: skip
-            self._came.append(transfer)
-            if not transfer.callbacks:
-                self.unheard.append(Unheard(transfer))
-        bits_j, receive_j = radios.transmit_j_per_bit * air_bit, radios.receive_j_per_bit * air_bit
-        energy_j = transfer.drawn_w * ((now_ns - started_ns) / NS_PER_S) + bits_j
-        if radios.receive_w is not None:
-            receive_j += radios.receive_w[receiver] * (now_ns - started_ns) / NS_PER_S
-        ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        ledger.energy_j += energy_j + receive_j
-        ledger.transfers.append(_new(TransferRow, (
-            kind, sender, receiver, 1, size_bit, transfer.number, requested_ns, started_ns, now_ns,
-            air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0,
-        )))  # fmt: skip
 
 
 _new = tuple.__new__

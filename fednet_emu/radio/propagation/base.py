@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from fednet_emu.arrays import Array, Mask
+from fednet_emu.arrays import Array, Mask, log10
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
+from fednet_emu.files.gains import Gains
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
-from fednet_emu.units import db_to_linear
+from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +62,29 @@ class PathLoss(Component):
 
     STATES_SIGMA: ClassVar[bool] = False
     """Whether the law states the standard deviation of shadowing, as `shadowing: of-path-loss` needs."""
+    PLACED: ClassVar[bool] = False
+    """Whether the law is of certain places, so that a distance alone tells nothing."""
+
+    def on_site(
+        self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
+    ) -> PathLoss:
+        """The law as it is for these stations, for kinds that read a file.
+
+        Args:
+            carrier_hz: carrier in Hz.
+            heights_m: heights in m of the antennas of devices and of stations.
+            stations_m: coordinates of the stations, [stations, 2 or 3].
+            data_dir: folder of files.
+
+        Raises:
+            DataError: the file cannot be used, or is of other stations.
+        """
+        return self
+
+    @property
+    def gains(self) -> Gains | None:
+        """What it knows of places; None for a law of the distance."""
+        return None
 
     @property
     def los_correlation_m(self) -> float:
@@ -122,3 +148,11 @@ def require_range(where: str, what: str, value: Array | float, low: float, high:
 def carrier_ghz(carrier_hz: float) -> float:
     """Carrier frequency in GHz, the unit of the fitted formulas."""
     return carrier_hz / 1e9
+
+
+def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Array:
+    """Free-space loss in dB at a distance above zero (Friis 1946).
+
+    Ignored here: everything but the spreading of a spherical wave.
+    """
+    return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))

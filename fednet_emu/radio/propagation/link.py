@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -13,7 +13,7 @@ from fednet_emu.arrays import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """The geometry of one or many links; the three arrays broadcast against each other.
+    """The geometry of one or many links; the first three arrays broadcast against each other.
 
     Ignored here: terrain, buildings, antenna orientation and the curvature of the earth.
 
@@ -21,11 +21,15 @@ class Hop:
         distance_2d_m: horizontal distance between transmitter and receiver.
         tx_height_m: height of the transmitting antenna above ground.
         rx_height_m: height of the receiving antenna above ground.
+        place_m: coordinates [..., 2] of the devices, for laws of certain places; None where only distances are known.
+        station: number of the station at the other end of all of these links.
     """
 
     distance_2d_m: Array
     tx_height_m: Array
     rx_height_m: Array
+    place_m: Array | None = None
+    station: int = 0
 
     @classmethod
     def between(cls, tx_xyz_m: Array, rx_xyz_m: Array) -> Hop:
@@ -58,7 +62,7 @@ class Hop:
 
     def at_least(self, distance_2d_m: float) -> Hop:
         """The same hops with every horizontal distance below a minimum raised to it."""
-        return Hop(np.maximum(self.distance_2d_m, distance_2d_m), self.tx_height_m, self.rx_height_m)
+        return replace(self, distance_2d_m=np.maximum(self.distance_2d_m, distance_2d_m))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,12 +12,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.arrays import Array, log10
+from fednet_emu.arrays import log10
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.propagation.base import PathLoss, Propagation
+from fednet_emu.radio.propagation.base import PathLoss, Propagation, free_space_loss_db
 from fednet_emu.radio.propagation.d2d import D2dIndoor, D2dOutdoor
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
+from fednet_emu.radio.propagation.table import TablePathLoss
 from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory
 from fednet_emu.radio.propagation.tr38901.office import IndoorOffice
 from fednet_emu.radio.propagation.tr38901.rural import RuralMacro
@@ -116,14 +117,6 @@ class TwoRayGround(PathLoss):
         return Propagation.of(loss_db, los=True)
 
 
-def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Array:
-    """Free-space loss in dB at a distance above zero (Friis 1946).
-
-    Ignored here: everything but the spreading of a spherical wave.
-    """
-    return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))
-
-
 PATH_LOSSES: dict[str, type[PathLoss]] = kinds(
     FreeSpace,
     LogDistance,
@@ -137,6 +130,7 @@ PATH_LOSSES: dict[str, type[PathLoss]] = kinds(
     D2dOutdoor,
     D2dIndoor,
     V2v,
+    TablePathLoss,
 )
 
 AnyPathLoss = Annotated[PathLoss, Slot("path_loss", PATH_LOSSES)]

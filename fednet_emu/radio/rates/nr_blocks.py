@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.numerology import rows
 from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.climbing import FLOOR, climb
 from fednet_emu.radio.transport_blocks import transport_block_bit
 from fednet_emu.units import db_to_linear
 
@@ -25,6 +28,7 @@ MAX_ATTEMPTS = 4
 """Transmissions of a block, whose copies the receiver adds up (chase combining)."""
 
 _REPORT_S, _DELAY_S = 0.02, 0.004
+_TABLE, _TARGET_BLER = 1, 0.1
 _CERTAIN = 8.0
 _STEP_DB = 0.01
 _WIDE_BLOCKS = 273
@@ -58,7 +62,7 @@ class NrBlocks(RateLaw):
     table: Literal[1, 2, 3] = 1
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
 
-    target_bler: float = Field(default=0.1, gt=0, lt=0.5)
+    target_bler: float = Field(default=_TARGET_BLER, gt=0, lt=0.5)
     """Share of first transmissions that the outer loop lets fail."""
 
     margin_db: float = Field(default=2.0, ge=0)
@@ -71,8 +75,10 @@ class NrBlocks(RateLaw):
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Resource elements of demodulation reference signals in a resource block; 12 is one symbol."""
 
-    feedback: Literal["ideal", "aged"] = "ideal"
-    """`ideal` knows the SINR of each block, `aged` that of a report: `report_s` and `delay_s` say how old it is."""
+    feedback: Literal["ideal", "aged", "climbing"] = "ideal"
+    """`ideal` knows the SINR of each block, `aged` that of a report: `report_s` and `delay_s` say how old it is.
+    `climbing` knows nothing but its errors, as OpenAirInterface: each transfer begins at MCS 9, and goes a scheme up or
+    down every 100 ms."""
 
     report_s: float = Field(default=_REPORT_S, gt=0)
     """Period in s of the reports, for `feedback: aged`."""
@@ -87,12 +93,31 @@ class NrBlocks(RateLaw):
     @model_validator(mode="after")
     def _reports_are_aged(self) -> Self:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
-        if self.feedback == "ideal" and given:
+        if self.feedback != "aged" and given:
             raise ValueError(
-                f"report_s and delay_s say nothing with feedback: ideal, got {self.report_s:g} and {self.delay_s:g}; "
-                "leave them out, or set feedback: aged"
+                f"report_s and delay_s say nothing with feedback: {self.feedback}, got {self.report_s:g} and "
+                f"{self.delay_s:g}; leave them out, or set feedback: aged"
+            )
+        if self.climbs and (self.table, self.target_bler) != (_TABLE, _TARGET_BLER):
+            raise ValueError(
+                f"table and target_bler are those of feedback: climbing, got {self.table} and {self.target_bler:g}; "
+                f"leave them out, {_TABLE} and {_TARGET_BLER:g} are the only ones"
             )
         return self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        network = scenario.network
+        ways = {network.uplink.access.kind, network.downlink.access.kind}
+        if self.climbs and (ways != {"nr-grants"} or network.cells.count > 1):
+            what = f"transfers climb in the slots of one cell, got climbing with {network.cells.count} cells and "
+            remedy = "set access nr-grants in both directions and one cell, or feedback: ideal"
+            yield "feedback", f"{what}network.*.access: {', '.join(sorted(ways))}; {remedy}"
+
+    @property
+    def climbs(self) -> bool:
+        """Whether each transfer begins at a low scheme; `rate_bps` is then what it has in the long run."""
+        return self.feedback == "climbing"
 
     def in_blocks(self, blocks: int) -> NrBlocks:
         """The law in a channel of so many resource blocks, unless it has its own number."""
@@ -106,12 +131,15 @@ class NrBlocks(RateLaw):
     @property
     def min_sinr(self) -> float:
         """Where half of the blocks of the lowest scheme fail every attempt."""
-        return db_to_linear(self.curves[0].half_db) / MAX_ATTEMPTS
+        lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
+        return db_to_linear(lowest.half_db) / MAX_ATTEMPTS
 
     @property
     def peaks(self) -> Array:
-        """The SINRs at which the rate over the SINR is highest nearby."""
+        """The SINRs at which the rate over the SINR is highest nearby; none with `climbing`: nobody narrows."""
         loop = self._loop
+        if self.climbs:
+            return np.empty(0)
         sinr = exp10((loop.low_db + _STEP_DB * np.arange(len(loop.steps))) / 10.0)
         per_sinr = np.concatenate([[0.0], loop.efficiency_bps_hz / sinr, [0.0]])
         return sinr[(per_sinr[1:-1] > per_sinr[:-2]) & (per_sinr[1:-1] >= per_sinr[2:])]
@@ -140,8 +168,8 @@ class NrBlocks(RateLaw):
     # ---- schemes -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def curves(self) -> list[Curve]:
-        """The schemes in use, in rising order of SNR and efficiency: none needs more and gives less than another."""
+    def schemes(self) -> list[Curve]:
+        """All schemes of the table, by their numbers."""
         blocks = self.blocks or _WIDE_BLOCKS
         halves_db = {
             int(row["mcs"]): float(row["snr_at_bler_0.5_db"])
@@ -155,8 +183,13 @@ class NrBlocks(RateLaw):
                 bit = transport_block_bit(blocks, self.symbols, self.dmrs, *size)
                 half_db = halves_db[int(row["mcs"])] + self.margin_db
                 found.append(Curve(bit / (_HERTZ_SLOTS * blocks), half_db))
+        return found
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """The schemes in use, in rising order of SNR and efficiency: none needs more and gives less than another."""
         used: list[Curve] = []
-        for curve in sorted(found, key=lambda curve: curve.half_db):
+        for curve in sorted(self.schemes, key=lambda curve: curve.half_db):
             if not used or curve.efficiency_bps_hz > used[-1].efficiency_bps_hz:
                 used.append(curve)
         return used
@@ -168,17 +201,24 @@ class NrBlocks(RateLaw):
         return np.array([curve.half_db for curve in self.curves]) + target_db
 
     def block_errors(self, snr_db: Array) -> Array:
-        """Block error rates of the schemes [schemes, ...] at SNRs in dB."""
-        half_db = np.array([curve.half_db for curve in self.curves]).reshape(-1, *[1] * np.ndim(snr_db))
-        deviation = np.asarray((half_db - snr_db) / WATERFALL_DB)
-        errors = (deviation > 0.0).astype(np.float64)
-        doubtful = np.abs(deviation) < _CERTAIN
-        errors[doubtful] = scipy.special.ndtr(deviation[doubtful])
-        return errors
+        """Block error rates of the schemes in use [schemes, ...] at SNRs in dB."""
+        return _block_errors(self.curves, snr_db)
 
     @cached_property
     def _loop(self) -> OuterLoop:
-        return _outer_loop(self)
+        return _climbing(self)[0] if self.climbs else _outer_loop(self)
+
+    def climbed(self, sinr: Array, window: IntArray) -> Array:
+        """Rates in windows of 100 ms of a transfer over `rates_bps`, in the broadcast shape, for `feedback: climbing`.
+
+        Args:
+            sinr: SINRs (linear).
+            window: numbers of the windows, 0 for that in which the transfer began.
+        """
+        loop, relative = _climbing(self)
+        with np.errstate(divide="ignore"):
+            place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)
+        return np.asarray(relative[np.minimum(window, len(relative) - 1), np.rint(place).astype(np.int64)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,15 +252,45 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
     mixes = (scheme >= 0) & (above > below)
     faster = np.divide(law.target_bler - few, many - few, out=np.zeros(len(points)), where=mixes)
     mixed = (1.0 - faster) * of_scheme[below] + faster * of_scheme[above]
-    throughput = np.where(mixes, 1.0 / (1.0 + law.target_bler), _chase(law, scheme=below, snr_db=snr_db))
+    throughput = np.where(mixes, 1.0 / (1.0 + law.target_bler), _chase(law.curves, snr_db)[below, points])
     efficiency_bps_hz = np.maximum.accumulate(mixed * throughput)
     return OuterLoop(law.min_sinr, low_db, efficiency_bps_hz, efficiency_bps_hz.tolist())
 
 
-def _chase(law: NrBlocks, *, scheme: IntArray, snr_db: Array) -> Array:
-    """Blocks that arrive per attempt [points], with the SNRs of all copies of a block added up."""
-    expected, reached = np.zeros(len(snr_db)), np.ones(len(snr_db))
+@lru_cache(maxsize=16)
+def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
+    """What a loop that counts errors holds in the long run, and its first windows over that [windows, points].
+
+    The last window is the long run. Swings at neighbouring SNRs differ by up to 27 %; the law, which must rise, lies
+    midway between the best at any lower SNR and the worst at any higher one: right to 1 % in the mean over SNRs, and to
+    14 % at each.
+    """
+    low_db = 10.0 * math.log10(law.min_sinr)
+    span_db = law.schemes[-1].half_db + 10.0 * WATERFALL_DB - low_db
+    snr_db: Array = low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1, dtype=np.float64)
+    of_scheme = np.array([[scheme.efficiency_bps_hz] for scheme in law.schemes])
+    its = climb(of_scheme * _chase(law.schemes, snr_db), _block_errors(law.schemes, snr_db))
+    settled = 0.5 * (np.maximum.accumulate(its.settled) + np.minimum.accumulate(its.settled[::-1])[::-1])
+    relative = np.divide(its.first, settled, out=np.zeros_like(its.first), where=settled > 0.0)
+    return OuterLoop(law.min_sinr, low_db, settled, settled.tolist()), np.concatenate(
+        [relative, np.ones((1, len(settled)))]
+    )
+
+
+def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
+    """Block error rates of schemes [schemes, ...] at SNRs in dB."""
+    half_db = np.array([curve.half_db for curve in curves]).reshape(-1, *[1] * np.ndim(snr_db))
+    deviation = np.asarray((half_db - snr_db) / WATERFALL_DB)
+    errors = (deviation > 0.0).astype(np.float64)
+    doubtful = np.abs(deviation) < _CERTAIN
+    errors[doubtful] = scipy.special.ndtr(deviation[doubtful])
+    return errors
+
+
+def _chase(curves: list[Curve], snr_db: Array) -> Array:
+    """Blocks that arrive per attempt [schemes, points], with the SNRs of all copies of a block added up."""
+    expected, reached = np.zeros((len(curves), len(snr_db))), np.ones((len(curves), len(snr_db)))
     for copies in range(1, MAX_ATTEMPTS + 1):
         expected += reached
-        reached *= law.block_errors(snr_db + 10.0 * math.log10(copies))[scheme, np.arange(len(snr_db))]
+        reached *= _block_errors(curves, snr_db + 10.0 * math.log10(copies))
     return (1.0 - reached) / expected

@@ -56,25 +56,25 @@ def successive_cancellation(
     if rows > 1:
         order += np.arange(0, rows * count, count)[:, None]  # places in the flat array: faster than along an axis
     sorted_w = rows_w.reshape(-1)[order]
-    over_w = np.zeros_like(sorted_w)
+    over_w = np.zeros(sorted_w.shape)
     np.add.accumulate(
         sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1]
     )  # from the weakest up: no cancellation of digits
     over_w += noise_w
     clean = sorted_w / (over_w + residual * _before(sorted_w) if residual else over_w)
-    if threshold <= 0.0:
-        passed = np.ones(clean.shape, np.bool_)
-    else:
+    decoded = np.ones(clean.shape, np.bool_)
+    if threshold > 0.0:
         passed = np.logical_and.accumulate(clean >= threshold, axis=1)
-    if not passed.all():
-        clean = sorted_w / (over_w + _before(np.where(passed, residual, 1.0) * sorted_w))
-    sinr, decoded = np.empty_like(rows_w), np.empty(rows_w.shape, np.bool_)
-    sinr.reshape(-1)[order], decoded.reshape(-1)[order] = clean, passed
+        if not passed.all():
+            clean = sorted_w / (over_w + _before(np.where(passed, residual, 1.0) * sorted_w))
+            decoded.reshape(-1)[order] = passed
+    sinr = np.empty(clean.shape)
+    sinr.reshape(-1)[order] = clean
     return Decoded(sinr.reshape(received_w.shape), decoded.reshape(received_w.shape))
 
 
 def _before(sorted_w: Array) -> Array:
     """Sums [rows, n] of all that stand before each place in its row."""
-    before_w = np.zeros_like(sorted_w)
+    before_w = np.zeros(sorted_w.shape)
     np.add.accumulate(sorted_w[:, :-1], axis=1, out=before_w[:, 1:])
     return before_w

@@ -99,11 +99,17 @@ def scaffold(loop: Loop, option: str = "II", server_lr: float = 1.0) -> Vector:
 
 
 def scaffold_of_niid_bench(
-    loop: Loop, option: str = "II", beta: float = 0.0, nesterov: bool = False, decay: float = 0.0, gamma: float = 1.0
+    loop: Loop,
+    option: str = "II",
+    beta: float = 0.0,
+    nesterov: bool = False,
+    decay: float = 0.0,
+    gamma: float = 1.0,
+    by_samples: bool = False,
 ) -> Vector:
     """SCAFFOLD as NIID-Bench has it: steps with momentum and decay, each followed by one of -lr (c - c_i).
 
-    The step size of round t is LR gamma^t.
+    The step size of round t is LR gamma^t. Models may be weighted by samples.
     """
     x, c = loop.w, np.zeros(30)
     c_of = [np.zeros(30) for _ in range(loop.devices)]
@@ -124,7 +130,8 @@ def scaffold_of_niid_bench(
             ys.append(y)
             changes.append(new - c_of[i])
             c_of[i] = new
-        x, c = np.mean(ys, axis=0), c + np.sum(changes, axis=0) / loop.devices
+        weights = [loop.n[i] for i in cohort] if by_samples else None
+        x, c = np.average(ys, axis=0, weights=weights), c + np.sum(changes, axis=0) / loop.devices
     return x
 
 

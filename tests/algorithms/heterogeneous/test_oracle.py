@@ -40,6 +40,10 @@ CASES: dict[str, tuple[str, Callable[[Loop], Vector]]] = {
         ),
         lambda loop: scaffold_of_niid_bench(loop, beta=0.7, nesterov=True, decay=0.05, gamma=0.8),
     ),
+    "scaffold, weighted": (
+        algorithm("scaffold", weighting="samples", local_optimizer="{kind: momentum, beta: 0.9}"),
+        lambda loop: scaffold_of_niid_bench(loop, beta=0.9, by_samples=True),
+    ),
     "scaffold, decay": (
         algorithm("scaffold", local_optimizer="{kind: sgd, weight_decay: 0.1}"),
         lambda loop: scaffold_of_niid_bench(loop, decay=0.1),

@@ -55,7 +55,8 @@ def wait_for_no_one(pids):
 
 
 UNDER_WAY = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has processes in the background ignore
 from fednet_emu.learning.engines import batched
 from fednet_emu.learning.engines.workers import pool
 batched.WORTH_FLOP = 0
@@ -74,7 +75,6 @@ main()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks ps for the processes of a session")
 @pytest.mark.parametrize("when", ["starting", "training"])
 def test_ctrl_c_is_one_sentence_and_nobody_stays(tmp_path, when):

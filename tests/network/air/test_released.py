@@ -51,6 +51,35 @@ def test_others_have_the_line_in_the_gaps() -> None:
     assert spent(rows.loc[1]) == Spent(350 * MS, 0, 600 * MS, 150 * MS, 175 * MS)
 
 
+@pytest.mark.parametrize("packets", [4, 10, 1000])
+def test_windows_that_keep_the_line_busy_cost_no_event(packets: int) -> None:
+    """Four packets last for longer than a round trip of 0.35 s: the clock has as many events as without a window."""
+    its = line(RATE_BPS, tcp(rtt_s=0.35, packets=packets))
+
+    (delivery,) = its.play((0.0, 0, 103 * PAYLOAD_BIT))
+
+    assert delivery.ended_s == pytest.approx(0.35 + 10.3 + 0.175)
+    assert next(its.clock._eid) == EVENTS_OF_A_MESSAGE
+
+
+EVENTS_OF_A_MESSAGE = 9
+"""Of the test's processes, the wait for the connection, the end on the air, the tail."""
+
+
+def test_who_gets_faster_within_a_round_trip_still_waits_for_acknowledgements() -> None:
+    """Half of the line until the other is cancelled at 1.2 s: six packets have left at 1.7 s, four follow at 2 s."""
+    its = line(RATE_BPS, tcp(packets=6))
+    stays, goes = (its.medium.send(device, SERVER, None, 0, 10 * PAYLOAD_BIT) for device in (0, 1))
+    its.clock.call_at(1_200 * MS, lambda _event: its.medium.cancel(goes, "deadline"))
+    its.clock.run(until=stays)
+
+    assert stays.value.ended_s == 2.0 + 0.4 + 0.5
+    its.close()
+    rows = its.rows.set_index("sender")
+    assert spent(rows.loc[0]) == Spent(S, 0, 1_100 * MS, 300 * MS, S // 2)
+    assert rows.loc[1, "air_bit"] == PACKET_BIT
+
+
 def test_a_turn_is_kept_in_the_gaps() -> None:
     """Where senders take turns, the next one waits for the last bit of the one before, not for its tail."""
     its = line(RATE_BPS, tcp(), access=Tdma())

@@ -9,6 +9,7 @@ from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.shared import end_of
 from fednet_emu.radio.fading import Rayleigh
+from tests.network.beside import general
 
 MBIT = 1_000_000
 
@@ -25,7 +26,7 @@ def planned(monkeypatch):
 
 def test_a_plan_that_ran_out_is_followed_by_one_four_times_as_long(cell, planned):
     """A second at blocks of 1 ms: 8 + 32 + 128 + 512 blocks are 680 of 1000; who is on the air is gathered once."""
-    (delivery,) = cell(Ofdma(), fading=Rayleigh(coherence_s=0.001)).play((0.0, 0, MBIT))
+    (delivery,) = cell(general(Ofdma()), fading=Rayleigh(coherence_s=0.001)).play((0.0, 0, MBIT))
 
     assert delivery.ended_s == 1.0
     assert planned[0] == [8, 32, 128, 512, 2048]
@@ -35,7 +36,7 @@ def test_a_plan_that_ran_out_is_followed_by_one_four_times_as_long(cell, planned
 @pytest.mark.parametrize(("at_s", "later"), [(0.0155, [16, 64]), (0.0165, [32, 128])])
 def test_a_change_in_the_first_quarter_halves_the_next_plan(cell, planned, at_s, later):
     """The second plan lasts from 8 to 40 ms: its first quarter ends with the block in which 16 ms lies."""
-    world = cell(Ofdma(), fading=Rayleigh(coherence_s=0.001))
+    world = cell(general(Ofdma()), fading=Rayleigh(coherence_s=0.001))
     first, second = world.play((0.0, 0, MBIT), (at_s, 1, MBIT))
 
     assert planned[0][:4] == [8, 32, *later]

@@ -95,6 +95,25 @@ def test_only_one_group_of_one_instant_is_one_broadcast(cell):
     assert world.rows[["receivers", "size_bit"]].values.tolist() == [[2, 1000], [1, 1000], [1, 2000], [1, 1000]]
 
 
+@pytest.mark.parametrize("multicast", [True, False])
+def test_requests_made_together_are_requests_made_one_by_one(cell, multicast):
+    """The same rows, receptions and offered bits, beside another request of the instant."""
+    books = []
+    for together in (True, False):
+        world = cell(Tdma(), CAPACITY, snr=SNR, multicast=multicast)
+        if together:
+            world.medium.send_all(SERVER, [2, 0, 1], "model", 7, MBIT, 7)
+        else:
+            for receiver in (2, 0, 1):
+                world.medium.send(SERVER, receiver, "model", 7, MBIT, group=7)
+        world.play((0.0, 3, 1000), (0.1, 0, 1000))
+        books.append((world.rows.values.tolist(), world.ledger.frames()["receptions"].values.tolist(),
+                      world.ledger.offered_bit, world.ledger.energy_j))  # fmt: skip
+
+    assert books[0] == books[1]
+    assert sum(books[0][2]) == 3 * MBIT + 2000
+
+
 @BOTH_AIRS
 def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
     """Two broadcasts of one server: in turns, or side by side until the first has ended.

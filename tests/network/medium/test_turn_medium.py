@@ -5,94 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simpy.events import NORMAL
 
 from fednet_emu.devices.availability import Always, Presence, Windows
-from fednet_emu.kernel.clock import COLLECT, Clock
 from fednet_emu.network.access import Noma, Ofdma, Shared, SpatialReuse, Tdma
-from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.turn_medium import TurnMedium, medium_class
-from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Downlink, Uplink
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.ledger import SERVER, Ledger
-from fednet_emu.records.rows import TransferRow
-from tests.network.media import HandMadeLinks, PlainRadios, medium_of
+from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, instants_of, requests
+from tests.network.media import PlainRadios
 
 BOTH = (Medium, TurnMedium)
-MS = 1_000_000
-
-
-class Request(NamedTuple):
-    """A request, and what else is asked of it."""
-
-    at_ns: int
-    device: int
-    size_bit: int
-    again: int = 0
-    power_part: float = 1.0
-    grant: Grant[float] | None = None
-
-
-class Cancelling(NamedTuple):
-    """The cancellation of a request, before or after all else of an instant."""
-
-    request: int
-    at_ns: int
-    last: bool = False
-
-
-class World:
-    """A medium, and the log of what its senders see."""
-
-    def __init__(self, medium: type[Medium], snr: Sequence[float], **options: Any) -> None:
-        self.clock, self.ledger, self.log = Clock(), Ledger(), []
-        presence = Presence(options.pop("availability", Always()), 5, len(snr))
-        self.medium = medium_of(
-            options.pop("access", Tdma()), options.pop("law", Shannon()), HandMadeLinks(snr), len(snr),
-            medium=medium, clock=self.clock, ledger=self.ledger, presence=presence, **options,
-        )  # fmt: skip
-        self.sent: dict[int, Transfer] = {}
-
-    def play(self, asked: Sequence[Request], cancelled: Sequence[Cancelling], until_ns: int) -> tuple[Any, ...]:
-        """Play to the end of the run; what came of it."""
-        for number, request in enumerate(asked):
-            self.clock.call_at(request.at_ns, lambda _, now=(number, request): self.ask(*now), NORMAL)
-        for one in cancelled:
-            self.clock.call_at(one.at_ns, lambda _, one=one: self.cancel(one.request), COLLECT if one.last else NORMAL)
-        self.clock.run(until_ns + 1)
-        self.medium.close()
-        unheard = [one.describe() for one in self.medium.unheard]
-        rows = [TransferRow(*row) for block in self.ledger.transfers.blocks() for row in block.tolist()]
-        return rows, self.log, unheard, self.ledger.energy_j, self.ledger.sent_bit, self.ledger.offered_bit
-
-    def ask(self, number: int, request: Request) -> None:
-        """Send, and log the delivery; some requests are made again when they have ended, some have nobody who waits."""
-        ends = (request.device, SERVER) if self.medium.kind == 0 else (SERVER, request.device)
-        rest = {"power_part": request.power_part, "grant": request.grant}
-        transfer = self.sent[number] = self.medium.send(*ends, f"payload {number}", number, request.size_bit, **rest)
-        if request.again < 0:
-            return
-
-        def note(event: Any) -> None:
-            self.log.append((number, self.clock.now, event.value))
-            if request.again:
-                self.ask(number, request._replace(again=request.again - 1))
-
-        transfer.callbacks.append(note)
-
-    def cancel(self, number: int) -> None:
-        """Cancel a request, if it has been made."""
-        if number in self.sent:
-            self.sent[number].cancel(Delivery.given_up(self.clock.now_s))
-            self.log.append((number, self.clock.now, "cancelled"))
 
 
 def outcomes(
@@ -104,15 +33,6 @@ def outcomes(
 ) -> list[Any]:
     """What comes of the same play on both media."""
     return [World(medium, snr, **options).play(asked, cancelled, until_ns) for medium in BOTH]
-
-
-instants = st.integers(0, 40).map(lambda step: step * MS) | st.integers(0, 60 * MS)
-requests = st.builds(
-    Request, instants, st.integers(0, 3), st.sampled_from([0, 1, 800, 20_000, 20_000, 200_000]),
-    st.sampled_from([-1, 0, 0, 1, 3]), st.sampled_from([1.0, 1.0, 0.3]),
-    st.sampled_from([None, None, None, Grant(1.0, 0.5, 1.0, 1.0, 1.0, 0.4)]),
-)  # fmt: skip
-cancellings = st.builds(Cancelling, st.integers(0, 11), instants, st.booleans())
 
 
 @settings(max_examples=120, deadline=None)
@@ -151,7 +71,7 @@ def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
     asked.append(Request(9 * MS, 3, 20_000))  # its link carries nothing
     options = {"snr": (1.0, 10.0, 3.0, 1e-9), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
     rows, *_ = World(Medium, **options).play(asked, [], 10**13)
-    events_ns = {time_ns for row in rows for time_ns in (row.requested_ns, row.started_ns, row.ended_ns)}
+    events_ns = instants_of(rows)
     assert len(events_ns) == 8
 
     for at_ns in sorted({max(time_ns + by, 0) for time_ns in events_ns for by in (-1, 0, 1)}):

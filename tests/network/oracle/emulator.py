@@ -11,7 +11,22 @@ from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
 
-from .script import NEVER_NS, NOTHING, ONE, Burst, Cancel, Draw, Gain, Leg, Row, Script, Send, World, as_double
+from .script import (
+    NEVER_NS,
+    NOTHING,
+    ONE,
+    Burst,
+    Cancel,
+    Draw,
+    Gain,
+    Handover,
+    Leg,
+    Row,
+    Script,
+    Send,
+    World,
+    as_double,
+)
 
 NS_PER_S = 10**9
 
@@ -23,9 +38,9 @@ class Emulator:
         self.world, self.script, self.gain, self.draw = world, script, gain, draw
         self.now_ns = 0
         self.queue, self.air = list[Burst](), list[Burst]()
-        self.senders: dict[int, tuple[int, Fraction]] = {}  # radios on the air in their order: since when, which power
+        self.senders: dict[int, Fraction] = {}  # power of radios on the air, in the order of their starts
         self.changed = False  # who is on the air, since the band was dealt out
-        self.rows: list[Row] = []
+        self.rows, self.handovers = list[Row](), list[Handover]()
 
     def play(self) -> list[Row]:
         """The books, when all is over."""
@@ -33,6 +48,7 @@ class Emulator:
         while times or self.air:
             self.flow(min([*self.next_ns(), *times[:1]]))
             self.ends()
+            self.hand_over()
             if times and times[0] == self.now_ns:
                 times.pop(0)
                 self.ask()
@@ -55,10 +71,42 @@ class Emulator:
         for burst in ended:
             self.air.remove(burst)
             self.book(burst, burst.legs)
-            if all(other.radio != burst.radio for other in self.air):
-                del self.senders[burst.radio]
+            self.fall_silent(burst.radio)
         self.changed |= bool(ended)
         return len(ended)
+
+    def fall_silent(self, radio: int) -> None:
+        """Forget a sender that has nothing on the air any more."""
+        if all(other.radio != radio for other in self.air):
+            del self.senders[radio]
+
+    def hand_over(self) -> None:
+        """Let devices without a broadcast go on in their new cells, the last of all there; senders keep power."""
+        world, period = self.world, self.now_ns // self.world.period_ns
+        if not world.during or self.now_ns % world.period_ns:
+            return
+        cells = world.serving[period % len(world.serving)]
+        held = {leg.receiver for burst in self.air for leg in burst.legs if len(burst.legs) > 1}
+        moved = [(max(burst.send.sender, burst.legs[0].receiver), burst) for burst in self.air if len(burst.legs) == 1]
+        moved = [(device, burst) for device, burst in moved if device not in held and cells[device] != burst.cell]
+        powers = [self.senders[burst.radio] for _, burst in moved]
+        for device, burst in moved:
+            self.handovers.append(Handover(self.now_ns, burst.line, device, burst.cell, cells[device]))
+            self.air.remove(burst)
+            burst.spent_j, burst.spent_s = self.energy_j(burst), NOTHING
+            self.fall_silent(burst.radio)
+        for (device, burst), power in zip(moved, powers, strict=True):
+            burst.cell, leg = cells[device], burst.legs[0]
+            burst.radio, leg.radio = (end if end >= 0 else -1 - burst.cell for end in (burst.radio, leg.radio))
+            self.senders.setdefault(burst.radio, power)
+            self.air.append(burst)
+
+    def energy_j(self, burst: Burst) -> Fraction:
+        """What a burst has drawn until now."""
+        if burst.started_ns == NEVER_NS:
+            return NOTHING
+        drawn_w = self.world.full_w * self.senders[burst.radio] + self.world.circuit_w
+        return burst.spent_j + drawn_w * burst.spent_s
 
     def ask(self) -> None:
         """Queue the requests of this instant by sender and receiver; each cell has its own part of a broadcast."""
@@ -105,7 +153,7 @@ class Emulator:
         if burst.legs:
             burst.started_ns, self.changed = self.now_ns, True
             self.air.append(burst)
-            self.senders.setdefault(burst.radio, (self.now_ns, burst.send.power))
+            self.senders.setdefault(burst.radio, burst.send.power)
         return bool(burst.legs)
 
     def cancel(self, line: Cancel) -> None:
@@ -120,13 +168,10 @@ class Emulator:
 
     def book(self, burst: Burst, legs: list[Leg]) -> None:
         """Write a row."""
-        world, energy_j = self.world, NOTHING
-        if burst.started_ns != NEVER_NS:
-            energy_j = (world.full_w * self.senders[burst.radio][1] + world.circuit_w) * burst.spent_s
         air_bit = max(burst.send.size_bit - leg.left_bit for leg in legs)
         fates = tuple((leg.receiver, leg.fate) for leg in legs)
         cell = burst.send.cluster if self.world.access == "reuse" else burst.cell
-        self.rows.append(Row(burst.line, burst.started_ns, self.now_ns, air_bit, energy_j, fates, cell))
+        self.rows.append(Row(burst.line, burst.started_ns, self.now_ns, air_bit, self.energy_j(burst), fates, cell))
 
     def next_ns(self) -> list[float]:
         """When something may change next."""
@@ -134,7 +179,8 @@ class Emulator:
         times = [leg.until_ns for leg in legs]
         times += [self.now_ns + ceil(leg.left_bit * NS_PER_S / leg.bps) for leg in legs if leg.bps]
         block_ns = self.world.slot_ns or self.world.coherence_ns
-        return [*times, (self.now_ns // block_ns + 1) * block_ns] if legs and block_ns else times
+        edges_ns = [block_ns, self.world.period_ns if self.world.moves else None]
+        return times + [(self.now_ns // each + 1) * each for each in edges_ns if legs and each]
 
     def flow(self, until_ns: int) -> None:
         """Let bits and energy flow until an instant."""
@@ -146,6 +192,7 @@ class Emulator:
                     leg.outage |= law.loses and leg.carries and leg.sinr < law.lowest
                     leg.left_bit = max(leg.left_bit - leg.bps * flow_s, NOTHING)
                 self.changed |= bool(flow_s) and leg.until_ns == until_ns
+        self.changed |= self.world.moves and not until_ns % self.world.period_ns
         self.now_ns = until_ns
 
     def rate(self) -> None:
@@ -157,7 +204,8 @@ class Emulator:
         for burst in self.air:
             for leg in burst.legs:
                 clear = as_double(self.mean(burst, leg, burst.radio) * world.peak * burst.part / burst.share)
-                leg.dead = clear < self.world.threshold or not world.bps(clear, world.hertz * burst.share)
+                hopeless = clear < self.world.threshold or not world.bps(clear, world.hertz * burst.share)
+                leg.dead = hopeless and not world.moves  # who moves may come back
         if world.slot_ns and self.now_ns % world.slot_ns:
             return
         for burst in self.air:
@@ -168,10 +216,9 @@ class Emulator:
                 leg.bps = world.bps(leg.sinr, world.hertz * burst.share) if leg.carries else NOTHING
 
     def mean(self, burst: Burst, leg: Leg, radio: int) -> Fraction:
-        """SNR of a sender at a leg's receiver, as it was when the later of the two came on the air, without fading."""
-        since_ns, power = self.senders[radio]
+        """SNR of a sender at a leg's receiver in this period of movement, without fading."""
         snr = self.world.snr[radio, leg.radio]
-        return snr[max(since_ns, burst.started_ns) // self.world.period_ns % len(snr)] * power
+        return snr[self.now_ns // self.world.period_ns % len(snr)] * self.senders[radio]
 
     def heard(self, burst: Burst, leg: Leg, radio: int) -> Fraction:
         """SNR of a sender at a leg's receiver in this block."""

@@ -12,7 +12,7 @@ from simpy.events import NORMAL
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.devices.availability import Presence, Windows
-from fednet_emu.kernel.clock import COLLECT, Clock
+from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
 from fednet_emu.network.links.links import Links
@@ -26,7 +26,7 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.reasons import REASONS
 from tests.network.media import medium_of
 
-from .script import Cancel, Law, Row, Script, Send, World
+from .script import Cancel, Handover, Law, Row, Script, Send, World
 
 FADING_KEY, ACCESS_KEY, FIRST_RADIO = 0x5EED, 0xACCE55, 16
 GAINS = (0.0, 0.25, 1.0, 1.0, 2.0, 4.0)
@@ -102,9 +102,9 @@ class TableLinks(Links):
         """One for each ordered pair."""
         return mixes(mixes(FADING_KEY, np.asarray(sender) + FIRST_RADIO), np.asarray(receiver) + FIRST_RADIO)
 
-    def period(self) -> int:
-        """The number of this period of movement."""
-        return self._period
+    def until_ns(self) -> int:
+        """The end of this period of movement, if there is another one."""
+        return (self._period + 1) * self._world.period_ns if self._world.moves else FOREVER_NS
 
     def station_of(self, device: int) -> int:
         """The base station of a device's cell."""
@@ -157,6 +157,7 @@ class Play:
             timeout_s=world.timeout_ns / 1e9,
             radios=Radios(radio),
             cells=world.cells,
+            hands_over=world.during,
             bandwidth_hz=float(world.hertz),
         )
         self.asked: dict[tuple[int, int], Any] = {}
@@ -171,6 +172,12 @@ class Play:
         self.clock.run()
         self.medium.close()
         return rows_of(self.ledger)
+
+    def handovers(self) -> list[Handover]:
+        """Who has changed cells on the way, after `rows`."""
+        names = ("simulated_ns", "payload", "device", "from_cell", "to_cell")
+        columns = (self.ledger.handovers.column(name).tolist() for name in names)
+        return [Handover(*row) for row in zip(*columns, strict=True)]
 
     def _send(self, number: int, send: Send) -> None:
         payload = ("payload", number)

@@ -108,6 +108,7 @@ class World:
     cells: int = 1
     serving: tuple[tuple[int, ...], ...] = ()  # cell of each device in each period, round and round
     fading: str = "none"
+    during: bool = False  # whether devices take their transfers to other cells in the middle
     coherence_ns: int | None = None
     hertz: int = 10**6
     places: int | None = None  # for senders on the air of a cell or cluster
@@ -123,6 +124,11 @@ class World:
     full_w: Fraction = Fraction(2)  # drawn by the amplifier at full power
     circuit_w: Fraction = Fraction(1, 4)
     windows: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # of presence, [from, to) in ns
+
+    @property
+    def moves(self) -> bool:
+        """Whether links change."""
+        return any(len(snr) > 1 for snr in self.snr.values()) or len(self.serving) > 1
 
     @property
     def threshold(self) -> Fraction:
@@ -170,6 +176,16 @@ class Row(NamedTuple):
     cell: int
 
 
+class Handover(NamedTuple):
+    """Books: a transfer on the air that changes its cell."""
+
+    at_ns: int
+    line: int
+    device: int
+    left: int
+    entered: int
+
+
 @dataclass(eq=False)
 class Leg:
     """A burst's way to one receiver."""
@@ -212,6 +228,7 @@ class Burst:
     share: Fraction = ONE  # of the band
     power: Fraction = NOTHING  # part of its sender's power that it has at this moment
     spent_s: Fraction = NOTHING
+    spent_j: Fraction = NOTHING  # in earlier cells
 
     @property
     def ends(self) -> set[int]:

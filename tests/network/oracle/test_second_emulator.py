@@ -7,20 +7,23 @@ from hypothesis import HealthCheck, given, settings
 
 from .emulator import Emulator
 from .play import Play, draw_of, gain_of
-from .script import Row, Script, World
+from .script import Handover, Row, Script, World
 from .worlds import WEAK, plays
 
 MANY = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck])
 
 
-def expected(world: World, script: Script) -> list[Row]:
+def expected(world: World, script: Script) -> tuple[list[Row], list[Handover]]:
     """The second emulator's books."""
-    return Emulator(world, script, lambda link, block: gain_of(world, link, block), draw_of).play()
+    emulator = Emulator(world, script, lambda link, block: gain_of(world, link, block), draw_of)
+    return emulator.play(), emulator.handovers
 
 
 def assert_same_books(world: World, script: Script) -> None:
     """To the nanosecond, the bit and the billionth part of a joule; one more where shares that end together round."""
-    ours, books = in_order(Play(world, script).rows()), in_order(expected(world, script))
+    play, (rows, handovers) = Play(world, script), expected(world, script)
+    ours, books = in_order(play.rows()), in_order(rows)
+    assert sorted(play.handovers()) == sorted(handovers)
     near_ns = 1 if world.scheduler == "equal-finish" else 0
     assert [(row.line, *row[5:]) for row in ours] == [(row.line, *row[5:]) for row in books]
     for column in ("started_ns", "ended_ns"):

@@ -71,7 +71,8 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
         most = draw(st.sampled_from([0, 0, 1, 2]))
         absent = draw(st.sets(st.integers(0, devices - 1), max_size=most))
         world = replace(world, windows={device: draw(_spans()) for device in sorted(absent)})
-    return _with_scheme(draw, world)
+    world = _with_scheme(draw, world)
+    return replace(world, during=len(serving) > 1 and world.places is None and draw(st.booleans()))
 
 
 def _has(fading: str, features: frozenset[str]) -> bool:

@@ -22,7 +22,7 @@ from fednet_emu.algorithms.robust.aspire.updates import (
 from fednet_emu.algorithms.robust.aspire.worker import Message, Report, Terms, Wire
 from fednet_emu.algorithms.robust.uncertainty import UncertaintySet
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Device, Federation, SgdPlan
+from fednet_emu.federation import Deferred, Device, Federation, SgdPlan
 
 _Z, _DUAL = attrgetter("z"), attrgetter("h", "lam")
 
@@ -47,6 +47,7 @@ class Master:
         self._state = fed.defer(initial_state, self._z_0, 1)
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
         self.models, self.slopes, self.losses = [self._z_0] * count, [zero] * count, [none] * count
+        self._shares: dict[int, Deferred] = {}  # of the workers that were heard last, until the planes change
         self._known: set[int] = set()
         self.displaced = 0
 
@@ -60,7 +61,9 @@ class Master:
 
     def terms(self, j: int) -> Terms:
         """What worker j works out from what the master tells now."""
-        share = self._fed.defer(share_of, self._state, self.planes.p[:, j], size=1)
+        share = self._shares.get(j)
+        if share is None:
+            share = self._fed.defer(share_of, self._state, self.planes.p[:, j], size=1)
         return Terms(share, self.slopes[j])
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
@@ -69,9 +72,11 @@ class Master:
         heard = [self._heard(report) for report in reports]
         self._state = self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size)
         self.z = self._fed.defer(_Z, self._state, size=self._z_0.size)
+        self._shares = {}
         for place, (j, w, loss, _) in enumerate(reports):
             self.models[j], self.losses[j] = w, loss
             self.slopes[j] = self._fed.defer(methodcaller("slope", place), self._state, size=self._z_0.size)
+            self._shares[j] = self._fed.defer(methodcaller("share", place), self._state, size=1)
 
     def _heard(self, report: Report) -> Heard:
         """What the step needs of a report; its deferred parts are values when it runs."""
@@ -92,7 +97,7 @@ class Master:
         planes, origin, displaced = renewed(self.planes, upkeep, worst, losses, lam, lam_before, max_planes)
         if planes is self.planes:
             return
-        self.planes = planes
+        self.planes, self._shares = planes, {}
         self.displaced += displaced
         numbers = moved_to(origin, lam), moved_to(origin, lam_before), planes.p @ losses
         self._state = self._fed.defer(_replaned, self._state, *numbers)

@@ -80,6 +80,7 @@ class State(NamedTuple):
         values: p_l' f for every plane [L], with the latest loss of each worker.
         pull: sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0.
         slopes: -phi_j [P] of the workers that were heard, in their order; the linear terms of their next updates (12).
+        shares: sum_l lam_l p_lj of the same workers, by which they scale their gradients.
     """
 
     z: Tensor
@@ -89,10 +90,15 @@ class State(NamedTuple):
     values: Array
     pull: Tensor
     slopes: tuple[Tensor, ...] = ()
+    shares: tuple[float, ...] = ()
 
     def slope(self, place: int) -> Tensor:
         """-phi_j [P] of the worker that was heard in this place."""
         return self.slopes[place]
+
+    def share(self, place: int) -> float:
+        """sum_l lam_l p_lj of the same worker."""
+        return self.shares[place]
 
 
 class Heard(NamedTuple):
@@ -125,10 +131,13 @@ def initial_state(z_0: Tensor, n_planes: int) -> State:
 
 
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
-    """Updates (13), (14), (15), and (16) for the workers that were heard."""
+    """Updates (13), (14), (15), and (16) for the workers that were heard.
+
+    Vectors become double before an operation: PyTorch takes several times as long for operands of two precisions.
+    """
     pull, values, level = state.pull, state.values.copy(), state.h
     for arrival in heard:
-        pull = pull.sub(arrival.w - arrival.w_before, alpha=steps.prox)
+        pull = pull.sub((arrival.w - arrival.w_before).double(), alpha=steps.prox)
         values += arrival.column * (arrival.loss - arrival.loss_before)
         level += arrival.enters * arrival.loss
     z = z_step(state.z, z_0, pull, steps)
@@ -136,15 +145,15 @@ def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps)
     lam = lam_step(state.lam, values, h, steps)
     slopes = tuple(slope_step(arrival.slope, z, arrival.w, steps) for arrival in heard)
     for arrival, slope in zip(heard, slopes, strict=True):  # in place: `pull` is a tensor of this step by now
-        pull -= slope - arrival.slope
-    return State(z, h, lam, state.lam, values, pull, slopes)
+        pull -= (slope - arrival.slope).double()
+    shares = tuple(float(lam @ arrival.column) for arrival in heard)
+    return State(z, h, lam, state.lam, values, pull, slopes, shares)
 
 
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
     """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the sums are pull + prox N (z - z_0)."""
-    gradient = torch.add(pull, z - z_0, alpha=steps.prox * steps.n_workers)
-    after = torch.sub(z, gradient, alpha=steps.lr_z, out=torch.empty_like(z))  # worked out in double precision
-    return _clip(after, steps.model_bound)
+    gradient = torch.add(pull, (z - z_0).double(), alpha=steps.prox * steps.n_workers)
+    return _clip(torch.sub(z.double(), gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
 
 
 def h_step(h: float, lam: Array, steps: Steps) -> float:

@@ -13,7 +13,7 @@ const runMap = (told) => {
   const instants = moves ? scene.times_s.length : STEPS, period = told.simulated_s / (instants - 1);
   const { transfers: sent, receptions, quantum_s } = told.timeline;
   const shown = Array.from({ length: Math.ceil(count / every) }, (_, place) => place * every);
-  const state = { step: 0, by: "uplink_bps", links: false, sending: told.losses.some((row) => row.kind === "sidelink"), playing: 0, drawn: 0, under_way: 0 };
+  const state = { step: 0, by: "uplink_bps", links: false, ground: true, sending: told.losses.some((row) => row.kind === "sidelink"), playing: 0, drawn: 0, under_way: 0 };
   const place = (device) => (moves ? state.step * count : 0) + device;
   const MEASURES = {
     uplink_bps: ["Uplink rate alone in the band", units.rate, "log"], downlink_bps: ["Downlink rate alone in the band", units.rate, "log"],
@@ -24,15 +24,16 @@ const runMap = (told) => {
   const value = (name, device) => (moving(name) ? scene[name][place(device)] : told.device[name][device]);
   const offered = Object.entries(MEASURES).filter(([name]) => moving(name) || told.device[name]);
   const span = (values) => { let low = Infinity, high = -Infinity; for (const each of values) if (Number.isFinite(each)) { low = Math.min(low, each); high = Math.max(high, each); } return [low, high]; };
-  const reach = (axis, place) => { const [low, high] = span([...span(scene[axis]).map((cm) => cm / 100), ...scene.stations.map((xy) => xy[place])]); return [low, Math.max(high, low + 1)]; };
+  const reach = (axis, place) => { const [low, high] = span([...span(scene[axis].filter((_, i) => scene.there[i])).map((cm) => cm / 100).filter(Number.isFinite), ...scene.stations.map((xy) => xy[place])]); return [low, Math.max(high, low + 1)]; };
   const bounds = [reach("x_cm", 0), reach("y_cm", 1)].map(([low, high]) => [low - 0.06 * (high - low), high + 0.06 * (high - low)]);
-  const at = (device) => [scene.x_cm[place(device)] / 100, scene.y_cm[place(device)] / 100];
+  const there = (device) => Boolean(scene.there[place(device)]);
+  const at = (device) => (there(device) ? [scene.x_cm[place(device)] / 100, scene.y_cm[place(device)] / 100] : [null, null]);
 
   function colours() {
     const [title, show, scale] = MEASURES[state.by], values = shown.map((device) => value(state.by, device));
     equal.textContent = "";
     if (scale === "cell") return { marker: { color: values.map((cell) => fednet.lineColour(cell)) } };
-    const all = span(moving(state.by) ? scene[state.by] : told.device[state.by]);
+    const all = span(moving(state.by) ? scene[state.by].filter((_, i) => scene.there[i]) : told.device[state.by]);
     equal.textContent = all[0] === all[1] ? `All the same: ${show(all[0])}.` : "";
     if (!(all[1] > all[0])) return { marker: { color: fednet.colour("accent") } };
     const log = scale === "log" && all[1] > 0;
@@ -46,7 +47,7 @@ const runMap = (told) => {
 
   function links() {
     const x = [], y = [];
-    if (state.links) for (const device of shown) { const [a, b] = at(device), station = scene.stations[value("cell", device)]; x.push(a, station[0], null); y.push(b, station[1], null); }
+    if (state.links) for (const device of shown.filter(there)) { const [a, b] = at(device), station = scene.stations[value("cell", device)]; x.push(a, station[0], null); y.push(b, station[1], null); }
     return { x, y, mode: "lines", line: { color: fednet.colour("faint"), width: 0.7 }, hoverinfo: "skip", showlegend: false };
   }
 
@@ -76,13 +77,16 @@ const runMap = (told) => {
     return lines.map(({ x, y }, kind) => ({ x, y, mode: "lines", name: told.kinds[kind], line: { color: fednet.colour(told.kinds[kind]), width: 1.5 }, hoverinfo: "skip", showlegend: x.length > 0 }));
   }
 
-  const status = fednet.element("span", { class: "faint", role: "status" }), equal = fednet.element("span", { class: "faint" });
+  const status = fednet.element("span", { class: "faint", role: "status" }), equal = fednet.element("span", { class: "faint" }), absent = fednet.element("span", { class: "faint" });
   const figure = fednet.figure(section, "Map of devices and stations", () => {
     const places = shown.map(at), [title, show] = MEASURES[state.by];
     const text = shown.map((device) => `device ${device}<br>${title}: ${show(value(state.by, device))}<br>uplink ${units.rate(value("uplink_bps", device))}, downlink ${units.rate(value("downlink_bps", device))}<br>mean SNR ${units.decibel(value("snr_db", device))}, cell ${value("cell", device)}`);
-    const look = colours();
+    const look = colours(), ground = told.ground && state.ground ? [{ type: "heatmap", x: told.ground.x_m, y: told.ground.y_m, z: told.ground.gain_db, name: "gain", colorscale: "Greys", reversescale: true,
+      showscale: false, hovertemplate: "%{x} m, %{y} m: gain %{z:.1f} dB<extra></extra>" }] : [];
+    const away = shown.length - shown.filter(there).length;
+    absent.textContent = away ? `${units.count(away)} of ${units.count(shown.length)} devices are away.` : "";
     return {
-      data: [links(), ...underWay(),
+      data: [...ground, links(), ...underWay(),
         { x: places.map(([x]) => x), y: places.map(([, y]) => y), text, hovertemplate: "%{text}<extra></extra>", mode: "markers", name: "devices", ...look,
           marker: { size: count > 300 ? 6 : 9, line: { width: 0.5, color: fednet.colour("back") }, ...look.marker } },
         { x: scene.stations.map(([x]) => x), y: scene.stations.map(([, y]) => y), text: scene.stations.map((_, cell) => `station of cell ${cell}`), hovertemplate: "%{text}<extra></extra>",
@@ -101,7 +105,8 @@ const runMap = (told) => {
   const notes = [moves ? null : "Nobody moves.", every > 1 ? `One of ${every} devices is drawn.` : null].filter(Boolean).join(" ");
   section.insertBefore(fednet.controls(
     fednet.select("Colour by", offered.map(([name, [title]]) => [name, title]), (name) => { state.by = name; figure.redraw(); }),
-    fednet.checkbox("links to stations", (on) => { state.links = on; figure.redraw(); }), fednet.checkbox("transfers under way", (on) => { state.sending = on; figure.redraw(); }, state.sending), time, play, status, equal,
+    fednet.checkbox("links to stations", (on) => { state.links = on; figure.redraw(); }), fednet.checkbox("transfers under way", (on) => { state.sending = on; figure.redraw(); }, state.sending),
+    told.ground ? fednet.checkbox("gain of the best station", (on) => { state.ground = on; figure.redraw(); }, true) : null, time, play, status, absent, equal,
     notes ? fednet.element("span", { class: "faint", text: notes }) : null), figure.element);
   return { ...figure, state };
 };

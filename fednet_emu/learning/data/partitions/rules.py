@@ -128,6 +128,9 @@ class Dirichlet(Partition):
     """Concentration of the Dirichlet distribution (alpha); the smaller it is, the fewer classes a device has."""
     min_samples: NonNegativeInt = 1
     """Smallest number of training samples of a device; shares are drawn again until every device has that many."""
+    guard: bool = False
+    """Whether a device that has its even part of all samples gets none of the later classes, as in NIID-Bench's code,
+    whose `min_samples` is 10; sizes differ less then."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw the proportions, then cut each shuffled class by them."""
@@ -145,6 +148,8 @@ class Dirichlet(Partition):
         n_draws = max(1, min(MAX_DRAWS, _MAX_NUMBERS // (len(class_sizes) * n_devices)))
         for _ in range(n_draws):
             shares = rng.dirichlet(np.full(n_devices, self.alpha), size=len(class_sizes))
+            if self.guard:
+                _withhold(shares, class_sizes)
             sizes = _counts(shares, class_sizes).sum(axis=0)
             smallest = max(smallest, int(sizes.min()))
             if smallest >= self.min_samples:
@@ -153,6 +158,19 @@ class Dirichlet(Partition):
         situation = f"with {n_devices} devices, {total} samples and alpha={self.alpha:g}"
         remedy = "lower min_samples (0 allows devices without samples), raise alpha or use fewer devices"
         raise ScenarioError(f"partition.min_samples: {found} {situation}; {remedy}")
+
+
+def _withhold(shares: Array, class_sizes: IntArray) -> None:
+    """Take the share [classes, n_devices] of a class from devices that have their even part of all samples before it.
+
+    The other devices get it in proportion to their own shares of that class.
+    """
+    has = np.zeros(shares.shape[1], np.int64)
+    for label, size in enumerate(class_sizes):
+        open_to = has * len(has) < class_sizes.sum()
+        given = shares[label] * open_to
+        shares[label] = given / given.sum() if given.any() else open_to / open_to.sum()
+        has += _counts(shares[[label]], size[None])[0]
 
 
 def _counts(shares: Array, class_sizes: IntArray) -> IntArray:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple, Protocol, final
 
-from torch import Tensor, stack
+import torch
+from torch import Tensor
 from torch.func import grad_and_value, vmap
 
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
 
@@ -48,11 +50,11 @@ class VmapForm:
     """The form for any batchable model: PyTorch's own gradient, vectorised over the jobs.
 
     It uses its own copy of the model, because PyTorch puts the parameters of a call into the module during the call,
-    and forms run in parallel threads.
+    and forms run in parallel threads. With `private`, the gradient of each sample is limited by itself.
     """
 
-    def __init__(self, model: FlatModel) -> None:
-        self._model = model
+    def __init__(self, model: FlatModel, private: PrivateSgd | None = None) -> None:
+        self._model, self._private = model, private
 
     @cached_property
     def _gradient(self) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -63,6 +65,15 @@ class VmapForm:
         return vmap(grad_and_value(copy.deepcopy(self._model).loss_and_squares, has_aux=True))
 
     @cached_property
+    def _gradient_by_sample(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        loss = copy.deepcopy(self._model).loss
+
+        def of_one(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            return loss(vector, x[None], y[None])
+
+        return vmap(vmap(grad_and_value(of_one), (None, 0, 0)))
+
+    @cached_property
     def works(self) -> bool:
         """Whether PyTorch can vectorise the model; the first check loads 80 MB, which takes seconds."""
         return self._model.vectorises()
@@ -70,12 +81,14 @@ class VmapForm:
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
         """The step on the parameters w [A, P]."""
         total = w if into is None else into
+        if self._private is not None:
+            return self._private_step(self._private, w, total, squares=squares)
 
         def step(batch: Batch, factor: Tensor) -> Tensor:
             given = (batch.x, batch.y) if batch.weight is None else batch
             if squares:
                 g, (losses, sums) = self._gradient_and_squares(w, *given)
-                losses = stack((losses, sums))
+                losses = torch.stack((losses, sums))
             else:
                 g, losses = self._gradient(w, *given)
             total.addcmul_(g, factor[:, None])
@@ -83,7 +96,18 @@ class VmapForm:
 
         return step
 
+    def _private_step(self, private: PrivateSgd, w: Tensor, total: Tensor, *, squares: bool) -> Step:
+        def step(batch: Batch, factor: Tensor) -> Tensor:
+            g, losses = self._gradient_by_sample(w, batch.x, batch.y)
+            weight = torch.ones_like(losses) if batch.weight is None else batch.weight
+            count = weight.sum(1)
+            total.addcmul_(torch.einsum("abp,ab->ap", g, weight * private.factors(g)), (factor / count)[:, None])
+            mean = (losses * weight).sum(1) / count
+            return torch.stack((mean, (losses.square() * weight).sum(1))) if squares else mean
+
+        return step
+
     def byte_per_job(self, width: int) -> int:
-        """Memory of two gradients, which exist at the same time, and twice the activations of a batch (byte)."""
-        model = self._model
-        return 2 * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample
+        """Memory of two gradients of each that is made, and twice the activations of a batch (byte)."""
+        model, gradients = self._model, 1 if self._private is None else width
+        return 2 * gradients * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample

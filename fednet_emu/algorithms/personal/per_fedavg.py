@@ -1,0 +1,87 @@
+"""Per-FedAvg: a model from which one step on a device's own samples makes a good model for it.
+
+Fallah, Mokhtari, Ozdaglar: "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
+Approach", NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948
+
+Line by line: a device makes local steps w <- w - beta [I - alpha H(w)] g(w - alpha g(w)), whose two gradients g and
+Hessian H are of three batches of their own; the server averages. `order: first` leaves H out (FO); `hessian-free` takes
+H(w) v for (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
+
+Differences from the paper: none in the updates. What is evaluated of a device is the shared model after a step of
+alpha on a batch of its own, which takes no simulated time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.federation import Deferred, Device, Federation, Process
+
+
+class PerFedAvg(Synchronous):
+    """A shared model that is evaluated, on each device, after one step on that device's samples."""
+
+    kind = "per-fedavg"
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
+    plain_steps: ClassVar[bool] = True
+    adapt_lr: float | None = Field(None, ge=0)
+    """Step size of the adaptation (alpha); null takes `lr`, which is that of the local steps (beta)."""
+    order: Literal["first", "hessian-free"] = "first"
+    """Whether a local step leaves the Hessian out, at two gradients a step, or estimates it, at four."""
+    delta: float = Field(0.01, gt=0)
+    """How far from the model its two gradients are for the estimate, in multiples of the gradient (delta)."""
+
+    @property
+    @override
+    def equal_weights(self) -> bool:
+        return True
+
+    @property
+    def alpha(self) -> float:
+        """The step size of the adaptation."""
+        return self.lr if self.adapt_lr is None else self.adapt_lr
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average; each device's model for the evaluation is made of the mean."""
+        w, able = fed.initial_model(), np.flatnonzero(fed.task.n_samples).tolist()
+        adapt = replace(self.plan, lr=self.alpha, steps=1, epochs=None)
+        for t in fed.rounds():
+            arrived = yield from self.round(fed, t, w, self.client)
+            w = arrived.average("uniform")
+            own = [w] * fed.n_devices
+            for k in map(fed.device, able):
+                own[k.index] = k.training(w, adapt, t, "own").result.params
+            fed.end_of_round(own)
+
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: make the local steps, each of several gradients, and send the result."""
+        one = replace(self.plan, lr=1.0, steps=1, epochs=None)
+        for step in range(self.plan.n_steps(k.n_samples)):
+            near = yield k.train(w, replace(one, lr=self.alpha), t, step, "adapt")
+            after = yield k.train(near.params, one, t, step, "outer")
+            gradient = fed.defer(Tensor.sub, near.params, after.params)
+            if self.order == "hessian-free":
+                ends = [fed.defer(moved, w, gradient, part) for part in (self.delta, -self.delta)]
+                made = []
+                for end in ends:
+                    made.append((yield k.train(end, one, t, step, "hessian")).params)
+                gradient = fed.defer(corrected, gradient, *ends, *made, self.alpha / (2 * self.delta))
+            w = fed.defer(moved, w, gradient, -self.lr)
+        return w
+
+
+def moved(w: Tensor, gradient: Tensor, part: float) -> Tensor:
+    """The model [P], moved along a gradient [P]."""
+    return w + part * gradient
+
+
+def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:
+    """The gradient [P] minus `part` times the difference of those at two models [P], given these after their steps."""
+    return gradient - part * ((one - after) - (other - after_other))

@@ -1,0 +1,66 @@
+"""pFedMe: personal models in a Moreau envelope around what the devices share.
+
+Dinh, Tran, Nguyen: "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1,
+https://arxiv.org/abs/2006.08848
+
+Line by line: a device sets w_k to the w that it receives; R times it finds theta_k, about the minimiser of
+f_k(theta) + lambda/2 ||theta - w_k||^2, by the local steps of its plan, and sets
+w_k <- w_k - eta lambda (w_k - theta_k); the server sets w <- (1 - beta) w + beta mean w_k.
+
+Differences from the paper: local steps draw batches of their own, where the paper keeps one batch for each theta_k; a
+device that is not asked does no work, where the paper's work and stay unheard. theta_k is what is evaluated.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.federation import Deferred, Device, Federation, Process
+
+
+class PFedMe(Synchronous):
+    """Personal models near a model of their device, which is what devices and server average."""
+
+    kind = "pfedme"
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
+    sends_models: ClassVar[bool] = True
+    pull: float = Field(15.0, gt=0)
+    """Factor of the proximal term that keeps a personal model close to its device's model (lambda); 15 in the paper."""
+    device_lr: float = Field(0.005, ge=0)
+    """Step size of the device's model towards the personal one (eta)."""
+    device_steps: int = Field(1, gt=0)
+    """Number of these steps in a round, each after the local steps (R)."""
+    server_lr: float = Field(1.0, ge=0)
+    """Part of the way to the mean that the server goes (beta)."""
+
+    @property
+    @override
+    def equal_weights(self) -> bool:
+        return True
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average the devices' models."""
+        w = fed.initial_model()
+        own = [w] * fed.n_devices
+        for t in fed.rounds():
+            arrived = yield from self.round(fed, t, w, self.client, own)
+            w = arrived.average("uniform", self.server_lr)
+            fed.end_of_round(list(own))
+
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
+        """A device: find the personal model and step towards it, in turns; send the device's model."""
+        for step in range(self.device_steps):
+            personal = yield k.train(w, self.plan, t, step, prox=self.pull)
+            own[k.index] = personal.params
+            w = fed.defer(stepped, w, personal.params, self.device_lr * self.pull)
+        return w
+
+
+def stepped(w: Tensor, personal: Tensor, factor: float) -> Tensor:
+    """The device's model [P] after a step towards the personal one [P]."""
+    return w - factor * (w - personal)

@@ -1,0 +1,230 @@
+"""Aggregation with differential privacy: noise that the server adds to a sum, or every device to its own update.
+
+Central: McMahan, Ramage, Talwar, Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018,
+https://arxiv.org/abs/1710.06963; the limit that follows a quantile of the norms: Andrew, Thakkar, McMahan, Ramaswamy,
+"Differentially Private Learning with Adaptive Clipping", NeurIPS 2021, https://arxiv.org/abs/1905.03871, Algorithm 1.
+
+Symbols: S is `clip_norm`, z `noise_multiplier`, gamma `quantile`, eta_C `lr`, sigma_b `count_noise`, b_k what a device
+tells, q N the number of devices that are asked on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.algorithms.accountant import Privacy, epsilon
+from fednet_emu.algorithms.aggregation import Aggregation
+from fednet_emu.component.component import Component
+from fednet_emu.compression import NoCompression
+from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, MeanOf, Streams
+
+COUNT_NOISE = 20
+"""The expected number of devices over this is by default the deviation of the noise on the count, as in the paper."""
+
+
+class _Private(Aggregation):
+    """What both have in common."""
+
+    clip_norm: float = Field(gt=0)
+    """Largest Euclidean norm of an update (S); a longer one is scaled down."""
+    noise_multiplier: float = Field(ge=0)
+    """Standard deviation of the noise over `clip_norm` (z); `fe.noise_for` finds it for an epsilon."""
+    delta: float = Field(1e-5, gt=0, lt=1)
+    """Probability of a loss of privacy above epsilon; well below one over the number of devices."""
+
+    @property
+    @override
+    def needs_singles(self) -> bool:
+        return False
+
+    def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
+        """The mean of the clipped updates, without noise."""
+        return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        algorithm = scenario.algorithm
+        if algorithm.selection.needs_losses:
+            what = f"devices tell their losses without any noise, got selection: {algorithm.selection.kind}"
+            yield "", f"{what}; choose another"
+        if getattr(algorithm, "adaptive", False):
+            yield "", "devices tell their losses without any noise, got adaptive: true; leave that out"
+
+
+class LocalPrivacy(_Private):
+    """Local privacy: each device clips its update and adds the noise itself, so that it need not trust the server.
+
+    The mean of n updates then has noise of n times the variance that a server would need to add. Epsilon is that of all
+    rounds, as if the device had been asked in each, against having sent no update; it does not gain by sampling, as the
+    server knows whose update it reads. All weigh 1. What is done with an update later, compression or a sum over the
+    air, adds nothing to what is revealed.
+    """
+
+    kind = "local-dp"
+
+    @override
+    def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
+        name = ("dp", k.index, fed.round)
+        return fed.defer(noised, params, w, self.clip_norm, self.noise_multiplier, fed.streams, name)
+
+    @override
+    def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
+        return fed.accumulate(arrived.mean, arrived.models, arrived.model, [1.0] * len(arrived))
+
+    @override
+    def privacy(self, rounds: int, rate: float | None) -> Privacy:
+        return Privacy(epsilon(self.noise_multiplier, delta=self.delta, rounds=rounds), self.delta)
+
+
+class Adaptive(Component):
+    """A limit that follows a quantile of the norms of the updates."""
+
+    quantile: float = Field(0.5, gt=0, lt=1)
+    """Part of the updates that should be below the limit (gamma)."""
+    lr: float = Field(0.2, gt=0)
+    """Step size (eta_C): the exponent by which the limit grows is this times gamma minus the share below."""
+    count_noise: float | None = Field(None, gt=0)
+    """Standard deviation of the noise on the number of updates below the limit (sigma_b); null for a twentieth of the
+    number of devices that are asked on average, as in the paper."""
+
+    def noise(self, asked: float) -> float:
+        """The standard deviation of the noise on the count."""
+        return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
+
+    def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:
+        """The limit of the next round, given whether each update was within that of this one (b_k)."""
+        drawn = float(streams(*name, "count").standard_normal())
+        share = (sum(within) + self.noise(asked) * drawn) / asked
+        return limit * math.exp(-self.lr * (share - self.quantile))
+
+
+class CentralPrivacy(_Private):
+    """DP-FedAvg: the sum of clipped updates and Gaussian noise, over the number of devices that are asked on average.
+
+    McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its update, as a whole, down to at most `clip_norm`;
+    all weigh 1. It needs devices that are asked independently of each other: `selection: poisson`, or `all`. A round in
+    which nobody is asked, or nothing arrives, has its noise all the same. `fednet check` says what `stop.rounds` will
+    have cost, `epsilon` in the summary and the series `privacy` what was spent. Where devices come and go, it is
+    reckoned without the gain of sampling, as then not only the draw decides who takes part.
+    """
+
+    kind = "dp"
+
+    adaptive: Adaptive | None = None
+    """How the limit follows the norms, from `clip_norm` on: each device receives it with the model, and tells with its
+    update whether that was within it, one number each way. `noise_multiplier` then holds for both noises together, so
+    that epsilon is the same. Null keeps the limit."""
+
+    @property
+    @override
+    def needs_singles(self) -> bool:
+        return self.adaptive is not None  # a sum of models has no place for the count
+
+    @property
+    def least(self) -> int:
+        """None: noise is added in any case."""
+        return 0
+
+    def sum_noise(self, asked: float) -> float:
+        """The standard deviation of the noise on the sum over the limit (z_Delta), given that on the count."""
+        z = self.noise_multiplier
+        if self.adaptive is None or z == 0:
+            return z
+        return 1 / math.sqrt(1 / z**2 - 1 / (2 * self.adaptive.noise(asked)) ** 2)
+
+    @override
+    def told(self, fed: Federation) -> tuple[Deferred, ...]:
+        if self.adaptive is None:
+            return ()
+        if "clip_norm" not in fed.memory:
+            fed.memory["clip_norm"] = fed.defer(float, self.clip_norm, size=1)
+        return (fed.memory["clip_norm"],)
+
+    @override
+    def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
+        sent = fed.defer(clipped, params, w, told[0] if told else self.clip_norm)
+        return (sent, fed.defer(is_within, params, w, told[0], size=1)) if told else sent
+
+    @override
+    def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
+        assert rate is not None
+        asked, n, name = rate * fed.n_devices, len(arrived), ("dp", fed.round)
+        limit: float | Deferred = self.clip_norm
+        norm = self.clip_norm
+        found = {"epsilon": self.privacy(fed.round + 1, rate if fed.presence.always else None).epsilon}
+        if self.adaptive is not None:
+            (told,), within = self.told(fed), arrived.part(1)
+            limit = told
+            fed.memory["clip_norm"] = fed.defer(self.adaptive.moved, limit, within, asked, fed.streams, name, size=1)
+            known = n and not fed.timing_only
+            found["within_share"] = fed.read(fed.defer(_share, within, size=1)) if known else math.nan
+            norm = math.nan if fed.timing_only else fed.read(told)
+        fed.record("privacy", **found, clip_norm=norm, noise_std=self.sum_noise(asked) * norm / asked)
+        return fed.accumulate(
+            self.noisy, arrived.models, arrived.model, n, arrived.mean, asked, limit, fed.streams, name
+        )
+
+    def noisy(
+        self, w: Tensor, n: int, mean: MeanOf, asked: float, limit: float, streams: Streams, name: Any
+    ) -> Accumulation:
+        """The sum of n clipped updates and the noise, over the number `asked` on average."""
+        update = yield from mean(w, [1.0] * n)
+        noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
+        return update * (n / asked) + noise * (self.sum_noise(asked) * limit / asked)
+
+    @override
+    def privacy(self, rounds: int, rate: float | None) -> Privacy:
+        q = 1.0 if rate is None else rate
+        return Privacy(epsilon(self.noise_multiplier, delta=self.delta, rounds=rounds, rate=q), self.delta)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        algorithm, uplink, count = scenario.algorithm, scenario.network.uplink, scenario.devices.count
+        rate = algorithm.asking_rate(count)
+        if rate is None:
+            what = f"needs devices that are asked independently, got selection: {algorithm.selection.kind}"
+            yield "", f"{what}; choose poisson or all"
+        elif self.adaptive is not None and self.noise_multiplier >= 2 * self.adaptive.noise(rate * count):
+            most = 2 * self.adaptive.noise(rate * count)
+            what = f"is all spent on the count of updates, got {self.noise_multiplier:g}"
+            yield (
+                "noise_multiplier",
+                f"{what}; must be below 2 count_noise, {most:g}, so give a larger cohort or count_noise",
+            )
+        if type(uplink.compression) is not NoCompression:
+            what = f"compressing changes the norms that bound what is revealed, got {uplink.compression.kind}"
+            yield "", f"{what}; leave network.uplink.compression out"
+        if uplink.access.only_sums:
+            yield (
+                "",
+                f"signals over the air arrive with gains that change the norms, got {uplink.access.kind}; choose ofdma",
+            )
+
+
+def clipped(params: Tensor, w: Tensor, limit: float) -> Tensor:
+    """The parameters [P], with an update of w [P] that is scaled down as a whole to this norm where it is longer."""
+    norm = float((params - w).norm(dtype=torch.float64))
+    return params if norm <= limit else w + (params - w) * (limit / norm)
+
+
+def is_within(params: Tensor, w: Tensor, limit: float) -> float:
+    """1 if the update of w [P] to `params` [P] is no longer than the limit (b_k), else 0."""
+    return float((params - w).norm(dtype=torch.float64) <= limit)
+
+
+def noised(params: Tensor, w: Tensor, limit: float, noise_multiplier: float, streams: Streams, name: Any) -> Tensor:
+    """The parameters [P] with a clipped update of w [P] and noise of its own."""
+    noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
+    return clipped(params, w, limit) + noise * (noise_multiplier * limit)
+
+
+def _share(within: Sequence[float]) -> float:
+    return sum(within) / len(within)

@@ -1,0 +1,232 @@
+"""Satellites: devices on orbits, from a constellation in closed form or from elements of real satellites."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+from typing_extensions import override
+
+from fednet_emu.arrays import Array, IntArray, cos, sin
+from fednet_emu.devices.mobility.base import Mobility
+from fednet_emu.devices.mobility.regions import Region
+from fednet_emu.devices.orbits.earth import GRAVITY_M3_S2, MEAN_RADIUS_M, TURN_RAD_S, sidereal_rad, turned
+from fednet_emu.errors import DataError, FednetError, ScenarioError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.tle import Elements, read_elements
+from fednet_emu.kernel.streams import Streams
+
+FRESH_DAYS = 14.0
+"""Most days between elements and the run; their error grows by kilometres a day."""
+
+
+class Satellites(Mobility):
+    """Devices on orbits around the Earth, for base stations that are `cells: {kind: ground}`."""
+
+    ORBITS: ClassVar[bool] = True
+
+    @property
+    @override
+    def places(self) -> bool:
+        return True
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        kind, network, channel = getattr(self, "kind", "?"), scenario.network, scenario.channel
+        if network.cells.kind != "ground":
+            yield (
+                "",
+                f"satellites have stations on the ground, got {kind} with network.cells: {network.cells.kind}; "
+                + ("give {kind: ground, sites: [...]}"),
+            )
+        if scenario.devices.availability.kind == "always":
+            yield "", f"satellites set, got {kind} with availability: always; give {{kind: passes, mask_deg: 10}}"
+        if network.sidelink is not None:
+            yield "", f"there are no links between satellites, got {kind} with network.sidelink; leave one out"
+        if channel.path_loss.kind not in ("free-space", "log-distance"):
+            what = f"laws for the ground know no slant range, got {kind} with channel.path_loss"
+            yield "", f"{what}: {channel.path_loss.kind}; choose free-space or log-distance"
+
+
+class Walker(Satellites):
+    """A constellation of circular orbits (Walker 1984): as many satellites as devices, evenly in planes evenly apart.
+
+    Device k is satellite k mod S of plane k // S, with S satellites in each plane. Time 0 has Greenwich below the
+    ascending node of plane 0, and there its first satellite.
+    Ignored here: the flattening of the Earth, which turns planes by degrees a day, drag, and other bodies.
+    """
+
+    kind = "walker"
+    planes: int = Field(ge=1)
+    """Planes, P of i:T/P/F."""
+    phasing: int = Field(0, ge=0)
+    """How much further satellites are in the next plane, in parts of 360 degrees / T: F of i:T/P/F."""
+    inclination_deg: float = Field(ge=0, le=180)
+    """Angle in degrees between planes and equator."""
+    height_m: float = Field(ge=1e5, le=1e8)
+    """Height in m of the orbits over a sphere of 6371 km."""
+    pattern: Literal["delta", "star"] = "delta"
+    """`delta`: ascending nodes over 360 degrees; `star`: over 180, for orbits near the poles."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if scenario.devices.count % self.planes:
+            yield "planes", f"must divide the number of devices, got {self.planes} for {scenario.devices.count}"
+        if self.phasing >= self.planes:
+            yield "phasing", f"must be below the number of planes, got {self.phasing} of {self.planes}"
+
+    def paths(
+        self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None
+    ) -> CircularOrbits:
+        """The orbits; placement and region do not matter."""
+        return CircularOrbits(self, len(initial_xy_m))
+
+
+class CircularOrbits:
+    """Satellites on circles.
+
+    Attributes:
+        count: how many there are.
+        speed_m_s: their speed.
+    """
+
+    def __init__(self, law: Walker, count: int) -> None:
+        self.count = count
+        self._radius_m = MEAN_RADIUS_M + law.height_m
+        self._motion_rad_s = math.sqrt(GRAVITY_M3_S2 / self._radius_m**3)
+        self.speed_m_s = self._motion_rad_s * self._radius_m
+        plane, place = np.divmod(np.arange(count), count // law.planes)
+        turn, spread = 2 * math.pi, math.pi if law.pattern == "star" else 2 * math.pi
+        self._node_rad = spread * plane / law.planes
+        self._phase_rad = turn * (place * law.planes + law.phasing * plane) / count
+        self._tilt = math.cos(math.radians(law.inclination_deg)), math.sin(math.radians(law.inclination_deg))
+
+    def places_m(self, satellites: IntArray, time_s: Array) -> Array:
+        """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later."""
+        along = self._phase_rad[satellites, None] + self._motion_rad_s * time_s
+        c, s = cos(along), sin(along)
+        in_plane = np.stack([c, self._tilt[0] * s, self._tilt[1] * s], axis=-1)
+        node_rad = self._node_rad[satellites, None]
+        return turned(turned(self._radius_m * in_plane, -node_rad), TURN_RAD_S * time_s)
+
+    def positions_m(self, devices: IntArray, time_s: float) -> Array:
+        """Earth-fixed coordinates [k, 3] of satellites [k] at a time in s."""
+        return self.places_m(devices, np.array([time_s]))[:, 0]
+
+
+class Tle(Satellites):
+    """Satellites from two-line elements, moved by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
+
+    Device k is the satellite k of the file. From the frame of the elements (TEME) to the ground it goes by Greenwich
+    mean sidereal time: 0.005 degrees and 0.05 km from what precise frames say.
+    Ignored here: the motion of the poles, and UT1 less UTC.
+    """
+
+    kind = "tle"
+    elements: str
+    """The file of elements, with or without names; a relative path is sought in the data folder first."""
+    epoch: str | None = None
+    """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null takes the time of the latest elements."""
+    stale: Literal["refuse", "allow"] = "refuse"
+    """What to do with elements that are more than 14 days older or newer than time 0."""
+
+    @field_validator("epoch")
+    @classmethod
+    def _is_a_time(cls, epoch: str | None) -> str | None:
+        if epoch is not None:
+            _julian_day(epoch)
+        return epoch
+
+    def paths(
+        self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None
+    ) -> ElementOrbits:
+        """The orbits; placement and region do not matter.
+
+        Raises:
+            DataError: The elements cannot be used, or are of another time.
+            ScenarioError: There are fewer satellites than devices.
+            FednetError: The package sgp4 is not installed.
+        """
+        all_of_them, count = read_elements(locate(self.elements, data_dir)), len(initial_xy_m)
+        if len(all_of_them) < count:
+            what = f"{self.elements} has {len(all_of_them)} satellites, got {count}"
+            raise ScenarioError(f"devices.count: {what}; give {len(all_of_them)} or fewer, or more elements")
+        return ElementOrbits(self, all_of_them[:count])
+
+
+class ElementOrbits:
+    """Satellites on the orbits of their elements.
+
+    Attributes:
+        count: how many there are.
+        speed_m_s: their mean speed.
+    """
+
+    def __init__(self, law: Tle, elements: list[Elements]) -> None:
+        self.count = len(elements)
+        satrec = _sgp4().Satrec
+        self._where = [its.where for its in elements]
+        self._satellites = [satrec.twoline2rv(its.first, its.second) for its in elements]
+        epochs = [its.jdsatepoch + its.jdsatepochF for its in self._satellites]
+        self._start_jd = max(epochs) if law.epoch is None else _julian_day(law.epoch)
+        off_days = [abs(day - self._start_jd) for day in epochs]
+        days = max(off_days)
+        if law.stale == "refuse" and days > FRESH_DAYS:
+            where = self._where[off_days.index(days)]
+            how = f"get elements of that time (at most {FRESH_DAYS:g} days off), or set stale: allow"
+            raise DataError(where, f"is of another time, {days:.1f} days from the epoch of the run", how)
+        motions_m_s = [GRAVITY_M3_S2 ** (1 / 3) * (its.no_kozai / 60) ** (1 / 3) for its in self._satellites]
+        self.speed_m_s = sum(motions_m_s) / len(motions_m_s)
+
+    def places_m(self, satellites: IntArray, time_s: Array) -> Array:
+        """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later.
+
+        Raises:
+            DataError: A satellite has decayed by then, or its elements are impossible.
+        """
+        time_s = np.broadcast_to(time_s, (len(satellites), np.shape(time_s)[-1]))
+        day, part = math.floor(self._start_jd), self._start_jd % 1.0
+        km = np.empty((*time_s.shape, 3))
+        for row, satellite in enumerate(satellites.tolist()):
+            parts = part + time_s[row] / 86_400.0
+            wrong, km[row], _ = self._satellites[satellite].sgp4_array(np.full(len(parts), float(day)), parts)
+            if wrong.any():
+                at_s = time_s[row][np.argmax(wrong != 0)]
+                what = _sgp4().SGP4_ERRORS.get(int(wrong[wrong != 0][0]), "SGP4 fails")
+                raise DataError(
+                    self._where[satellite], f"cannot be followed to {at_s:g} s ({what})", "give newer elements"
+                )
+        return turned(1e3 * km, sidereal_rad(self._start_jd, time_s))
+
+    def positions_m(self, devices: IntArray, time_s: float) -> Array:
+        """Earth-fixed coordinates [k, 3] of satellites [k] at a time in s."""
+        return self.places_m(devices, np.array([time_s]))[:, 0]
+
+
+def _julian_day(utc: str) -> float:
+    """The Julian day of a time of UTC.
+
+    Raises:
+        ValueError: It is no time.
+    """
+    try:
+        moment = datetime.fromisoformat(utc)
+    except ValueError as error:
+        raise ValueError(f"is no time, got {utc!r}; write UTC, such as 2026-03-01T12:00:00Z") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return 2_440_587.5 + moment.timestamp() / 86_400.0
+
+
+def _sgp4() -> Any:
+    try:
+        return importlib.import_module("sgp4.api")
+    except ImportError as error:
+        raise FednetError("devices.mobility: sgp4 is not installed; pip install 'fednet-emu[orbits]'") from error

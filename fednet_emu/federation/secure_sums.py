@@ -1,0 +1,247 @@
+"""Sums of uploads that the server cannot read one by one: the steps of secure aggregation, on the air."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from simpy.events import Event
+from torch import Tensor
+
+from fednet_emu.devices.processors import Work
+from fednet_emu.federation.device import Device, Fed
+from fednet_emu.federation.masks import PRIME, Words, agreed, mask, opened, shares
+from fednet_emu.federation.sums import Sums, mean_update
+from fednet_emu.kernel.all_of import AllOf
+from fednet_emu.kernel.clock import NS_PER_S, Process, to_ns
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.accumulation import Accumulation
+from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.secure_aggregation import Graph, SecureAggregation
+
+TOO_FEW = "threshold"
+"""Why a vector that has arrived counts for nothing: fewer devices are left than open a sum."""
+
+
+def sums_of(fed: Fed) -> Sums | SecureSums | None:
+    """How uploads add up on their way to the server: over the air, or masked; None if each comes by itself."""
+    air, rule = fed.network.superposition, fed.network.settings.uplink.secure_aggregation
+    if air is not None:
+        return Sums(fed.clock, fed.links, air, fed.streams, fed.record)
+    return None if rule is None else SecureSums(fed, rule)
+
+
+@dataclass(frozen=True)
+class SecureMean:
+    """What the server makes of the masked vectors of an attempt.
+
+    Attributes:
+        rule: the settings.
+        graph: the neighbours of each device that has shared its secrets, those among them.
+        came: whose vectors have come, in the order of the parts.
+        answers: whose shares have come.
+        threshold: how many shares open a secret.
+        streams: the randomness of the run.
+        attempt: number of the attempt.
+    """
+
+    rule: SecureAggregation
+    graph: dict[int, frozenset[int]]
+    came: Sequence[int]
+    answers: frozenset[int]
+    threshold: int
+    streams: Streams
+    attempt: int
+
+    def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
+        """The mean [P] of the differences to w [P], rounded, of the models that come, whose weights are equal."""
+        rule, n, real = self.rule, len(self.came), self.rule.masks == "real"
+        total = np.zeros(w.numel(), np.uint64)
+        for i in self.came:
+            vector = levels((yield) - w, rule)
+            total += vector + self.masks_of(i, w.numel()) if real else vector
+        if real:
+            total -= self.left(w.numel())
+        total &= np.uint64(2**self.bit - 1)
+        summed = total.astype(np.int64) - n * rule.largest
+        return torch.from_numpy(summed * (rule.clip / rule.largest / n)).to(w)
+
+    @property
+    def bit(self) -> int:
+        """Bits of a masked entry."""
+        return self.rule.entry_bit(len(self.graph))
+
+    def secret(self, what: str, i: int) -> int:
+        """The secret key of a device, or the secret of its own mask."""
+        drawn = self.streams("secure-aggregation", what, self.attempt, i).bytes(16)
+        return int.from_bytes(drawn, "big") % PRIME
+
+    def masks_of(self, i: int, m: int) -> Words:
+        """All masks [m] of a device together."""
+        own = self.secret("key", i)
+        return mask(self.secret("own", i), m, self.bit) + self._pairs(i, own, self.graph[i], m)
+
+    def _pairs(self, i: int, key: int, others: Iterable[int], m: int) -> Words:
+        """The masks [m] that a device with this key has in common with others, as it adds them."""
+        total = np.zeros(m, np.uint64)
+        for j in sorted(others):
+            common = mask(agreed(key, self.secret("key", j)), m, self.bit)
+            total = total + common if i < j else total - common
+        return total
+
+    def left(self, m: int) -> Words:
+        """The masks [m] that are left in the sum, from the shares that the server has received."""
+        total, came = np.zeros(m, np.uint64), frozenset(self.came)
+        for i, others in self.graph.items():
+            holders = sorted({i, *others})
+            all_shares = shares(self.secret("own" if i in came else "key", i), holders, self.threshold)
+            known = {j: all_shares[j] for j in holders if j in self.answers}
+            secret = opened(known)
+            total += mask(secret, m, self.bit) if i in came else -self._pairs(i, secret, others & came, m)
+        return total
+
+
+def levels(update: Tensor, rule: SecureAggregation) -> Words:
+    """The entries [P] of a vector before it is masked: 0 to twice `rule.largest`, which stands for `rule.clip`."""
+    cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
+    found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
+    return found
+
+
+@final
+class SecureSums:
+    """Lets the devices of a round take the steps of secure aggregation, each message on the air.
+
+    The series `secure_aggregation` has a row for each step: how many devices take part (`asked`), whose message has
+    come (`arrived`), how many are needed, when it began, and the bits of the messages that have come, headers aside.
+    """
+
+    def __init__(self, fed: Fed, rule: SecureAggregation) -> None:
+        self._fed, self._rule, self._attempts = fed, rule, 0
+
+    def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
+        """Process whose value is the deliveries of the vectors, and the mean that the server makes of them.
+
+        Args:
+            size: entries of a vector.
+            pairs: devices, and processes that return a device and what it has ready, or a lost `Delivery`.
+            deadline_s: until when vectors have to come, in s from now.
+        """
+        fed, rule, pairs = self._fed, self._rule, list(pairs)
+        self._attempts += 1
+        if not pairs:
+            return [], mean_update
+        until_ns = None if deadline_s is None else fed.clock.now + to_ns(deadline_s)
+        devices, clients = [k for k, _ in pairs], dict(enumerate(client for _, client in pairs))
+        graph = rule.graph(len(pairs), fed.streams("secure-aggregation", "graph", self._attempts))
+        _, needed = rule.sized(len(pairs))
+        steps = _Steps(fed, devices, graph, needed, until_ns)
+        able = yield from steps.keys(rule.key_bit)
+        able = yield from steps.shares(rule.share_bit, able)
+        replies = [steps.lost.get(i) or Delivery.given_up(fed.now_s) for i in range(len(pairs))]
+        for i, client in clients.items():
+            if i not in able:
+                client.close()
+        if not able:
+            return replies, mean_update
+        bit = size * rule.entry_bit(len(steps.shared))
+        came = yield from steps.vectors({i: clients[i] for i in able}, bit, replies)
+        answers = yield from steps.unmask(rule.share_bit, came)
+        linked = {i: graph[i] & steps.shared for i in sorted(steps.shared)}
+        if not all(len(answers & {i, *others}) >= needed for i, others in linked.items()):
+            return [reply if reply.lost else reply._replace(lost=TOO_FEW) for reply in replies], mean_update
+        expanded = len(came) + sum(len(others) for i, others in linked.items() if i not in came)
+        if rule.prg_flop_per_entry:
+            yield fed.server.compute(Work(rule.prg_flop_per_entry * size * expanded, None))
+        return replies, SecureMean(rule, linked, sorted(came), answers, needed, fed.streams, self._attempts)
+
+
+class _Steps:
+    """The steps of an attempt; devices are numbered by their places in the cohort.
+
+    Attributes:
+        keyed: who has sent its public keys.
+        shared: who has shared its secrets.
+        lost: what devices have lost that do not take the next step.
+    """
+
+    def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
+        self._fed, self._devices, self._graph, self._needed, self._until_ns = fed, devices, graph, needed, until_ns
+        self.keyed: frozenset[int] = frozenset()
+        self.shared: frozenset[int] = frozenset()
+        self.lost: dict[int, Delivery] = {}
+
+    def keys(self, key_bit: int) -> Process:
+        """Public keys: who has sent its own and has those of its neighbours."""
+        fed, everybody = self._fed, frozenset(range(len(self._devices)))
+        whole, posted = len(self._graph[0]) == len(everybody) - 1, fed.shared(None)
+        self.keyed = heard = yield from self._heard("keys", everybody, lambda i: 2 * key_bit)
+        if whole and fed.network.downlink.settings.broadcasts:
+            return (yield from self._told(heard, lambda i: 2 * key_bit * len(heard), posted))
+        return (yield from self._told(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
+
+    def shares(self, share_bit: int, able: frozenset[int]) -> Process:
+        """Shares by way of the server: who has those of its neighbours."""
+        self.shared = yield from self._heard("shares", able, lambda i: 2 * share_bit * len(self._graph[i] & self.keyed))
+        return (yield from self._told(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
+
+    def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
+        """Masked vectors: who has trained and sent one, each as soon as it can; their deliveries go into `replies`."""
+        started_ns = self._fed.clock.now
+        got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())
+        for i, delivery in zip(clients, got, strict=True):
+            replies[i] = delivery
+        came = frozenset(i for i in clients if not replies[i].lost)
+        self._record("vectors", started_ns, len(clients), came, bit * len(came))
+        return came if len(came) >= self._needed else frozenset()
+
+    def _vector(self, client: Process, bit: int) -> Process:
+        ready = yield from client
+        if isinstance(ready, Delivery):
+            return ready
+        k, update = ready
+        return (yield self._fed.uplink(k, update, bit))
+
+    def unmask(self, share_bit: int, came: frozenset[int]) -> Process:
+        """Shares that open the sum, of each secret one: who has sent its own."""
+        self._until_ns = None
+        bit = {i: share_bit * (1 + len(self._graph[i] & self.shared)) for i in came}
+        return (yield from self._heard("unmask", came, bit.__getitem__))
+
+    def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
+        """All of these send: whose message has come; nobody if they are too few."""
+        if not able:
+            return frozenset()
+        fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}
+        there = yield from self._arrived({i: fed.uplink(self._devices[i], None, n) for i, n in sizes.items()})
+        self._record(step, started_ns, len(able), there, sum(sizes[i] for i in there))
+        return there if len(there) >= self._needed else frozenset()
+
+    def _told(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
+        """All of these are sent something: who has received it."""
+        fed = self._fed
+        return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))
+
+    def _arrived(self, transfers: dict[int, Event]) -> Process:
+        """Whose transfers have arrived in time."""
+        fed = self._fed
+        got = yield AllOf(fed.clock, list(transfers.values()), self._left_s(), lambda: Delivery.given_up(fed.now_s))
+        self.lost |= {i: delivery for i, delivery in zip(transfers, got, strict=True) if delivery.lost}
+        return frozenset(transfers) - self.lost.keys()
+
+    def _left_s(self) -> float | None:
+        return None if self._until_ns is None else max(self._until_ns - self._fed.clock.now, 0) / NS_PER_S
+
+    def _record(self, step: str, started_ns: int, asked: int, there: frozenset[int], bit: int) -> None:
+        self._fed.record(
+            "secure_aggregation",
+            step=step,
+            asked=asked,
+            arrived=len(there),
+            needed=self._needed,
+            started_s=started_ns / NS_PER_S,
+            arrived_bit=bit,
+        )

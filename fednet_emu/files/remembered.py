@@ -1,0 +1,28 @@
+"""Files that are read once, though a scenario is looked at before its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import TypeVar
+
+Content = TypeVar("Content")
+
+
+def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
+    """The function with the content of the latest file kept, until the file changes; nobody may write to it."""
+
+    @lru_cache(maxsize=1)
+    def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:
+        return read(path)
+
+    @wraps(read)
+    def reading(path: Path) -> Content:
+        try:
+            state = path.stat()
+        except OSError:
+            return read(path)
+        return kept(path, state.st_size, state.st_mtime_ns)
+
+    return reading

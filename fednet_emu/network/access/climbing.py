@@ -1,0 +1,106 @@
+"""Transfers that climb: each begins at a low scheme, whoever else is on the air, and changes it every 100 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+import numpy as np
+from typing_extensions import override
+
+from fednet_emu.arrays import Array
+from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.separate import Power, Rates
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.air.sharing import Allocation, RateInputs, Sharing
+from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.radio.rates.climbing import WINDOW_NS
+from fednet_emu.radio.rates.nr_blocks import NrBlocks
+
+
+@final
+class Climbing(Sharing):
+    """A sharing of slots in which each transfer has the part of its rate that it has climbed to.
+
+    Args:
+        slots: the sharing.
+        law: the law of link adaptation.
+    """
+
+    overlapping = False
+
+    def __init__(self, slots: Sharing, law: NrBlocks) -> None:
+        self._slots, self._law = slots, law
+        self.begun: list[int] = []
+        """The window in which each transfer on the air began, in the order of bursts."""
+
+    @override
+    def power(self, inputs: RateInputs) -> Array | None:
+        return self._slots.power(inputs)
+
+    @override
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
+        """As if it had the slots only for that part of the time."""
+        plain = self._slots.allocate(inputs, power)
+        begun = np.array(self.begun)[inputs.active.burst]
+        part = self._law.climbed(plain.sinr * plain.share, inputs.numbers - begun[:, None])
+        sinr = np.divide(
+            plain.sinr, part, out=np.zeros(np.broadcast_shapes(plain.sinr.shape, part.shape)), where=part > 0
+        )
+        return plain._replace(sinr=sinr, share=plain.share * part)
+
+
+@final
+class ClimbingAir:
+    """The slots of one cell, in which transfers climb.
+
+    Args:
+        slots: how they are shared.
+        band: the band, with blocks of a window each.
+        law: the law of link adaptation.
+        links: the links.
+    """
+
+    looks_up = False
+
+    def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
+        self._sharing = Climbing(slots, law)
+        self._air = SharedAir(self._sharing, band, links)
+        self._bursts: list[Burst] = []
+
+    def next_end_ns(self) -> int:
+        """The next end on the air, or of the plan."""
+        return self._air.next_end_ns()
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Put a burst on the air; one of a transfer that was on it before goes on where that was."""
+        leg = burst[0]
+        begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns
+        self._bursts.append(burst)
+        self._sharing.begun.append(begun_ns // WINDOW_NS)
+        self._air.start(burst, now_ns)
+
+    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
+        """Give up a leg."""
+        self._air.cut(leg, burst, now_ns)
+
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits."""
+        self._air.extend(leg, bits)
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """Carry bits until now; return the bursts that have ended."""
+        ended = self._air.advance(now_ns)
+        for burst in ended:
+            place = next(place for place, other in enumerate(self._bursts) if other is burst)
+            del self._bursts[place], self._sharing.begun[place]
+        return ended
+
+    def powers(self) -> Iterable[Power]:
+        """The planned powers."""
+        return self._air.powers()
+
+    def rates(self) -> Iterable[Rates]:
+        """The planned rates."""
+        return self._air.rates()

@@ -1,0 +1,93 @@
+"""Connections of the radio that are released after silence, and set up again before the next message."""
+
+from __future__ import annotations
+
+from typing import Annotated, final
+
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.kernel.clock import to_ns
+from fednet_emu.network.air.latency import Latency
+from fednet_emu.network.air.transfer import Transfer
+
+
+class Idle(Component):
+    """What becomes of the radio connection of a device that is silent."""
+
+
+class Rrc(Idle):
+    """Released after a timer: the next message first waits until the device is connected again.
+
+    A device that trains for longer than the timer pays this once in each round (RRC_IDLE and RRC_CONNECTED, TS 38.331
+    clauses 5.3.3 and 5.3.8). Messages in both directions count and wait, but for broadcasts, which reach idle devices.
+    At the start of a run nobody is connected. Both defaults are assumptions, and differ by operator; a private cell may
+    never release.
+    Ignored here: paging cycles, the energy of the tail before the release, and that a message that is lost keeps the
+    connection until then.
+    """
+
+    inactivity_s: float = Field(10.0, ge=0, le=1e6)
+    """Time in s without a message after which the connection is released."""
+
+    promotion_s: float = Field(0.2, ge=0, le=1e6)
+    """Time in s until a device is connected again."""
+
+
+IDLES: dict[str, type[Idle]] = kinds(Rrc)
+AnyIdle = Annotated[Idle, Slot("idle", IDLES)]
+
+
+@final
+class RadioConnections:
+    """The radio connections of all devices, over both directions.
+
+    Args:
+        rrc: the timers.
+    """
+
+    def __init__(self, rrc: Rrc) -> None:
+        self._inactivity_ns, self._promotion_ns = to_ns(rrc.inactivity_s), to_ns(rrc.promotion_s)
+        self._stands_ns: dict[int, int] = {}  # since when each device is connected, or will be
+        self._seen_ns: dict[int, int] = {}  # when its last message ended, as far as known
+        self._under_way: dict[int, list[Transfer]] = {}
+
+    def enter(self, transfer: Transfer, now_ns: int) -> int:
+        """Note a message that is asked for now; return how long its device takes to be connected, in ns."""
+        device = max(transfer.sender, transfer.receiver)
+        others = [other for other in self._under_way.get(device, ()) if not (other.triggered or other.cancelled)]
+        self._under_way[device] = [*others, transfer]
+        seen_ns = self._seen_ns.get(device)
+        if not others and (seen_ns is None or now_ns - seen_ns > self._inactivity_ns):
+            self._stands_ns[device] = now_ns + self._promotion_ns
+        self._seen_ns[device] = max(now_ns, seen_ns or 0)
+        return max(self._stands_ns[device] - now_ns, 0)
+
+    def leave(self, transfer: Transfer, now_ns: int) -> None:
+        """Note that the last bit of a message leaves the air."""
+        self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
+
+
+@final
+class Promoted(Latency):
+    """What an access scheme takes, after the radio connection of the device stands.
+
+    Args:
+        latency: of the access scheme.
+        connections: the radio connections.
+    """
+
+    def __init__(self, latency: Latency, connections: RadioConnections) -> None:
+        self._latency, self._connections = latency, connections
+
+    @override
+    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
+        wait_ns = self._connections.enter(transfer, now_ns)
+        return wait_ns + self._latency.access_ns(transfer, now_ns + wait_ns)
+
+    @override
+    def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
+        self._connections.leave(transfer, now_ns)
+        return self._latency.tail_ns(transfer, now_ns)

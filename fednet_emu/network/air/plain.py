@@ -1,0 +1,263 @@
+"""Uplinks to one antenna of one cell that are on the air together, with a short way from one change to the next.
+
+It does what `SharedAir` does, to the last bit; tests play both beside each other. But as long as every device at rest
+sends one burst to the server, the matrices of receivers and senders, the legs of a burst and the cells come down to one
+row of senders, and `PlainAir` does with that row what `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells` do in some
+seventy methods, whose calls take as long as all the rest of a change. Whatever is not plain is handed over to a
+`SharedAir`, which keeps the band until nobody is on the air.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from operator import mul, sub
+from typing import final
+
+import numpy as np
+
+from fednet_emu.arrays import Array, least
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import uniform
+from fednet_emu.kernel.work import BIT, SCALE
+from fednet_emu.network.air.band import Band, needed_ns, passed
+from fednet_emu.network.air.roomy import Roomy
+from fednet_emu.network.air.separate import Air, Power, Rates
+from fednet_emu.network.air.shared import BLOCKS, MOST_GAINS, NEAR_NS, SharedAir, blocks_after, end_of
+from fednet_emu.network.air.sharing import Allocation, Sharing
+from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.links.links import Links, LinksOverTime
+from fednet_emu.records.ledger import SERVER
+
+_SNR, _POWER_S, _GAIN = range(3)
+"""Rows of the numbers of each sender: its mean SNR (linear), its time on the air so far in s, and from there on its
+fading gain in each of the blocks that were last planned."""
+
+
+def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -> Air:
+    """The air of bursts that share a band: `PlainAir` where they may be plain."""
+    rule = sharing.plain_rule()
+    at_rest, alone = isinstance(links, Links), band.reception.antennas == 1 and not band.reception.NULLS
+    if rule is None or cells > 1 or band.down or not at_rest or not alone or band.slotted or band.outage_sinr > 0:
+        return SharedAir(sharing, band, links, cells)
+    return PlainAir(rule, band, SharedAir(sharing, band, links))
+
+
+@final
+class PlainAir:
+    """The uplinks of one cell; see above.
+
+    Args:
+        rule: what each sender gets; see `Sharing.plain_rule`.
+        band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
+        general: an empty air of the same band, for what is not plain.
+    """
+
+    looks_up = True
+
+    def __init__(self, rule: Callable[[Array], Allocation], band: Band, general: SharedAir) -> None:
+        self._rule, self._band, self._general, self._is_plain = rule, band, general, True
+        self._doubtful_snr, self._gain_of = band.doubtful_snr, band.fading.combined(1).gain
+        self._blocks = BLOCKS
+        self._since_ns = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._new: list[Burst] = []
+        self._senders: set[int] = set()
+        self._bursts: list[Burst] = []
+        self._work: list[int] = []
+        self._until_ns: list[int] = []
+        self._first_until_ns = FOREVER_NS
+        self._numbers: list[int] = []  # of the blocks whose gains are known
+        self._of = Roomy(np.empty((_GAIN, 0)))
+        self._edges_ns: list[int] = []  # of the planned blocks; none without a plan
+        self._rate_bps: Array = np.empty((0, 0))  # [blocks, senders]
+        self._next_ns = self._end_ns = FOREVER_NS
+        self._due: list[int] = []  # places of the bursts that are through at `_end_ns`
+
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Add a burst; one that is not plain makes everything on the air the business of `SharedAir`."""
+        leg, general = burst[0], self._general
+        if not self._is_plain and not len(general):
+            self._is_plain, self._blocks = True, general.blocks
+        if self._is_plain and (
+            len(burst) > 1
+            or leg.receiver != SERVER
+            or leg.sender in self._senders
+            or leg.size_bit <= 0
+            or leg.snr <= self._doubtful_snr
+        ):
+            self._hand_over(now_ns)
+        if self._is_plain:
+            self._since_ns = now_ns
+            self._senders.add(leg.sender)
+            self._new.append(burst)
+        else:
+            general.start(burst, now_ns)
+
+    def _hand_over(self, now_ns: int) -> None:
+        self._is_plain, general = False, self._general
+        general.blocks, of = self._blocks, self._of.now
+        if self._bursts:
+            general.go_on(self._bursts, self._work, of[_POWER_S], np.array(self._numbers), of[_GAIN:].T, now_ns)
+        for burst in self._new:
+            general.start(burst, now_ns)
+        self._clear()
+
+    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
+        """Give up a burst now, as if it had reached its timeout; one that has ended stays as it is."""
+        if not self._is_plain:
+            self._general.cut(leg, burst, now_ns)
+        elif burst in self._bursts:
+            self._until_ns[self._bursts.index(burst)] = self._first_until_ns = now_ns
+
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a burst more bits, from now on as the business of `SharedAir`."""
+        if self._is_plain:
+            self._hand_over(self._since_ns)
+            self._general.next_end_ns()
+        self._general.extend(leg, bits)
+
+    def advance(self, now_ns: int) -> list[Burst]:
+        """Carry bits until now; return the bursts that are delivered or past their timeout."""
+        if not self._is_plain:
+            return self._general.advance(now_ns)
+        gone: list[int] = []
+        if self._edges_ns and now_ns > self._since_ns:
+            self._flow(now_ns)
+            if now_ns >= self._end_ns:
+                gone = self._due
+                for place in gone:
+                    self._work[place] = 0
+            self._edges_ns = []
+        self._since_ns = now_ns
+        if now_ns >= self._first_until_ns:
+            until_ns = self._until_ns
+            over = [place for place, its_ns in enumerate(until_ns) if its_ns <= now_ns]
+            gone = over + [place for place in gone if place not in over]
+            self._first_until_ns = min([its_ns for its_ns in until_ns if its_ns > now_ns], default=FOREVER_NS)
+        return self._take_off(gone) if gone else []
+
+    def next_end_ns(self) -> int:
+        """Plan the rates from now on, and return the time of the next end or the end of the plan."""
+        if not self._is_plain:
+            return self._general.next_end_ns()
+        if self._new:
+            self._add()
+        if not self._edges_ns and self._bursts:
+            self._plan()
+        return self._next_ns if self._bursts else FOREVER_NS
+
+    def powers(self) -> Iterator[Power]:
+        """The powers of the present plan: full ones."""
+        if not self._is_plain:
+            yield from self._general.powers()
+        elif self._edges_ns:
+            for burst in self._bursts:
+                yield Power(burst[0], self._edges_ns[:1], [1.0])
+
+    def rates(self) -> Iterator[Rates]:
+        """The rates of the present plan."""
+        if not self._is_plain:
+            yield from self._general.rates()
+        elif self._edges_ns:
+            for place, burst in enumerate(self._bursts):
+                yield Rates(burst, self._edges_ns[:-1], self._rate_bps[None, :, place])
+
+    def _add(self) -> None:
+        """Add the senders of the bursts that have started in this instant."""
+        new, numbers = self._new, self._numbers
+        self._new, self._edges_ns = [], []
+        columns = self._of.grow(len(new))
+        columns[_POWER_S] = 0.0
+        for place, (leg,) in enumerate(new):
+            columns[_SNR, place] = leg.snr
+            self._work.append(leg.size_bit * BIT)
+            self._until_ns.append(leg.until_ns)
+            if leg.until_ns < self._first_until_ns:
+                self._first_until_ns = leg.until_ns
+        if len(new) == len(numbers) == 1 and not self._band.constant:
+            key = new[0][0].fading_key
+            columns[_GAIN, 0] = self._gain_of(uniform(key, numbers[0]), key & 1 == 1)
+        elif numbers:
+            columns[_GAIN:] = self._gains(new, numbers)
+        self._bursts += new
+
+    def _gains(self, bursts: list[Burst], numbers: list[int]) -> Array:
+        """Fading gains [blocks, bursts] in blocks of these numbers."""
+        keys = np.array([leg.fading_key for (leg,) in bursts], np.uint64)
+        return self._band.gains(keys[None, :], np.array(numbers, np.int64)[:, None])
+
+    def _take_off(self, places: list[int]) -> list[Burst]:
+        """Remove the bursts at these places, with their outcomes, and return them in this order."""
+        bursts, work, power_s = self._bursts, self._work, self._of.now[_POWER_S]
+        ended = [bursts[place] for place in places]
+        for place, (leg,) in zip(places, ended, strict=True):
+            left, leg.power_s = work[place], float(power_s[place])
+            leg.air_bit = leg.size_bit - left / BIT
+            leg.lost = leg.until_reason if left else ""
+            self._senders.remove(leg.sender)
+        if len(ended) == len(bursts):
+            self._clear()
+            return ended
+        places.sort()
+        for place in reversed(places):
+            del bursts[place], work[place], self._until_ns[place]
+        self._of.drop(np.array(places))
+        self._edges_ns = []
+        return ended
+
+    def _flow(self, now_ns: int) -> None:
+        """Subtract the bits carried since the last call at the planned rates, and adapt the length of the next plan."""
+        edges_ns, power_s = self._edges_ns, self._of.now[_POWER_S]
+        for block, span_ns in passed(edges_ns, now_ns) if len(edges_ns) > 2 else ((0, now_ns - edges_ns[0]),):
+            per_ns = map(int, (self._rate_bps[block] * SCALE).tolist())
+            self._work = list(map(sub, self._work, map(mul, per_ns, repeat(span_ns))))
+            power_s += span_ns / NS_PER_S
+        self._blocks = blocks_after(edges_ns, now_ns, self._blocks)
+
+    def _plan(self) -> None:
+        """Compute the rates from now on, and the end times that follow from them."""
+        band, since_ns, work, blocks = self._band, self._since_ns, self._work, self._blocks
+        band.check_blocks(self._bursts[0][0].started_ns, since_ns)
+        if blocks == 1:
+            first = since_ns // band.coherence_ns
+            edges_ns, numbers = [since_ns, (first + 1) * band.coherence_ns], [first]
+        else:
+            edges, planned = band.blocks(since_ns, max(1, min(blocks, MOST_GAINS // len(work))))
+            edges_ns, numbers = edges.tolist(), planned.tolist()
+        if numbers != self._numbers:
+            self._know_gains(numbers)
+        of = self._of.now
+        sinr, share, _, carries = self._rule(of[_SNR] * of[_GAIN:])
+        rate_bps = band.rates_bps(sinr, share)
+        if carries is not None:
+            rate_bps = np.where(carries, rate_bps, 0.0)
+        left = np.fromiter(map(float, work), np.float64, len(work))
+        left /= SCALE
+        if len(numbers) == 1 and least(rate_bps[0]) > 0.0:
+            needed = left / rate_bps[0]
+        else:
+            needed = needed_ns(np.array(edges_ns), rate_bps.T, left)
+        soonest, end_ns = float(least(needed)), FOREVER_NS
+        due: list[int] = []
+        if since_ns + soonest < edges_ns[-1] + NEAR_NS:
+            for place in (needed <= soonest + NEAR_NS).nonzero()[0].tolist():
+                its_end_ns = end_of(work[place], rate_bps[:, place], edges_ns)
+                if its_end_ns < end_ns:
+                    end_ns, due = its_end_ns, [place]
+                elif its_end_ns == end_ns:
+                    due.append(place)
+        self._edges_ns, self._rate_bps, self._end_ns, self._due = edges_ns, rate_bps, end_ns, due
+        self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
+
+    def _know_gains(self, numbers: list[int]) -> None:
+        """Draw the fading gains in blocks of these consecutive numbers, or find them among those of the last plan."""
+        known = self._numbers
+        if known and known[0] <= numbers[0] and numbers[-1] <= known[-1]:
+            skip = numbers[0] - known[0]
+            gains = self._of.now[_GAIN + skip : _GAIN + skip + len(numbers)]
+        else:
+            gains = self._gains(self._bursts, numbers)
+        self._of, self._numbers = Roomy(np.concatenate((self._of.now[:_GAIN], gains))), numbers

@@ -1,0 +1,66 @@
+"""Propagation: how long the last bit of a transfer is on its way after it has left the antenna."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.kernel.clock import to_ns
+
+LIGHT_M_S = 299_792_458.0
+"""Speed of light in vacuum; path losses take 3.0e8, as 3GPP does."""
+
+
+class Delay(Component):
+    """When what has left the antenna arrives; the band is free meanwhile. A broadcast arrives at all at once, last."""
+
+    def delay_ns(self, range_m: Callable[[], float]) -> int:
+        """Time in ns on the way; `range_m` tells the distance of both ends when the transfer started."""
+        return 0
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        kind = getattr(self, "kind", "?")
+        if kind == "none":
+            return
+        if scenario.network.transport.kind != "none":
+            what = f"handshakes and windows know the wired path only, got {kind} with network.transport"
+            yield "", f"{what}: {scenario.network.transport.kind}; leave one out, or put the delay into its rtt_s"
+        if scenario.network.uplink.access.only_sums:
+            yield "", f"signals that add up arrive together, got {kind} with {scenario.network.uplink.access.kind}"
+
+
+class NoDelay(Delay):
+    """What leaves the antenna has arrived."""
+
+    kind = "none"
+
+
+class FixedDelay(Delay):
+    """The same for every transfer."""
+
+    kind = "fixed"
+    time_s: float = Field(ge=0, le=3600)
+    """Time in s."""
+
+    @override
+    def delay_ns(self, range_m: Callable[[], float]) -> int:
+        return to_ns(self.time_s)
+
+
+class RangeDelay(Delay):
+    """Distance of both antennas at the start of the transfer, over the speed of light."""
+
+    kind = "range"
+
+    @override
+    def delay_ns(self, range_m: Callable[[], float]) -> int:
+        return to_ns(range_m() / LIGHT_M_S)
+
+
+AnyDelay = Annotated[Delay, Slot("delay", kinds(NoDelay, FixedDelay, RangeDelay))]

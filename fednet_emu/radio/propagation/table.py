@@ -1,0 +1,137 @@
+"""Path loss from a table of places: what a ray tracer has found in a street."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import PrivateAttr
+from typing_extensions import override
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.gains import Gains, read_gains
+from fednet_emu.radio.propagation.base import PathLoss, Propagation, free_space_loss_db
+from fednet_emu.radio.propagation.link import Hop, LinkDraws
+
+_APART_M = 0.1
+"""Most by which coordinates of stations, and heights, may differ from those of the table."""
+_OFF_DB = 3.0
+"""Most by which the mean of direct paths may differ from free space."""
+
+
+class TablePathLoss(PathLoss):
+    """Gains of a ray tracer on a grid of places, a column for each station: an .npz file, or a folder of DeepMIMO 4.
+
+    The file has `gain_db` [places, stations], `xyz_m` [places, 3], `stations_m` [stations, 3], `carrier_hz` and, if the
+    tracer knows it, `los` [places, stations]. A gain is the power sum over all paths; it has the multipath and the
+    obstacles in it, so there is neither fading nor shadowing on top. Minus infinity is for places that nothing reaches.
+    Ignored here: delays of the paths, and antenna patterns other than those that were traced.
+    """
+
+    kind = "table"
+    PLACED: ClassVar[bool] = True
+
+    path: str
+    """The file or folder; a relative path is sought in the data folder first."""
+    between: Literal["nearest", "bilinear"] = "nearest"
+    """What holds between places of the grid: the gain of the nearest one, or that of the four around, linear in dB."""
+    outside: Literal["refuse", "no-link"] = "refuse"
+    """What to do with devices beyond the grid: end the run, or take them for out of reach."""
+
+    _gains: Gains | None = PrivateAttr(None)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        channel, sidelink = scenario.channel, scenario.network.sidelink
+        if sidelink is not None and sidelink.channel.path_loss is self:
+            yield "", "a table has the links of stations, got table for a sidelink; choose a law of the distance"
+            return
+        for name, part in (("fading", channel.fading), ("shadowing", channel.shadowing)):
+            if part.kind != "none":
+                yield "", f"traced gains have it in them, got table with channel.{name}: {part.kind}; set it to none"
+
+    @override
+    def on_site(
+        self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
+    ) -> PathLoss:
+        path = locate(self.path, data_dir)
+        gains = read_gains(path)
+        for what, how in _unfit(gains, carrier_hz, heights_m, stations_m):
+            raise DataError(str(path), what, how)
+        placed = self.model_copy()
+        placed._gains = gains
+        return placed
+
+    @property
+    @override
+    def gains(self) -> Gains | None:
+        return self._gains
+
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        """The state of links between stations and places.
+
+        Raises:
+            ScenarioError: A device is beyond the grid, or the links are not those of a station.
+        """
+        gains = self._gains
+        if gains is None or hop.place_m is None:
+            raise ScenarioError(
+                "path_loss table: has the links of stations with places on its grid, got a distance only"
+            )
+        x, y = hop.place_m[..., 0], hop.place_m[..., 1]
+        beyond = (x < gains.x_m[0]) | (x > gains.x_m[-1]) | (y < gains.y_m[0]) | (y > gains.y_m[-1])
+        if self.outside == "refuse" and beyond.any():
+            at = f"{x[beyond][0]:g}, {y[beyond][0]:g} m"
+            grid = f"x from {gains.x_m[0]:g} to {gains.x_m[-1]:g} and y from {gains.y_m[0]:g} to {gains.y_m[-1]:g} m"
+            raise ScenarioError(
+                f"path_loss table: a device is beyond the grid, got {at}; must be {grid}, or set outside"
+            )
+        own_db, los = gains.gain_db[hop.station], gains.los[hop.station]
+        (column, along_x), (row, along_y) = _cell(gains.x_m, x), _cell(gains.y_m, y)
+        near = column + (along_x >= 0.5), row + (along_y >= 0.5)
+        if self.between == "nearest":
+            gain_db = own_db[near]
+        else:
+            corners = [(dx, dy) for dx in (0, 1) for dy in (0, 1)]
+            weights = [(along_x if dx else 1 - along_x) * (along_y if dy else 1 - along_y) for dx, dy in corners]
+            values = [own_db[column + dx, row + dy] for dx, dy in corners]
+            # a corner without weight does not count, even if nothing reaches it
+            parts = [w * np.where(w > 0, v, 0.0) for w, v in zip(weights, values, strict=True)]
+            gain_db = np.add.reduce(parts)
+        return Propagation.of(-np.where(beyond, -np.inf, gain_db), los[near] & ~beyond)
+
+
+def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
+    """The line below each coordinate, and how far it is on the way to the next one, from 0 to 1."""
+    line = np.clip(np.searchsorted(lines_m, at_m, side="right") - 1, 0, len(lines_m) - 2)
+    return line, np.clip((at_m - lines_m[line]) / (lines_m[line + 1] - lines_m[line]), 0.0, 1.0)
+
+
+def _unfit(
+    gains: Gains, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array
+) -> Iterator[tuple[str, str]]:
+    """Why a table is not that of a scenario, and what would be right."""
+    device_m, station_m = heights_m
+    if gains.carrier_hz is not None and abs(gains.carrier_hz - carrier_hz) > 1e-6 * carrier_hz:
+        yield f"is of another carrier, got {gains.carrier_hz:g} Hz for {carrier_hz:g} Hz", "set channel.carrier_hz"
+    if abs(gains.height_m - device_m) > _APART_M:
+        yield f"is of another height, got {gains.height_m:g} m for {device_m:g} m", "set channel.device.height_m"
+    due_m = np.column_stack([stations_m[:, :2], np.full(len(stations_m), station_m)])
+    if gains.stations_m.shape != due_m.shape:
+        what = f"has {len(gains.stations_m)} stations, got network.cells of {len(due_m)}"
+        yield what, "give cells: {kind: list, xy_m: [...]} those of the table"
+    elif (np.abs(gains.stations_m - due_m) > _APART_M).any():
+        station = int(np.argmax(np.abs(gains.stations_m - due_m).max(axis=1)))
+        there, here = (", ".join(f"{m:g}" for m in its[station]) for its in (gains.stations_m, due_m))
+        what = f"station {station} is at {there} m, got {here} m by network.cells and channel.base_station.height_m"
+        yield what, "give both the same coordinates"
+    direct_db, length_m = gains.direct_db
+    if len(direct_db):
+        off_db = float(np.mean(direct_db + free_space_loss_db(np.maximum(length_m, 1e-3), carrier_hz)))
+        if abs(off_db) > _OFF_DB:
+            what = f"direct paths are {off_db:.1f} dB from free space at {carrier_hz:g} Hz"
+            yield what, "give gains, not received powers, and the carrier that was traced"

@@ -1,0 +1,108 @@
+"""Grants of whole resource blocks: a sender too weak for all of them gets as many as its power suffices for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.arrays import Array, exp10, log10
+from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.narrowing import Narrowed
+from fednet_emu.radio.rates.shannon import AnyRateLaw
+
+_STEP_DB = 0.01
+
+
+class WholeBlocks(RateLaw):
+    """Another law's rate on the best whole number of a carrier's resource blocks, with all power on these.
+
+    On M of N blocks the SINR is s N / M, and the rate e(s N / M) B M / N: the M with the highest rate is granted. So
+    the power headroom is never negative (TS 38.213 clause 7.7.1): a sender whose power suffices for x blocks at the
+    SINR of a scheme gets at most floor(x) blocks with that scheme. Within 0.5 % of the best, from a table in steps of
+    0.01 dB.
+    Ignored here: that sizes of transport blocks are rounded more in few blocks, by 0.5 % in ten.
+    """
+
+    law: AnyRateLaw
+    """The law of a part of the carrier."""
+
+    count: int = Field(gt=0)
+    """Blocks of the whole carrier."""
+
+    fewest: int = Field(gt=0)
+    """Blocks of the smallest grant."""
+
+    @property
+    def outage_sinr(self) -> float:
+        """That of the law."""
+        return self.law.outage_sinr
+
+    @property
+    def min_sinr(self) -> float:
+        """The lowest SINR on the blocks that are granted."""
+        return self.law.min_sinr
+
+    @property
+    def jumps(self) -> Array:
+        """Those of the law."""
+        return self.law.jumps
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        """The smallest grant."""
+        return self.fewest / self.count
+
+    def blocks(self, sinr: float) -> int:
+        """Blocks that are granted at a SINR (linear) on the whole carrier; of equal rates those of most blocks."""
+        counts = np.arange(self.count, self.fewest - 1, -1)
+        parts = counts / self.count
+        return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s, at its SINR on the whole carrier."""
+        return float(self.rates_bps(np.array(sinr), bandwidth_hz))
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape, at their SINRs on the whole carrier."""
+        best, last = self._best, len(self._best.efficiency_bps_hz) - 1
+        with np.errstate(divide="ignore"):
+            place = (10.0 * log10(np.asarray(sinr)) - best.low_db) / _STEP_DB
+        rates_bps = bandwidth_hz * np.interp(place, np.arange(last + 1), best.efficiency_bps_hz, left=0.0)
+        above = place >= last
+        return np.where(above, self.law.rates_bps(sinr, bandwidth_hz), rates_bps) if above.any() else rates_bps
+
+    @cached_property
+    def _best(self) -> Best:
+        most_db = 10.0 * float(np.log10(self.count / self.fewest))
+        low_db = 10.0 * float(np.log10(self.law.min_sinr)) - most_db
+        high_db = 10.0 * float(np.log10(self.law.peaks.max(initial=self.law.min_sinr)))
+        sinr = exp10((low_db + _STEP_DB * np.arange(max(round((high_db - low_db) / _STEP_DB), 0) + 2)) / 10.0)
+        best = np.zeros(len(sinr))
+        for count in range(self.fewest, self.count + 1):
+            part = count / self.count
+            np.maximum(best, part * self.law.rates_bps(sinr / part, 1.0), out=best)
+        return Best(low_db, best)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Best:
+    """The best rates, up to the SINR from which on all blocks are best.
+
+    Attributes:
+        low_db: SNR in dB at which anything gets through, the first point.
+        efficiency_bps_hz: [points] bit/s per hertz of the whole carrier, every 0.01 dB.
+    """
+
+    low_db: float
+    efficiency_bps_hz: Array
+
+
+def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateLaw:
+    """A law whose parts of a carrier are whole resource blocks; the law itself if its senders are not narrowed."""
+    if not isinstance(law, Narrowed) or bandwidth_hz < 2.0 * block_hz:
+        return law
+    count = int(bandwidth_hz / block_hz)
+    fewest = min(max(int(np.ceil(law.narrowest_hz / block_hz - 1e-9)), 1), count)
+    return WholeBlocks(law=law.law, count=count, fewest=fewest)
