@@ -49,8 +49,8 @@ test-latex: $(VENV)/.developing  ## Compile figures and tables with LaTeX, which
 	@command -v pdflatex >/dev/null || { echo "pdflatex: not found; install texlive-latex-recommended, texlive-pictures and lmodern, or the like"; exit 1; }
 	$(BIN)/python -m pytest -q tests/draw/figures
 
-test-live: $(VENV)/.developing  ## Run the tests of live mode that start programs in namespaces; Linux, as root or with user namespaces
-	$(BIN)/python -m pytest -q -m live tests/live
+test-live: $(VENV)/.developing  ## Run the tests of live mode that start programs in namespaces, or say what this machine lacks; SLOW=1
+	$(BIN)/python -m pytest -q -m "$(if $(SLOW),live,live and not slow)" tests/live
 
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)
 	$(PIP) --editable '.[ray]'
@@ -58,7 +58,7 @@ test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray
 
 test-flower: $(VENV)/.developing  ## Run the tests of Flower apps; this installs Flower (as the extra `flower` does)
 	$(PIP) --editable '.[flower]'
-	FLWR_TELEMETRY_ENABLED=0 $(BIN)/python -m pytest -q tests/flower
+	FLWR_TELEMETRY_ENABLED=0 $(BIN)/python -m pytest -q tests/flower tests/live/test_flower.py
 
 test-flowers:  ## Run them with other versions of Flower, each in an environment of its own; FLOWERS="1.26.0 1.30.0"
 	set -e; for flower in $(or $(FLOWERS),1.26.0 1.30.0); do \

@@ -3,6 +3,7 @@
 from fednet_emu.results.running import run as run
 from fednet_emu.results.running import sweep as sweep
 from fednet_emu.results.running import search as search
+from fednet_emu.results.live import live as live
 from fednet_emu.results.study import opened as open
 from fednet_emu.results.study import compared as compare
 from fednet_emu.results.run import plot as plot

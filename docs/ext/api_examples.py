@@ -24,6 +24,10 @@ EXAMPLES: dict[str, str] = {
         'found = fe.search(\n    "quickstart",\n    {"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}},\n'
         '    target={"accuracy": 0.8},\n    trials=6,\n    seeds=2,\n)\nprint(found)'
     ),
+    "live": (
+        'upload = ["python", "examples/live_upload.py", "{role}", "{server}", "100000"]\n'
+        'run = fe.live("quickstart", upload, settings={"stop.simulated_s": 60})\nrun.table("live_messages")'
+    ),
     "open": 'run = fe.open("results/quickstart/seed-0")\nrun.transfers.head()',
     "compare": 'print(fe.compare("results/tdma", "results/ofdma"))',
     "plot": 'fe.plot([first, second], "accuracy", against="energy", labels=["TDMA", "OFDMA"])',

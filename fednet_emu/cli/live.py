@@ -35,6 +35,10 @@ def live(
     server: Annotated[
         str | None, typer.Option("--server", metavar="COMMAND", help="That of the server. [default: as the clients']")
     ] = None,
+    flower: Annotated[
+        str | None,
+        typer.Option("--flower", metavar="APP", help="The folder of a Flower app, whose processes are the programs."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether this machine can do it.")] = False,
     latency_s: Annotated[float, typer.Option("--latency", min=0, max=10, help="One way, beside the air, in s.")] = 5e-4,
     queue_byte: Annotated[
@@ -60,7 +64,7 @@ def live(
         return "interrupted" if folder is None else f"interrupted; what was measured so far is in {folder}"
 
     with outcome(interrupted):
-        from fednet_emu.live.play import Commands, LiveOptions, able, play_live
+        from fednet_emu.realtime.play import able
 
         if check:
             for sentence in able():
@@ -69,19 +73,16 @@ def live(
         if scenario is None:
             raise FednetError("live: takes a scenario, got none; name one, or ask with --check what is missing here")
         from fednet_emu.analysis.summary import summary_rows
-        from fednet_emu.emulation.given import scenario_of
-        from fednet_emu.emulation.load import warn
-        from fednet_emu.files.data_folder import folder_to_write
+        from fednet_emu.realtime.options import LiveOptions
+        from fednet_emu.results.live import LivePlan
         from fednet_emu.results.run import figures
 
-        commands = Commands.of(server, client or ())
-        name, outlook = scenario_of(scenario, with_seed(overrides, seed), data_dir=data_dir)
-        warn(outlook)
-        default = Path("results") / name / f"live-{outlook.scenario.seed}"
-        folder = default if out is None else folder_to_write(out, "--out")
-        options = LiveOptions(latency_s, queue_byte, hold_s, tcp, boot_s)
+        changes = with_seed(overrides, seed)
+        plan = LivePlan.of(scenario, changes, client or (), server, flower, data_dir=data_dir, out=out)
+        folder = plan.folder
         tell = (lambda _what: None) if quiet else ERRORS.print
-        summary = play_live(outlook, name, folder, commands, options, force=force, on_start=tell)
+        options = LiveOptions(latency_s, queue_byte, hold_s, tcp, boot_s)
+        summary = plan.play(options, force=force, on_start=tell).summary
         if plots:
             Page().write(figures([folder]), folder / "figures")
         if quiet:

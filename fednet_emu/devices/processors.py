@@ -175,8 +175,8 @@ class Processors:
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
         """Time in s and energy in J of some work at a device's full clock, and the lowest part of it that saves."""
         least, full_s = self._frequency.least, self._full_s(device, flop)
-        full_j = self._energy_j(device, flop, full_s)
-        saves = self._energy_j(device, flop, full_s / least, least) < full_j
+        full_j = self.energy_j(device, flop, full_s)
+        saves = self.energy_j(device, flop, full_s / least, least) < full_j
         return full_s, full_j, least if saves else 1.0
 
     def _full_s(self, device: int, flop: float) -> float:
@@ -186,7 +186,7 @@ class Processors:
         full_s = flop / self._flop_per_s[device]
         return full_s if self._overhead_s is None else self._overhead_s[device] / self._frequency.part + full_s
 
-    def _energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
+    def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
         """Energy in J of some work beside the idle power; 0 where no law is known."""
         law = self._energy[self._which[device]]
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
@@ -225,7 +225,7 @@ class Processors:
         """Compute from now on what is left of a computation."""
         computation.go_on()
         device, duration_s = computation.device, computation.duration_ns / NS_PER_S
-        energy_j = self._energy_j(device, computation.work.flop, duration_s, computation.clock_part)
+        energy_j = self.energy_j(device, computation.work.flop, duration_s, computation.clock_part)
         power_w = energy_j / duration_s if duration_s else 0.0
         pause = partial(self._pause, computation, batteries)
         computation.load = batteries.load(device, COMPUTING, power_w, pause)
@@ -305,7 +305,7 @@ class Processors:
         if span_ns != computation.duration_ns:
             flop *= span_ns / computation.duration_ns
         if device != SERVER:
-            energy_j = self._energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)
+            energy_j = self.energy_j(device, flop, span_ns / NS_PER_S, computation.clock_part)
         if computation.load is not None:
             self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j

@@ -145,7 +145,7 @@ URBAN_CELL: dict[str, Any] = {
 """Phones around a small base station in a street, which share its uplink; the app itself ends the run."""
 
 
-def app_in(app: str, scenario: str | None) -> tuple[ScenarioLike, str, list[str]]:
+def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, list[str]]:
     """Return the scenario in which an app runs, its name, and the settings that put the app into it.
 
     Of a given scenario, data, partition, model and algorithm are replaced by the app, and its attack, groups, server,
@@ -166,4 +166,5 @@ def app_in(app: str, scenario: str | None) -> tuple[ScenarioLike, str, list[str]
         return {"title": title, **URBAN_CELL, "devices": devices}, name, [algorithm]
     nothing = [f"{key}=null" for key in LEARNING]
     never_used = ["server={}", "network.edges=null", "network.sidelink=null"]
-    return scenario, f"{name}-{run_name(Path(scenario))}", [algorithm, *nothing, *never_used]
+    of_scenario = run_name(Path(scenario)) if isinstance(scenario, str | Path) else named(scenario)[0]
+    return scenario, f"{name}-{of_scenario}", [algorithm, *nothing, *never_used]

@@ -56,8 +56,8 @@ def recorded(
 ) -> Iterator[dict[str, Any]]:
     """Write all records of the run inside the `with` block, however it ends, and fill in its summary.
 
-    `measured` says that real programs have sent the messages: such a run has no event digest, and a message that its
-    program interrupts loses its turn.
+    `measured` says that real programs have sent the messages: such a run has no event digest, a message that its
+    program interrupts loses its turn, and whether its model diverges is not judged.
 
     Raises:
         DataError: the run has ended, but not all of its records can be written; its status is then `failed`.
@@ -89,7 +89,7 @@ def recorded(
                 books.write_tables(fed.ledger)
                 totals = _totals(fed, scenario, measured=measured)
             if status == "done":
-                reason = fed.divergence()
+                reason = "" if measured else fed.divergence()
                 status = "diverged" if reason else "done"
             summary.update(status=status, diverged=reason or None, **totals)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
@@ -169,12 +169,12 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
     backhaul = {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j}  # part of the run's energy
     return {
         "simulated_s": fed.clock.now_s,
-        "rounds": fed.round,
+        "rounds": len(ledger.rounds),
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
         **(backhaul if len(ledger.backhaul) else {}),
         **_energies(fed, scenario),
         **_emptiness(fed),
-        **_privacy(fed, scenario),
+        **_privacy(fed, scenario, measured=measured),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
         **_last_evaluation(fed),
         **_spread(fed),
@@ -239,11 +239,11 @@ def _takes_turns(queue: TurnQueue) -> bool:
     return queue.places == 1 and not queue.clustered
 
 
-def _privacy(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
+def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
     """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
-    if isinstance(algorithm, LocalTraining):
+    if isinstance(algorithm, LocalTraining) and not measured:
         found |= algorithm.sample_privacy(fed.round, fed.task.n_samples.tolist())
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 

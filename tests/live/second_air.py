@@ -1,7 +1,7 @@
 """A second implementation of the air for packets: it looks at every single nanosecond."""
 
 from fednet_emu.kernel.work import BIT
-from fednet_emu.live.pace import Paced
+from fednet_emu.realtime.pace import Paced
 
 
 class Steps:

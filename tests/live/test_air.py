@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.kernel.work import BIT
-from fednet_emu.live.air import CONTROL_BYTE, TURN_NS, LiveAir
-from fednet_emu.live.pace import Paced
+from fednet_emu.realtime.air import CONTROL_BYTE, TURN_NS, LiveAir
+from fednet_emu.realtime.pace import Paced
 from tests.live.second_air import SlowAir, Steps
 
 
@@ -160,7 +160,7 @@ def test_departures_are_those_of_the_second_implementation(
 ) -> None:
     """Departures are those of the second implementation."""
     steps, packets = Steps(length_ns, table), sorted(packets, key=lambda one: one[0])
-    with patch("fednet_emu.live.air.TURN_NS", 40):
+    with patch("fednet_emu.realtime.air.TURN_NS", 40):
         air = LiveAir(steps, places=places, queue_byte=room_byte, hold_ns=hold_ns)
         slow = SlowAir(steps, places, room_byte, hold_ns, CONTROL_BYTE, 40)
         assert played(air, packets) == slow.play(packets)

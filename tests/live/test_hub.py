@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fednet_emu.live.air import LiveAir
-from fednet_emu.live.hub import Hub
+from fednet_emu.realtime.air import LiveAir
+from fednet_emu.realtime.hub import Hub
 from tests.live.made import tcp
 from tests.live.test_air import Fixed
 
@@ -27,13 +27,19 @@ class House:
         self.sockets = [one for both in pairs for one in both]
         self.nodes = [mine for mine, _ in pairs]
         airs = [LiveAir(Fixed(1), places=None, queue_byte=9000, hold_ns=0) for _ in range(2)]
-        self.hub = Hub(self.clock, {node: its.fileno() for node, (_, its) in enumerate(pairs)}, *airs, 2 * MS)
+        self.away: list[tuple[int, int, int]] = []  # device, from, until
+        ports = {node: its.fileno() for node, (_, its) in enumerate(pairs)}
+        self.hub = Hub(self.clock, ports, *airs, 2 * MS, self.is_there)
 
     def clock(self) -> int:
         """The time; it may go on while the hub waits."""
         if self.after_ns:
             self.now_ns = self.after_ns.pop(0)
         return self.now_ns
+
+    def is_there(self, device: int, now_ns: int) -> bool:
+        """Whether a device is there."""
+        return not any(device == own and since <= now_ns < until for own, since, until in self.away)
 
     def at(self, now_ns: int) -> None:
         """At."""
@@ -124,6 +130,31 @@ def test_packets_to_others_are_strays(house: House) -> None:
     house.at(10 * MS)
     assert [house.heard(node) for node in range(3)] == [[], [], []]
     assert house.hub.strays == 6
+
+
+def test_packets_of_who_is_away_vanish(house: House) -> None:
+    """Those that come meanwhile, in either direction, and those that leave the air then; others do not notice."""
+    house.away = [(0, 4000, 100_000)]
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))  # device 0; it leaves the air at 8 us
+    house.nodes[2].send(tcp(2, 0, b"y" * 948))
+    house.at(0)
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.nodes[0].send(tcp(0, 1, b"z" * 948))
+    house.at(50_000)
+    house.at(5 * MS)
+    assert [packet[52:53] for packet in house.heard(0)] == [b"y"]
+    assert (house.heard(1), house.hub.vanished) == ([], [2, 1])
+    assert house.hub.traffic.air_byte == [1000, 0], "what vanishes is no traffic"
+
+
+def test_before_scenario_time_packets_pass_at_once(house: House) -> None:
+    """And leave no trace, but for strays."""
+    packet = tcp(1, 0, b"x" * 948)
+    house.nodes[1].send(packet)
+    house.nodes[1].send(tcp(1, 2, b"from device to device"))
+    house.hub.relay(0.0)
+    assert house.heard(0) == [packet]
+    assert (house.hub.traffic.air_byte, house.hub.strays) == ([0, 0], 1)
 
 
 def test_waiting_ends_with_news(house: House) -> None:

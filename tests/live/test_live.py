@@ -16,43 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import AppFailed, FednetError
-from fednet_emu.live.play import Commands, LiveOptions, able, play_live
-from fednet_emu.live.programs import Missing, Programs
+from fednet_emu.realtime.options import Commands, LiveOptions
+from fednet_emu.realtime.play import play_live
+from fednet_emu.realtime.programs import Missing, Programs
 from tests.commands import fednet
+from tests.live.conftest import ROOT, UPLOAD, cell, table, unspoilt
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("machine")]
 
-ROOT = Path(__file__).parents[2]
-UPLOAD = (sys.executable, str(ROOT / "examples/live_upload.py"))
 LISTEN = "import socket, time; s = socket.create_server(('', 9000)); time.sleep(60)"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _machine() -> None:
-    """Skip where the machine lacks something, with the sentence of `fednet live --check`."""
-    try:
-        able()
-    except Missing as lacking:
-        pytest.skip(str(lacking))
-
-
-def cell(devices: int = 1, access: str = "tdma", **more: Any) -> dict[str, Any]:
-    """A small cell with a band of 5 MHz in both directions, whose links fade every 20 ms."""
-    fading = {"kind": "rayleigh", "coherence_s": 0.02}
-    return {
-        "devices": {"count": devices, "placement": {"kind": "disc", "radius_m": 60}, "profile": "pi-4b"},
-        "channel": {"include": "urban-micro", "bandwidth_hz": 5e6, "fading": fading},
-        "network": {"uplink": {"access": access}, "downlink": {"access": "ofdma", "mode": "unicast"}},
-        "algorithm": "fedavg",
-        "model": "softmax",
-        "stop": {"simulated_s": 60},
-        **more,
-    }
 
 
 def live(scenario: dict[str, Any], out: Path, client: list[str], server: str | None = None, **how: Any) -> Any:
@@ -65,20 +41,15 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def table(out: Path, name: str) -> pd.DataFrame:
-    """A table of the run."""
-    return pd.read_parquet(out / f"{name}.parquet")
-
-
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("access", "devices"), [("tdma", 2), ("ofdma", 3)])
 def test_uploads_end_when_they_are_predicted_to(tmp_path: Path, access: str, devices: int) -> None:
-    """Within 2 % and what the queue was empty, by the host's lateness; a run that the host made late says nothing."""
-    out = tmp_path / "run"
+    """Within 2 % and what the queue was empty; of a run that the host has spoilt only the records are looked at."""
     size = 2_000_000
-    summary = live(cell(devices, access), out, [*UPLOAD, "{role}", "{server}", str(size)])
+    command = [*UPLOAD, "{role}", "{server}", str(size)]
+    summary, out = unspoilt(lambda out: live(cell(devices, access), out, command), tmp_path)
     assert (summary["status"], summary["verified"], summary["kind"]) == ("done", True, "live")
     transfers, messages = table(out, "transfers"), table(out, "live_messages")
     assert sorted(transfers["sender"]) == [*range(devices)]
@@ -88,10 +59,9 @@ def test_uploads_end_when_they_are_predicted_to(tmp_path: Path, access: str, dev
     assert (transfers["size_bit"] == sent).all()
     for device in range(devices):
         assert (out / f"dev-{device}.txt").read_text() == f"the server has received {size} bytes\n"
-    if summary["live"]["late_share"] > 0.01:
-        pytest.skip(f"the host was late: {summary['live']['late_share']:.0%} of the packets by 5 ms")
-    starved = messages["starved_s"] / (transfers["ended_s"] - transfers["started_s"])
-    assert (messages["error"].abs() <= 0.02 + starved.max()).all(), messages
+    if not summary["doubtful"]:
+        starved = messages["starved_s"] / (transfers["ended_s"] - transfers["started_s"])
+        assert (messages["error"].abs() <= 0.02 + starved.max()).all(), messages
 
 
 def test_an_answer_comes_on_the_downlink(tmp_path: Path) -> None:
@@ -283,7 +253,7 @@ exec setpriv --reuid 1000 --regid 1000 --clear-groups {python} -c '{code}'
 """
 TWO_NODES = """
 import time
-from fednet_emu.live.programs import Programs
+from fednet_emu.realtime.programs import Programs
 from pathlib import Path
 with Programs(2) as programs:
     programs.start(1, ["sh", "-c", "id -u; ls /sys/class/net"], {}, Path("/dev/stdout"), watch=False)
@@ -313,7 +283,7 @@ def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
     )
     if ran.returncode == 77 or "live: the host lets" in ran.stderr:
         pytest.skip(f"the machine does not allow this: {ran.stderr.strip().splitlines()[-1:]}")
-    assert ran.stdout == "2 [Ended(node=1, code=0)]\n", ran.stderr
+    assert ran.stdout == "2 [Ended(program=1, code=0)]\n", ran.stderr
     assert output.read_text().split()[0] == "1000"
     output.unlink()
 
@@ -323,7 +293,7 @@ def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
 HOLDING = """
 import sys, time
 from pathlib import Path
-from fednet_emu.live.programs import Programs
+from fednet_emu.realtime.programs import Programs
 with Programs(3) as programs:
     print("made", flush=True)
     out = Path(sys.argv[1])

@@ -1,8 +1,8 @@
 """Messages are found in the packets that pass, whatever a program sends around them."""
 
-from fednet_emu.live.air import Departure
-from fednet_emu.live.messages import Message, Traffic
-from fednet_emu.live.packets import address, ends, segment
+from fednet_emu.realtime.air import Departure
+from fednet_emu.realtime.messages import Message, Traffic
+from fednet_emu.realtime.packets import address, ends, segment
 from tests.live.made import SYN, tcp, udp
 
 MS = 1_000_000
@@ -169,3 +169,17 @@ def test_what_is_no_tcp_counts_as_bytes_only() -> None:
     story.packet(True, udp(1, 0, b"x" * 5000))
     assert story.messages() == []
     assert story.traffic.air_byte == [5028, 0]
+
+
+def test_a_message_that_its_killed_program_was_sending_is_lost() -> None:
+    """Unless it had been answered, or its last packet had left long before."""
+    story = Story()
+    story.send(True, 20_000, b"POST / HTTP/1.1")
+    story.send(False, 150, b"HTTP/1.1 200 OK")
+    story.send(True, 30_000, b"POST / HTTP/1.1")
+    story.traffic.died_ns[0] = story.now_ns
+    assert [(message.payload_byte, message.lost) for message in story.messages()] == [(20_000, ""), (30_000, "left")]
+    idle = Story()
+    idle.send(True, 20_000)
+    idle.traffic.died_ns[0] = idle.now_ns + 2000 * MS
+    assert [message.lost for message in idle.messages()] == [""]

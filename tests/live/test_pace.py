@@ -12,8 +12,8 @@ from fednet_emu.emulation.given import scenario_of
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.work import work_per_ns
-from fednet_emu.live.air import LiveAir
-from fednet_emu.live.pace import RatedPace
+from fednet_emu.realtime.air import LiveAir
+from fednet_emu.realtime.pace import RatedPace
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 

@@ -9,11 +9,11 @@ import pytest
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.live.books import Ran, doubts, write_host, write_messages
-from fednet_emu.live.messages import Message
-from fednet_emu.live.play import Commands, unfit
-from fednet_emu.live.prediction import predicted
-from fednet_emu.live.programs import _missing
+from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.messages import Message
+from fednet_emu.realtime.options import Commands, unfit
+from fednet_emu.realtime.prediction import predicted
+from fednet_emu.realtime.programs import _missing
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.commands import fednet
 from tests.live.test_pace import cell, world
@@ -35,13 +35,13 @@ def test_most_of_what_a_scenario_can_say_is_played() -> None:
     """Most of what a scenario can say is played."""
     assert refused(**{"network.uplink.access": "noma", "network.downlink.mode": "broadcast"}) == []
     assert refused(**{"devices.mobility": "random-waypoint", "devices.count": 250}) == []
+    assert refused(**{"devices.availability": {"kind": "periodic", "on_s": 1, "off_s": 1}}) == []
 
 
 @pytest.mark.parametrize(
     ("settings", "keys"),
     [
         ({"devices.count": 251}, ["devices.count"]),
-        ({"devices.availability": {"kind": "periodic", "on_s": 1, "off_s": 1}}, ["devices.availability"]),
         ({"network.uplink.access": {"kind": "slotted-aloha", "slot_s": 0.01}}, ["network.uplink.access"]),
         ({"network.uplink.access": {"kind": "ofdma", "scheduler": "equal-finish"}}, ["network.uplink.access"]),
         ({"network.downlink.loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.loss"]),

@@ -20,6 +20,7 @@ from pydantic import Field, field_serializer
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.flower.control import AnyControl, NoControl
 from fednet_emu.algorithms.flower.folder import AppFolder, Config, NoApp, flat
 from fednet_emu.algorithms.flower.work import FlowerWork
 from fednet_emu.federation import Federation, Process
@@ -37,6 +38,8 @@ class FlowerApp(Algorithm):
     lost: Literal["error", "silence"] = "error"
     """What the server app learns of a message or a reply that is lost. error: Flower's `Error` as the reply, at once;
     silence: nothing, so that it waits until its timeout, or until the message expires."""
+    control: AnyControl = NoControl()
+    """The loops of a deployment, in which its processes look for messages; none leaves them out."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for replies (simulated s), if the app itself does not give up earlier; late
     devices are cancelled. Null leaves it to the app."""
@@ -75,6 +78,9 @@ class FlowerApp(Algorithm):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """Flower itself may be missing."""
         yield from super().conflicts(scenario)
+        if self.lost == "silence" and not isinstance(self.control, NoControl):
+            what = f"{self.control.kind} says itself when the server learns of a loss, got silence"
+            yield "lost", f"{what}; leave it out, or take no control"
         for package in ("flwr", "greenlet"):
             if find_spec(package) is None:
                 what = f"needs the package {package}, which is not installed, got flower"

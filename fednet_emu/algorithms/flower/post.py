@@ -6,6 +6,7 @@ A round begins with messages that ask for training, and ends at the next ones.
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -14,6 +15,7 @@ from typing import Any, Literal, NamedTuple, final
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from fednet_emu.algorithms.flower.clients import Clients
+from fednet_emu.algorithms.flower.control import APP_POLL_S, Loops
 from fednet_emu.algorithms.flower.host import at
 from fednet_emu.algorithms.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
 from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
@@ -98,10 +100,21 @@ class Post:
         turns: the app's rounds.
         lost: what the server learns of a message that is lost.
         deadline_s: longest time that it waits for replies; None for no limit but the app's own.
+        loops: those in which processes look for messages; None if all know of them at once.
     """
 
-    def __init__(self, fed: Federation, clients: Clients, turns: Turns, lost: Lost, deadline_s: float | None) -> None:
+    def __init__(
+        self,
+        fed: Federation,
+        clients: Clients,
+        turns: Turns,
+        lost: Lost,
+        deadline_s: float | None,
+        loops: Loops | None = None,
+    ) -> None:
         self._fed, self._clients, self._turns, self._lost, self._deadline_s = fed, clients, turns, lost, deadline_s
+        self._loops = loops
+        self._announced_ns: dict[str, int] = {}  # replies that are being sent, or have come
         self._sent = 0
         self._ready: dict[str, Message] = {}
         self.under_way = 0
@@ -136,6 +149,8 @@ class Post:
         Devices that are late are cancelled. Where losses are silent, the server waits for the lost ones, too. What has
         not come when the messages expire is an error.
         """
+        if self._loops is not None:
+            return (yield from self._collected(letters, timeout_s))
         began_s, lives_s = self._fed.now_s, max(float(letter.message.metadata.ttl) for letter in letters)
         limit_s = min(limit for limit in (timeout_s, self._deadline_s, lives_s) if limit is not None)
         self._begin(letters)
@@ -157,9 +172,30 @@ class Post:
         yield
 
     def pull(self, numbers: Sequence[str]) -> Process:
-        """Return the replies to these messages that have come and were not pulled before."""
-        return self._handed([self._ready.pop(number, None) for number in numbers])
-        yield
+        """Return the replies to these messages that have come and were not pulled before.
+
+        With loops, it waits for those that have been announced.
+        """
+        there = [number for number in numbers if number in self._ready or number in self._announced_ns]
+        for number in there:
+            if self._loops is not None:
+                yield from self._loops.collect(self._ready, number)
+                self._announced_ns.pop(number, None)
+        return self._handed([self._ready.pop(number) for number in there])
+
+    def _collected(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
+        """Send messages, and collect the replies again and again until all are there, or time is over."""
+        limits = [limit for limit in (timeout_s, self._deadline_s) if limit is not None]
+        end_s = self._fed.now_s + min(limits, default=math.inf)
+        numbers: list[str] = yield from self.push(letters)
+        replies: list[Message] = []
+        while True:
+            replies += yield from self.pull(numbers)
+            got = {str(reply.metadata.reply_to_message_id) for reply in replies}
+            numbers = [number for number in numbers if number not in got]
+            if not numbers or self._fed.now_s >= end_s:
+                return replies
+            yield self._fed.sleep(APP_POLL_S)
 
     def _begin(self, letters: Sequence[Letter]) -> None:
         invited = sum(map(is_training, (letter.message for letter in letters)))
@@ -174,23 +210,37 @@ class Post:
     def _carry_alone(self, letter: Letter) -> Process:
         """Carry a message whose reply the app pulls."""
         lives_s = float(letter.message.metadata.ttl)
-        limit_s = lives_s if self._deadline_s is None else min(lives_s, self._deadline_s)
+        limit_s = lives_s if self._deadline_s is None or self._loops else min(lives_s, self._deadline_s)
         began_s = self._fed.now_s
         (result,) = yield self._fed.gather([self._carry(letter)], limit_s)
-        left_s = began_s + limit_s - self._fed.now_s
-        if result.lost and self._lost == "silence" and left_s > 0:
+        number, left_s = letter.message.metadata.message_id, began_s + limit_s - self._fed.now_s
+        if self._loops is not None:
+            left_s = min(left_s, self._loops.unnoticed_s(self._announced_ns.get(number)))
+        if result.lost and (self._lost == "silence" or self._loops is not None) and left_s > 0:
             yield self._fed.sleep(left_s)
         reply = self._reply(letter, result, expired=limit_s == lives_s)
         self.under_way -= 1
         if reply is not None:
-            self._ready[letter.message.metadata.message_id] = reply
+            self._ready[number] = reply
 
     def _carry(self, letter: Letter) -> Process:
         """Carry a message to its device, which computes its reply and sends it."""
+        if self._loops is None:
+            return (yield from self._carry_through(letter, None))
+        yield from self._loops.fetch(letter.device)
+        try:
+            return (yield from self._carry_through(letter, self._loops))
+        finally:
+            self._loops.release(letter.device)
+
+    def _carry_through(self, letter: Letter, loops: Loops | None) -> Process:
         fed, device, message = self._fed, self._fed.device(letter.device), letter.message
         got: Delivery = yield fed.downlink(device, letter.payload, size_bit(message))
         if got.lost:
             return got
+        fetched_ns = fed.clock.now
+        if loops is not None:
+            yield from loops.start(letter.device)
         answering = self._clients.begin(device, message, letter.content)
         if answering.flop is None:
             yield fed.sleep(0.0)  # so that all whose messages come in this instant have begun
@@ -199,7 +249,13 @@ class Post:
         answer = answering.answer()
         if answer.slept_s:
             yield fed.sleep(answer.slept_s)
-        return (yield fed.uplink(device, answer.reply, size_bit(answer.reply)))
+        if loops is not None:
+            yield from loops.notice(fetched_ns)
+            self._announced_ns[message.metadata.message_id] = fed.clock.now
+        sent: Delivery = yield fed.uplink(device, answer.reply, size_bit(answer.reply))
+        if sent.lost == "away":
+            self._announced_ns.pop(message.metadata.message_id, None)
+        return sent
 
     def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
         """What the server learns of a message: the reply, an error, or nothing."""

@@ -11,6 +11,7 @@ from flwr.app import Context, RecordDict
 from fednet_emu.algorithms.flower.classic import CLASSIC
 from fednet_emu.algorithms.flower.client import App
 from fednet_emu.algorithms.flower.clients import Clients
+from fednet_emu.algorithms.flower.control import Flower141, Loops
 from fednet_emu.algorithms.flower.executors import InProcess, WorkerProcesses
 from fednet_emu.algorithms.flower.grid import EmulatedGrid, Program
 from fednet_emu.algorithms.flower.host import CLOCKS, CurrentFolder, Generators, SimulatedTime, app_code, simulated
@@ -27,7 +28,8 @@ def played(app: App, fed: Federation) -> Process:
     alone = fed.workers == 1 or parent_process() is not None  # a cell of a sweep is such a process already
     executor = here if alone else WorkerProcesses(app, fed.workers)
     clients = Clients(fed, config, app.work, executor)
-    post = Post(fed, clients, turns, app.lost, app.deadline_s)
+    loops = Loops(app.control, fed) if isinstance(app.control, Flower141) else None
+    post = Post(fed, clients, turns, app.lost, app.deadline_s, loops)
     grid = EmulatedGrid(fed, post, Scores(fed, turns))
     generators, folder = Generators(fed.streams.key("flower server")), CurrentFolder()
     time = SimulatedTime(lambda: fed.clock.now, grid.sleep)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.activity import air_use
+from fednet_emu.analysis.beside import MESSAGES, rounds_beside, transfers_beside
 from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.analysis.explanation import Explanation
 from fednet_emu.analysis.run import RunRecords
@@ -26,8 +27,8 @@ from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
 SCRIPTS = (
-    "run_story.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js", "timeline.js",
-    "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
+    "run_story.js", "run_live.js", "run_curves.js", "run_data.js", "timeline_bars.js", "timeline_paint.js",
+    "timeline.js", "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
 """Most rows of a table that is on the page only to be read and saved; of a longer one the first are there."""
@@ -76,6 +77,7 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
             "values": _columns(usage.evaluations),
         },
         "rounds": _columns(usage.rounds),
+        "live": _live(run),
         "path": _path(run),
         "data": _data_split(run),
         "timeline": timeline(usage),
@@ -105,6 +107,14 @@ def _path(run: RunRecords) -> dict[str, Any] | None:
     except DataError:
         return None
     return {"words": path.words, "devices": path.device_texts, "kinds": _columns(path.kinds)}
+
+
+def _live(run: RunRecords) -> dict[str, Any] | None:
+    """A live run beside its prediction; None for others."""
+    if not run.has(MESSAGES):
+        return None
+    told = {"transfers": _columns(transfers_beside(run)), "rounds": _columns(rounds_beside(run))}
+    return {**told, "doubtful": run.summary.get("doubtful") or ""}
 
 
 def _facts(run: RunRecords) -> list[tuple[str, str]]:

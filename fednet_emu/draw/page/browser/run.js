@@ -3,8 +3,10 @@
 
 fednet.page((told) => {
   runStory(told);
+  const live = runLive(told);
   runPath(told);
   fednet.run = {
+    live,
     curves: runCurves(told), data: runData(told), timeline: timeline(told), time: runTime(told), air: runAir(told), map: runMap(told),
     spreads: runSpreads(told), losses: runLosses(told), energy: runEnergy(told), fairness: runFairness(told), tables: runTables(told),
   };

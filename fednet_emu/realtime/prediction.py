@@ -9,9 +9,9 @@ from pathlib import Path
 from simpy.events import Event
 
 from fednet_emu.emulation.build import build
-from fednet_emu.live.messages import Message
 from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.radio.overhead import Packets
+from fednet_emu.realtime.messages import Message
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 

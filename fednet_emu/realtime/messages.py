@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fednet_emu.live.air import Departure
-from fednet_emu.live.packets import Segment, segment
+from fednet_emu.realtime.air import Departure
+from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
 """Largest payload in all of an answer that does not end a message."""
 LEAST_BYTE = 2000
 """Smallest payload of a message; the rest is control traffic."""
 _ROUND = 1 << 32
+_UNDER_WAY_NS = 1_000_000_000
+"""How long before its program was killed the last packet of a message may have left that was under way."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class Message:
         air_byte: what was sent, headers and repetitions included.
         starved_ns: how long the queue was empty between its packets; `gap_ns` is this before its first packet.
         power_ns: integral over time of the share of its sender's power.
+        lost: why it was never whole, in the words of `records/reasons.py`; empty for others.
     """
 
     upwards: bool
@@ -52,6 +55,7 @@ class Message:
     starved_ns: int = 0
     gap_ns: int = 0
     power_ns: float = 0.0
+    lost: str = ""
 
     @property
     def payload_byte(self) -> int:
@@ -142,11 +146,13 @@ class Traffic:
         messages: the messages that have ended, in the order in which that was seen.
         air_byte: bytes on the air, uplink and downlink, headers included.
         dropped: packets for which a queue had no room, uplink and downlink.
+        died_ns: when the program of a device was killed.
     """
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.air_byte, self.dropped = [0, 0], [0, 0]
+        self.died_ns: dict[int, int] = {}
         self._connections: dict[tuple[int, int, int], _Connection] = {}
 
     def passed(self, packet: Departure, *, upwards: bool) -> None:
@@ -165,7 +171,11 @@ class Traffic:
         self.messages.extend(connection.add(packet, its, upwards=upwards))
 
     def close(self) -> None:
-        """End all messages."""
-        for connection in self._connections.values():
-            self.messages.extend(connection.end())
+        """End all messages; those of a killed program that nobody had answered, and that were under way, are lost."""
+        for (device, *_), connection in self._connections.items():
+            for message in connection.end():
+                died_ns = self.died_ns.get(device)
+                if died_ns is not None and message.ended_ns > died_ns - _UNDER_WAY_NS:
+                    message.lost = "left"
+                self.messages.append(message)
         self._connections.clear()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.kernel.work import BIT, done_ns
-from fednet_emu.live.pace import Pace
+from fednet_emu.realtime.pace import Pace
 
 CONTROL_BYTE = 200
 """Largest packet that waits for no turn: acknowledgements and handshakes go between two packets of others."""

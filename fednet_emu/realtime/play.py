@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import select
-import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.devices.availability import Always
 from fednet_emu.emulation.build import available_cores, build
 from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
@@ -23,133 +20,32 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
 from fednet_emu.host import GRACE_S, ending
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
-from fednet_emu.live import linux
-from fednet_emu.live.air import LiveAir
-from fednet_emu.live.books import Ran, doubts, write_host, write_messages
-from fednet_emu.live.hub import Hub
-from fednet_emu.live.pace import RatedPace
-from fednet_emu.live.packets import SERVER_NODE, address
-from fednet_emu.live.prediction import predicted
-from fednet_emu.live.programs import Ended, Programs
-from fednet_emu.network.access.contention import SlottedAloha
-from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.access.over_the_air import OverTheAir
-from fednet_emu.network.access.planned import Planned
-from fednet_emu.network.faults import NoLoss
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.settings import Uplink
+from fednet_emu.realtime import linux
+from fednet_emu.realtime.air import LiveAir
+from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.flower import FlowerPrograms
+from fednet_emu.realtime.hub import Hub
+from fednet_emu.realtime.options import Commands, LiveOptions, unfit
+from fednet_emu.realtime.pace import RatedPace
+from fednet_emu.realtime.packets import SERVER_NODE
+from fednet_emu.realtime.prediction import predicted
+from fednet_emu.realtime.programs import Ended, Programs
 from fednet_emu.records.folder.store import RunFolder
-from fednet_emu.records.ledger import SERVER, device_label
-from fednet_emu.scenario.model import Problem, Scenario
+from fednet_emu.records.ledger import device_label
+from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.tree import path_text
 from fednet_emu.scenario.yaml_text import dump
 
-MOST_DEVICES = 250
 _GLANCE_S = 0.1
 _TAIL_BYTE = 2000
-
-
-@dataclass(frozen=True)
-class Commands:
-    """What is run: the command of the server and that of the clients, as lists of arguments.
-
-    In both, `{server}` becomes the server's address, `{device}` the number of the device (-1 for the server),
-    `{devices}` their count and `{role}` `server` or `client`. The environment has the same: FEDNET_SERVER,
-    FEDNET_DEVICE, FEDNET_DEVICES and FEDNET_ROLE.
-    """
-
-    server: tuple[str, ...]
-    client: tuple[str, ...]
-
-    @classmethod
-    def of(cls, server: str | None, client: Sequence[str]) -> Commands:
-        """The commands as they are typed; without one for the server that of the clients is for all.
-
-        Raises:
-            FednetError: there is none for the clients, or that of the server cannot be read.
-        """
-        if not client:
-            raise FednetError("live: takes the command of the clients, got none; add -- COMMAND at the end")
-        if server is None:
-            return cls(tuple(client), tuple(client))
-        try:
-            words = tuple(shlex.split(server))
-        except ValueError as problem:
-            raise FednetError(f"--server: cannot be read ({problem}), got '{server}'; quote it as in a shell") from None
-        if not words:
-            raise FednetError("--server: is a command, got an empty text; leave it out, or name a program")
-        return cls(words, tuple(client))
-
-    def filled(self, device: int, devices: int) -> tuple[list[str], dict[str, str]]:
-        """The command of a device, or of the server, and the variables of its environment."""
-        role, command = ("server", self.server) if device == SERVER else ("client", self.client)
-        known = {"server": address(SERVER_NODE), "device": str(device), "devices": str(devices), "role": role}
-        words = list(command)
-        for name, value in known.items():
-            words = [word.replace(f"{{{name}}}", value) for word in words]
-        return words, {f"FEDNET_{name.upper()}": value for name, value in known.items()}
-
-
-@dataclass(frozen=True)
-class LiveOptions:
-    """How a scenario is played live, beside what it says itself.
-
-    Attributes:
-        latency_s: time one way beside the air, for the core network.
-        queue_byte: room in the queue of each link.
-        hold_s: how long a link counts as on the air after its queue ran dry.
-        tcp: congestion control; None takes the host's.
-        boot_s: longest wait for the server to listen.
-    """
-
-    latency_s: float = 0.0005
-    queue_byte: int = 262_144
-    hold_s: float = 0.005
-    tcp: str | None = None
-    boot_s: float = 60.0
-
-
-def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Find what cannot be played live; yield its key path and what is wrong."""
-    if scenario.devices.count > MOST_DEVICES:
-        what = f"each device is a namespace of this machine, got {scenario.devices.count}; {MOST_DEVICES} are the most"
-        yield ("devices", "count"), what
-    if not isinstance(scenario.devices.availability, Always):
-        kind = scenario.devices.availability.kind
-        yield ("devices", "availability"), f"live devices are always there, got {kind}; leave it out"
-    if scenario.devices.battery is not None:
-        yield ("devices", "battery"), "live devices have no batteries, got one; leave it out"
-    if scenario.channel.rate.outage_sinr > 0:
-        what = f"a rate law that loses whole messages in outage has no packets, got {scenario.channel.rate.kind}"
-        yield ("channel", "rate"), f"{what}; choose one that adapts"
-    for way in (scenario.network.uplink, scenario.network.downlink):
-        for key, what in _unfit(way):
-            yield ("network", way.DIRECTION, key), what
-
-
-def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
-    access = way.access
-    why = {
-        OverTheAir: "sums over the air have no packets",
-        Planned: "plans take whole messages in advance",
-        SlottedAloha: "slots are decided for whole messages",
-    }
-    if type(access) in why:
-        yield "access", f"{why[type(access)]}, got {access.kind}; choose tdma, ofdma, noma or shared"
-    if isinstance(access, Ofdma) and access.scheduler == "equal-finish":
-        what = "parts that finish together take whole messages in advance, got equal-finish"
-        yield "access", f"{what}; choose equal or proportional-fair"
-    if way.trace is not None:
-        yield "trace", f"recorded rates cannot be played live yet, got {way.trace.kind}; leave it out"
-    if type(way.loss) is not NoLoss:
-        yield "loss", f"TCP repairs what is lost, got {way.loss.kind}; leave it out"
 
 
 def play_live(
     outlook: Outlook,
     name: str,
     out: Path,
-    commands: Commands,
+    commands: Commands | None,
     options: LiveOptions,
     *,
     force: bool = False,
@@ -161,7 +57,7 @@ def play_live(
         outlook: the scenario, and where its data are.
         name: its name, for the records.
         out: the run folder.
-        commands: the programs.
+        commands: the programs; None for those of the Flower app that is the scenario's algorithm.
         options: how it is played.
         force: whether to replace a run that the folder already holds, once the new one is done.
         on_start: receives a sentence for each step of the start.
@@ -185,7 +81,11 @@ def play_live(
         folder = RunFolder.create(out, text, force=force, **facts, **provenance(scenario, read))
         open_now.callback(folder.release)
         fed.ledger.keep_in(folder.path)
-        run = _Live(fed, scenario, programs, folder, commands, options, on_start)
+        if commands is None:
+            app = FlowerPrograms(fed, scenario, folder.path)
+            run: _Live = _LiveFlower(fed, scenario, programs, folder, app, options, on_start)
+        else:
+            run = _Live(fed, scenario, programs, folder, commands, options, on_start)
         summary = open_now.enter_context(recorded(fed, folder, scenario, None, facts, started, measured=True))
         try:
             run.play()
@@ -219,7 +119,7 @@ class _Live:
         scenario: Scenario,
         programs: Programs,
         folder: RunFolder,
-        commands: Commands,
+        commands: Commands | FlowerPrograms,
         options: LiveOptions,
         on_start: Callable[[str], None],
     ) -> None:
@@ -230,7 +130,8 @@ class _Live:
         self._ran: dict[int, Ran] = {}
         self._busy_s = 0.0
         airs = [self._air(medium) for medium in (fed.network.uplink, fed.network.downlink)]
-        self._hub = Hub(self._now_ns, programs.ports, airs[0], airs[1], to_ns(options.latency_s))
+        there = None if fed.presence.always else lambda device, now_ns: fed.presence.until_ns(device, now_ns) > now_ns
+        self._hub = Hub(self._now_ns, programs.ports, airs[0], airs[1], to_ns(options.latency_s), there)
         self._outputs = {node: f"{device_label(node - 1)}.txt" for node in programs.ports}
         folder.announce(self._outputs.values())
 
@@ -254,11 +155,10 @@ class _Live:
         """
         self._start(SERVER_NODE)
         self._await_server()
-        for node in self._outputs:
-            if node != SERVER_NODE:
-                self._start(node)
+        for device in range(self._fed.n_devices):
+            self._start(device + 1)
         self._tell(f"{self._fed.n_devices} clients started; output is in {self._folder.path}")
-        self._origin_ns = time.monotonic_ns()
+        self._origin_ns = self._zero_ns()
         limit_s = self._scenario.stop.simulated_s
         until_ns = FOREVER_NS if limit_s is None else to_ns(limit_s)
         self._busy_s = -time.thread_time()
@@ -266,8 +166,12 @@ class _Live:
             while until_ns > self._now_ns():
                 if self._fed.clock.stopping:
                     raise KeyboardInterrupt
-                if self._hub.turn(_GLANCE_S, self._programs.fileno()) and self._look():
-                    until_ns = min(until_ns, self._now_ns() + to_ns(GRACE_S) if self._server_runs() else 0)
+                if self._hub.turn(_GLANCE_S, self._programs.fileno()) and (left_s := self._look()) is not None:
+                    until_ns = min(until_ns, self._now_ns() + to_ns(left_s))
+
+    def _zero_ns(self) -> int:
+        """The instant, on the host's clock, at which scenario time begins."""
+        return time.monotonic_ns()
 
     def _await_server(self) -> None:
         end_ns = time.monotonic_ns() + to_ns(self._options.boot_s)
@@ -286,28 +190,32 @@ class _Live:
 
     def _start(self, node: int) -> None:
         command, more = self._commands.filled(node - 1, self._fed.n_devices)
-        output = self._folder.path / self._outputs[node]
         self._begun_ns[node] = time.monotonic_ns()
-        self._programs.start(node, command, more, output.resolve(), watch=node == SERVER_NODE)
+        self._programs.start(node, command, more, self._output(node), watch=node == SERVER_NODE)
 
-    def _look(self) -> bool:
-        """Take in news; whether the server or all clients have ended."""
+    def _output(self, program: int) -> Path:
+        return (self._folder.path / self._outputs[program]).resolve()
+
+    def _look(self) -> float | None:
+        """Take in news; how long, in s, the run goes on when the server or all clients have ended; None before."""
         for ended in self._programs.news():
             self._end(ended)
-        return not self._server_runs() or len(self._ran) >= self._fed.n_devices
+        if not self._server_runs():
+            return 0.0
+        return GRACE_S if len(self._ran) >= self._fed.n_devices else None
 
     def _server_runs(self) -> bool:
         return SERVER_NODE not in self._ran
 
     def _end(self, ended: Ended) -> None:
-        self._close(ended.node)
+        self._close(ended.program, ended.code)
         if ended.code != 0:
-            label = device_label(ended.node - 1)
-            raise AppFailed(f"the program of {label} {ending(ended.code)}", self._tail(self._outputs[ended.node]))
+            label = device_label(ended.program - 1)
+            raise AppFailed(f"the program of {label} {ending(ended.code)}", self._tail(self._outputs[ended.program]))
 
-    def _close(self, node: int) -> None:
+    def _close(self, node: int, code: int = 0) -> None:
         ran_ns = time.monotonic_ns() - self._begun_ns[node]
-        self._ran[node] = Ran(node, ran_ns, self._programs.waited_ns.get(node, 0))
+        self._ran[node] = Ran(node, ran_ns, self._programs.waited_ns.get(node, 0), code)
 
     def _tail(self, name: str) -> str:
         path = self._folder.path / name
@@ -342,12 +250,80 @@ class _Live:
                 "hub_s": busy_s,
                 "air_byte": hub.traffic.air_byte,
                 "dropped": hub.traffic.dropped,
+                "vanished": hub.vanished,
                 "strays": hub.strays,
                 "compared": len(errors),
                 "starved": len(messages) - len(errors),
                 "errors": sorted(errors, key=abs),
             },
         }
+
+
+class _LiveFlower(_Live):
+    """A live run of a Flower app, from the begin of its `ServerApp`, when all SuperNodes are registered, to its end.
+
+    A SuperNode that is killed is recorded, and the app goes on without it.
+    """
+
+    def __init__(
+        self, fed: Federation, scenario: Scenario, programs: Programs, folder: RunFolder, app: FlowerPrograms, *how: Any
+    ) -> None:
+        super().__init__(fed, scenario, programs, folder, app, *how)
+        self._app, self._submits, self._over = app, len(programs.ports), False
+        self._outputs[self._submits] = "run.txt"
+        folder.announce(self._outputs.values())
+        app.prepare()
+
+    def _zero_ns(self) -> int:
+        """Pass packets at once until the `ServerApp` begins.
+
+        Raises:
+            AppFailed: it does not begin in time.
+        """
+        end_ns, submitted = time.monotonic_ns() + to_ns(self._options.boot_s), False
+        nodes = [self._output(device + 1) for device in range(self._fed.n_devices)]
+        with exactly():
+            while self._app.began_ns is None:
+                if self._fed.clock.stopping:
+                    raise KeyboardInterrupt
+                if time.monotonic_ns() > end_ns:
+                    what = f"the ServerApp has not begun within {self._options.boot_s:g} s"
+                    raise AppFailed(what, self._tail(self._outputs[self._submits if submitted else SERVER_NODE]))
+                if self._hub.relay(_GLANCE_S / 10, self._programs.fileno()):
+                    self._look()
+                if not submitted and (submitted := self._app.registered(nodes)):
+                    command, more = self._app.run()
+                    output = self._output(self._submits)
+                    self._programs.start(self._submits, command, more, output, watch=False, node=SERVER_NODE)
+                self._app.look()
+        return self._app.began_ns
+
+    def _look(self) -> float | None:
+        left_s = super()._look()
+        self._app.look()
+        if self._app.error or (self._over and self._app.error is None):
+            raise AppFailed("the ServerApp has failed", self._app.error or self._tail(self._outputs[self._submits]))
+        return left_s if self._app.error is None else 0.0
+
+    def _end(self, ended: Ended) -> None:
+        if ended.program == self._submits:
+            self._over = True
+        elif ended.program == SERVER_NODE or self._origin_ns is None:
+            super()._end(ended)
+        else:
+            self._close(ended.program, ended.code)
+            self._hub.traffic.died_ns[ended.program - 1] = self._now_ns()
+
+    def account(self, data_dir: Path | str | None) -> dict[str, Any]:
+        """Write what has passed, and what the app has done; return entries of the summary."""
+        try:
+            entries = super().account(data_dir)
+            self._programs.end()
+            if self._origin_ns is not None:
+                entries["live"]["start_s"] = self._app.write(self._origin_ns)
+        finally:
+            self._app.close()
+        return entries
 
 
 @contextmanager

@@ -11,6 +11,7 @@ _NETWORK = b"\x0a\x4d"  # 10.77
 _TCP = 6
 _SYN = 2
 _FRAGMENT = 0x1FFF
+_PORTS_TO_FLAGS = struct.Struct("!HHIIBB").unpack_from
 _HTTP = (b"HTTP/1.", b"GET ", b"POST ", b"PUT ")
 
 
@@ -49,7 +50,7 @@ def segment(packet: bytes) -> Segment | None:
     header = (packet[0] & 15) * 4
     if packet[9] != _TCP or len(packet) < header + 20 or (packet[6] << 8 | packet[7]) & _FRAGMENT:
         return None
-    source, target, sequence, _, offset, flags = struct.unpack_from("!HHIIBB", packet, header)
+    source, target, sequence, _, offset, flags = _PORTS_TO_FLAGS(packet, header)
     begin = header + (offset >> 4) * 4
     size_byte = max((packet[2] << 8 | packet[3]) - begin, 0)
     http = packet.startswith(_HTTP, begin) if size_byte else False

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fednet_emu.live import linux
+from fednet_emu.realtime import linux
 
 _GLANCE_S = 0.05
 _WAITS_EVERY = 4
@@ -66,7 +66,7 @@ class _Keeper:
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net
         self._nets: list[int] = []
-        self._program: dict[int, int] = {}  # the node of each process that was started here
+        self._program: dict[int, int] = {}  # the number of the program of each process that was started here
         self._watched: int | None = None  # the node that is to listen
         self._glances = 0
 
@@ -106,11 +106,13 @@ class _Keeper:
         socket.send_fds(self._control, [json.dumps({"node": node, "congestion": congestion}).encode()], [tun])
         os.close(tun)
 
-    def _start(self, node: int, command: list[str], more: dict[str, str], output: str, *, watch: bool) -> None:
+    def _start(
+        self, program: int, node: int, command: list[str], more: dict[str, str], output: str, *, watch: bool
+    ) -> None:
         """Start a program in the namespace of a node; `watch` asks to be told when one listens there."""
         process = os.fork()
         if process:
-            self._program[process] = node
+            self._program[process] = program
             self._watched = node if watch else self._watched
             return
         try:
@@ -143,7 +145,7 @@ class _Keeper:
             self._watched = None
         self._glances += 1
         if self._program and self._glances % _WAITS_EVERY == 0:
-            _say(self._control, waited={str(node): _waited_ns(process) for process, node in self._program.items()})
+            _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
         """Whether somebody listens at a TCP port in the namespace of a node."""

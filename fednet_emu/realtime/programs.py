@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Self
 
 from fednet_emu.errors import FednetError
 from fednet_emu.host import GRACE_S
-from fednet_emu.live import linux
-from fednet_emu.live.packets import address
+from fednet_emu.realtime import linux
+from fednet_emu.realtime.packets import address
 
 _MOST_BYTE = 1 << 17
 _ANSWER_S = 30.0
-_KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.live.keeper import main; main()"
+_KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime.keeper import main; main()"
 
 
 class Missing(FednetError):  # noqa: N818  (what the machine is)
@@ -27,9 +27,9 @@ class Missing(FednetError):  # noqa: N818  (what the machine is)
 
 
 class Ended(NamedTuple):
-    """A program that has ended: the number of its node, and its exit code, which is minus the signal that killed it."""
+    """A program that has ended: its number, and its exit code, which is minus the signal that killed it."""
 
-    node: int
+    program: int
     code: int
 
 
@@ -40,7 +40,7 @@ class Programs:
         ports: the TUN device of each node, as a file descriptor.
         congestion: the congestion control of TCP in the namespaces.
         listening: the nodes of which it was asked whether they listen, and that do.
-        waited_ns: how long the program of each node has waited for a processor.
+        waited_ns: how long each program has waited for a processor.
     """
 
     def __init__(self, nodes: int, congestion: str | None = None) -> None:
@@ -67,11 +67,15 @@ class Programs:
         try:
             self._make()
         except BaseException:
-            self.__exit__()
+            self.end()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End all programs and give up the namespaces; doing it again does nothing."""
         self._control.close()  # this tells the keeper to end
         try:
             self._keeper.wait(GRACE_S)
@@ -86,9 +90,22 @@ class Programs:
         """The file descriptor that can be read when there is news."""
         return self._control.fileno()
 
-    def start(self, node: int, command: Sequence[str], more: dict[str, str], output: Path, *, watch: bool) -> None:
-        """Start a program in the namespace of a node, with these variables in its environment."""
-        self._tell(node=node, command=list(command), more=more, output=str(output), watch=watch)
+    def start(
+        self,
+        program: int,
+        command: Sequence[str],
+        more: dict[str, str],
+        output: Path,
+        *,
+        watch: bool,
+        node: int | None = None,
+    ) -> None:
+        """Start a program in the namespace of a node, with these variables in its environment.
+
+        Its number is that of the node, unless `node` is given. `watch` asks to be told when one listens there.
+        """
+        where = program if node is None else node
+        self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
 
     def news(self) -> list[Ended]:
         """Take in what the keeper tells; return the programs that have ended.
@@ -108,14 +125,14 @@ class Programs:
                 elif "listens" in message:
                     self.listening.add(message["listens"])
                 else:
-                    self.waited_ns.update({int(node): waited for node, waited in message["waited"].items()})
+                    self.waited_ns.update({int(program): waited for program, waited in message["waited"].items()})
         except BlockingIOError:
             return ended
         finally:
             self._control.settimeout(_ANSWER_S)
 
     def _make(self) -> None:
-        user, group = _programs_user()
+        user, group = programs_user()
         addresses = [address(node) for node in range(self._nodes)]
         self._tell(addresses=addresses, congestion=self._chosen, user=user, group=group)
         self._hear("unshared")
@@ -148,7 +165,7 @@ def _given_environment() -> dict[bytes, bytes]:
     return {name: value for name, sign, value in pairs if sign}
 
 
-def _programs_user() -> tuple[int, int]:
+def programs_user() -> tuple[int, int]:
     """The user and the group of the programs: those of who has called `sudo`, or of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.live.messages import Message
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loads import Radios
+from fednet_emu.realtime.messages import Message
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TransferRow
@@ -29,11 +30,15 @@ STARVED = 0.02
 
 
 class Ran(NamedTuple):
-    """How long a program has run, and how long of this it has waited for a processor, in ns."""
+    """How long a program has run, how long of this it has waited for a processor, in ns, and how it has ended.
+
+    `code` is its exit code, minus the signal that killed it; 0, too, where the end of the run has ended it.
+    """
 
     node: int
     ran_ns: int
     waited_ns: int
+    code: int = 0
 
 
 def write_messages(fed: Federation, messages: Sequence[Message], predictions: Sequence[Delivery | None]) -> list[float]:
@@ -49,7 +54,7 @@ def write_messages(fed: Federation, messages: Sequence[Message], predictions: Se
         _write_transfer(fed, message)
         starved = message.starved_ns / max(message.ended_ns - message.started_ns, 1)
         error = math.nan
-        if delivery is not None and not delivery.lost and delivery.latency_s > 0:
+        if delivery is not None and not (delivery.lost or message.lost) and delivery.latency_s > 0:
             error = (message.ended_ns / NS_PER_S - delivery.ended_s) / delivery.latency_s
             if starved <= STARVED:
                 errors.append(error)
@@ -60,6 +65,7 @@ def write_messages(fed: Federation, messages: Sequence[Message], predictions: Se
             packets=message.packets,
             repeated_byte=message.repeated_byte,
             starved_s=message.starved_ns / NS_PER_S,
+            away_s=_away_ns(fed.presence, message) / NS_PER_S,
             predicted_s=math.nan if delivery is None else delivery.ended_s,
             error=error,
         )
@@ -67,7 +73,7 @@ def write_messages(fed: Federation, messages: Sequence[Message], predictions: Se
 
 
 def _write_transfer(fed: Federation, message: Message) -> None:
-    """Add the row of a message; its size is what was sent, headers and repetitions included."""
+    """Add the row of a message; its size is what was sent, headers and repetitions included, also where it was lost."""
     ledger, network, kind = fed.ledger, fed.network, KINDS.index("uplink" if message.upwards else "downlink")
     medium = network.uplink if message.upwards else network.downlink
     sender, receiver = (message.device, SERVER) if message.upwards else (SERVER, message.device)
@@ -79,8 +85,21 @@ def _write_transfer(fed: Federation, message: Message) -> None:
     ledger.energy_j += energy_j + receive_j
     ledger.transfers.append(TransferRow(
         kind, sender, receiver, 1, size_bit, -1, message.arrived_ns, message.started_ns, message.ended_ns,
-        float(size_bit), size_bit, CODE[""], energy_j, receive_j, -1 - now.station_of(message.device),
+        float(size_bit), 0 if message.lost else size_bit, CODE[message.lost], energy_j, receive_j,
+        -1 - now.station_of(message.device),
     ))  # fmt: skip
+
+
+def _away_ns(presence: Presence, message: Message) -> int:
+    """How long the device of a message was away while the message was under way."""
+    if presence.always:
+        return 0
+    now_ns, away_ns, own = message.arrived_ns, 0, presence.only(np.array([message.device]))
+    while now_ns < message.ended_ns:
+        left_ns = min(presence.until_ns(message.device, now_ns), message.ended_ns)
+        now_ns = min(own.next_return_ns(left_ns), message.ended_ns)
+        away_ns += now_ns - left_ns
+    return away_ns
 
 
 def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
@@ -96,7 +115,7 @@ def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequ
         ledger.record("live_host", simulated_s=second, packets=len(late), late_p50_s=half, late_p99_s=most)
     for ran in programs:
         times = {"ran_s": ran.ran_ns / NS_PER_S, "waited_s": ran.waited_ns / NS_PER_S}
-        ledger.record("live_programs", device=ran.node - 1, **times)
+        ledger.record("live_programs", device=ran.node - 1, **times, code=ran.code)
     every = np.concatenate([np.frombuffer(late, np.int64) for late in late_ns.values()] or [np.zeros(0, np.int64)])
     half, most = np.quantile(every, (0.5, 0.99)) / NS_PER_S if len(every) else (math.nan, math.nan)
     return {

@@ -1,0 +1,118 @@
+"""The loops by which Flower's processes find each other's messages in a deployment, which a simulation leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Annotated, final
+
+from numpy.random import Generator
+from pydantic import Field
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.federation import Federation, Process
+
+NS_PER_S = 1_000_000_000
+NODE_POLL_S = 3.0
+"""How often an idle SuperNode asks for messages."""
+TASK_POLL_S = 1.0
+"""How often SuperExec looks for a task."""
+REPLY_POLL_S = 0.5
+"""How often a SuperNode looks for the reply of its `ClientApp`, since it has the message."""
+APP_POLL_S = 3.0
+"""How long a `ServerApp` pauses between two collections of replies."""
+BACKOFF_S, MOST_BACKOFF_S, JITTER = 1.0, 10.0, 0.2
+"""First pause of a collection that waits for a reply under way, and longest one: it doubles, and varies by a share."""
+PUSH_SESSION_S = 180.0
+"""How long a reply that was announced may take, until it counts as lost."""
+OFFLINE_S = 60.0
+"""After how long without a heartbeat a SuperNode counts as offline."""
+FETCH_TRIPS, PUSH_TRIPS = 4, 6
+"""Round trips beside the data: of a message to a SuperNode, and of a reply."""
+
+
+class Control(Component):
+    """What passes between a message and whoever waits for it."""
+
+
+class NoControl(Control):
+    """Nothing: all know at once of what is there for them."""
+
+    kind = "none"
+
+
+class Flower141(Control):
+    """The polling loops of a deployment of Flower 1.41 or 1.42.
+
+    A SuperNode asks every 3 s, SuperExec every 1 s, the SuperNode looks for its reply every 0.5 s, and the `ServerApp`
+    collects every 3 s; a collection that finds a reply under way waits 1, 2, 4, 8, 10 s, within 20 %. A reply that is
+    lost in mid-upload is an error 180 s after it began, a device that is lost otherwise after 60 s. Phases come from a
+    named stream. Source: constants of the packages flwr 1.41 and 1.42, which a test compares with the installed one.
+    """
+
+    kind = "flower-1.41"
+    start_s: float = Field(1.2, ge=0)
+    """Time in s in which a process of Flower starts and imports the app. It depends on the host, and on how many start
+    at once: a live run measures it (`live.start_s` of its summary)."""
+    rtt_s: float = Field(0.0, ge=0)
+    """Round-trip time in s between a device and the server beside the air. A message takes 4 of them, a reply 6."""
+
+
+CONTROLS = kinds(NoControl, Flower141)
+AnyControl = Annotated[Control, Slot("control", CONTROLS)]
+
+
+@final
+class Loops:
+    """The loops of all processes of a run, as processes of simulated time."""
+
+    def __init__(self, control: Flower141, fed: Federation) -> None:
+        self._control, self._fed = control, fed
+        self._draws: dict[int, Generator] = {}
+        self._free_ns: dict[int, int] = {}  # when each SuperNode has asked for messages, once it was idle
+        self._busy: set[int] = set()
+
+    def _uniform(self, device: int) -> float:
+        draws = self._draws.get(device)
+        if draws is None:
+            draws = self._draws[device] = self._fed.streams("flower control", device)
+        return float(draws.random())
+
+    def fetch(self, device: int) -> Process:
+        """Until the SuperNode of a device has asked for its next message; it is then busy until `release`."""
+        while device in self._busy:
+            yield self._fed.sleep(REPLY_POLL_S)
+        self._busy.add(device)
+        now_ns = self._fed.clock.now
+        if device not in self._free_ns:
+            self._free_ns[device] = -round(self._uniform(device) * NODE_POLL_S * NS_PER_S)
+        wait_ns = -(now_ns - self._free_ns[device]) % round(NODE_POLL_S * NS_PER_S)
+        yield self._fed.sleep(wait_ns / NS_PER_S + FETCH_TRIPS * self._control.rtt_s)
+
+    def start(self, device: int) -> Process:
+        """Until the `ClientApp` of a device runs, from the instant at which its SuperNode has the message."""
+        yield self._fed.sleep(self._uniform(device) * TASK_POLL_S + self._control.start_s)
+
+    def notice(self, fetched_ns: int) -> Process:
+        """Until the SuperNode, which has had the message since then, sees the reply and has announced it."""
+        wait_ns = -(self._fed.clock.now - fetched_ns) % round(REPLY_POLL_S * NS_PER_S)
+        yield self._fed.sleep(wait_ns / NS_PER_S + PUSH_TRIPS * self._control.rtt_s)
+
+    def release(self, device: int) -> None:
+        """The SuperNode of a device asks for the next message now."""
+        self._busy.discard(device)
+        self._free_ns[device] = self._fed.clock.now
+
+    def unnoticed_s(self, announced_ns: int | None) -> float:
+        """How long from now the server knows nothing of a loss, of a reply that was announced then, if it was."""
+        if announced_ns is None:
+            return OFFLINE_S
+        return PUSH_SESSION_S - (self._fed.clock.now - announced_ns) / NS_PER_S
+
+    def collect(self, ready: Container[str], number: str) -> Process:
+        """Until a reply under way is ready, as a collection finds out."""
+        pause_s = BACKOFF_S
+        while number not in ready:
+            spread = 1.0 + JITTER * (2.0 * self._uniform(self._fed.server.index) - 1.0)
+            yield self._fed.sleep(pause_s * spread)
+            pause_s = min(2.0 * pause_s, MOST_BACKOFF_S)

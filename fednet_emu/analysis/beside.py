@@ -1,0 +1,78 @@
+"""A live run beside its prediction: transfer by transfer, and round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.records.ledger import SERVER
+
+MESSAGES = "live_messages"
+"""The table that live runs have, and others have not."""
+
+
+def transfers_beside(run: RunRecords) -> pd.DataFrame:
+    """The transfers of a live run, in the order of their ends.
+
+    Returns:
+        One row each: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, from the request to the end as
+        measured and as predicted; `error`, their difference as a share of the prediction; and what the difference may
+        be made of: `starved_s`, in which the queue was empty, `away_s`, in which the device was away, `repeated_byte`.
+    """
+    rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
+    device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
+    took_s, predicted_s = rows["ended_s"] - rows["requested_s"], rows["predicted_s"] - rows["requested_s"]
+    return rows[["transfer", "kind"]].assign(
+        device=device,
+        lost=rows["lost"].astype(str),
+        took_s=took_s,
+        predicted_s=predicted_s,
+        error=rows["error"],
+        starved_s=rows["starved_s"],
+        away_s=rows["away_s"],
+        repeated_byte=rows["repeated_byte"],
+    )
+
+
+def rounds_beside(run: RunRecords) -> pd.DataFrame:
+    """The rounds of a live run, and what they are made of.
+
+    Returns:
+        One row each: `round`, `took_s`; `air_s`, in which some transfer was under way, and `predicted_air_s`, in which
+        one would have been, had all taken as long as predicted; `compute_s`, in which some device computed and nothing
+        was on the air; `waiting_s`, the rest: programs start, or look for each other's messages.
+    """
+    sent, computes, rounds = run.table("transfers"), run.table("computes"), run.table("rounds")
+    known = run.table(MESSAGES)["predicted_s"].to_numpy()
+    predicted_s = np.where(np.isnan(known), sent["ended_s"], known)
+    requested_s = sent["requested_s"].to_numpy()
+    measured = [*zip(requested_s, sent["ended_s"], strict=True)]
+    meant = [*zip(requested_s, predicted_s, strict=True)]
+    made = [*zip(computes["started_s"], computes["ended_s"], strict=True)]
+    told = []
+    for number, from_s, until_s in zip(rounds["round"], rounds["started_s"], rounds["ended_s"], strict=True):
+        air_s = _covered_s(measured, from_s, until_s)
+        busy_s = _covered_s([*measured, *made], from_s, until_s)
+        told.append({
+            "round": number,
+            "took_s": until_s - from_s,
+            "air_s": air_s,
+            "predicted_air_s": _covered_s(meant, from_s, until_s),
+            "compute_s": busy_s - air_s,
+            "waiting_s": until_s - from_s - busy_s,
+        })  # fmt: skip
+    columns = ["round", "took_s", "air_s", "predicted_air_s", "compute_s", "waiting_s"]
+    return pd.DataFrame(told, columns=columns)
+
+
+def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:
+    """How much of a window some span covers."""
+    covered_s, reached_s = 0.0, from_s
+    for begin_s, end_s in sorted(spans):
+        begin_s, end_s = max(begin_s, reached_s), min(end_s, until_s)  # noqa: PLW2901
+        if end_s > begin_s:
+            covered_s, reached_s = covered_s + end_s - begin_s, end_s
+    return covered_s

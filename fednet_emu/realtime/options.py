@@ -1,0 +1,113 @@
+"""What is played live, and how: the programs, the options, and what in a scenario has no packets."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fednet_emu.errors import FednetError
+from fednet_emu.network.access.contention import SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma
+from fednet_emu.network.access.over_the_air import OverTheAir
+from fednet_emu.network.access.planned import Planned
+from fednet_emu.network.faults import NoLoss
+from fednet_emu.network.settings import Uplink
+from fednet_emu.realtime.packets import SERVER_NODE, address
+from fednet_emu.records.ledger import SERVER
+from fednet_emu.scenario.model import Problem, Scenario
+
+MOST_DEVICES = 250
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What is run: the command of the server and that of the clients, as lists of arguments.
+
+    In both, `{server}` becomes the server's address, `{device}` the number of the device (-1 for the server),
+    `{devices}` their count and `{role}` `server` or `client`. The environment has the same: FEDNET_SERVER,
+    FEDNET_DEVICE, FEDNET_DEVICES and FEDNET_ROLE.
+    """
+
+    server: tuple[str, ...]
+    client: tuple[str, ...]
+
+    @classmethod
+    def of(cls, server: str | None, client: Sequence[str]) -> Commands:
+        """The commands as they are typed; without one for the server that of the clients is for all.
+
+        Raises:
+            FednetError: there is none for the clients, or that of the server cannot be read.
+        """
+        if not client:
+            raise FednetError("live: takes the command of the clients, got none; add -- COMMAND at the end")
+        if server is None:
+            return cls(tuple(client), tuple(client))
+        try:
+            words = tuple(shlex.split(server))
+        except ValueError as problem:
+            raise FednetError(f"--server: cannot be read ({problem}), got '{server}'; quote it as in a shell") from None
+        if not words:
+            raise FednetError("--server: is a command, got an empty text; leave it out, or name a program")
+        return cls(words, tuple(client))
+
+    def filled(self, device: int, devices: int) -> tuple[list[str], dict[str, str]]:
+        """The command of a device, or of the server, and the variables of its environment."""
+        role, command = ("server", self.server) if device == SERVER else ("client", self.client)
+        known = {"server": address(SERVER_NODE), "device": str(device), "devices": str(devices), "role": role}
+        words = list(command)
+        for name, value in known.items():
+            words = [word.replace(f"{{{name}}}", value) for word in words]
+        return words, {f"FEDNET_{name.upper()}": value for name, value in known.items()}
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """How a scenario is played live, beside what it says itself.
+
+    Attributes:
+        latency_s: time one way beside the air, for the core network.
+        queue_byte: room in the queue of each link.
+        hold_s: how long a link counts as on the air after its queue ran dry.
+        tcp: congestion control; None takes the host's.
+        boot_s: longest wait for the server to listen.
+    """
+
+    latency_s: float = 0.0005
+    queue_byte: int = 262_144
+    hold_s: float = 0.005
+    tcp: str | None = None
+    boot_s: float = 60.0
+
+
+def unfit(scenario: Scenario) -> Iterator[Problem]:
+    """Find what cannot be played live; yield its key path and what is wrong."""
+    if scenario.devices.count > MOST_DEVICES:
+        what = f"each device is a namespace of this machine, got {scenario.devices.count}; {MOST_DEVICES} are the most"
+        yield ("devices", "count"), what
+    if scenario.devices.battery is not None:
+        yield ("devices", "battery"), "live devices have no batteries, got one; leave it out"
+    if scenario.channel.rate.outage_sinr > 0:
+        what = f"a rate law that loses whole messages in outage has no packets, got {scenario.channel.rate.kind}"
+        yield ("channel", "rate"), f"{what}; choose one that adapts"
+    for way in (scenario.network.uplink, scenario.network.downlink):
+        for key, what in _unfit(way):
+            yield ("network", way.DIRECTION, key), what
+
+
+def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
+    access = way.access
+    why = {
+        OverTheAir: "sums over the air have no packets",
+        Planned: "plans take whole messages in advance",
+        SlottedAloha: "slots are decided for whole messages",
+    }
+    if type(access) in why:
+        yield "access", f"{why[type(access)]}, got {access.kind}; choose tdma, ofdma, noma or shared"
+    if isinstance(access, Ofdma) and access.scheduler == "equal-finish":
+        what = "parts that finish together take whole messages in advance, got equal-finish"
+        yield "access", f"{what}; choose equal or proportional-fair"
+    if way.trace is not None:
+        yield "trace", f"recorded rates cannot be played live yet, got {way.trace.kind}; leave it out"
+    if type(way.loss) is not NoLoss:
+        yield "loss", f"TCP repairs what is lost, got {way.loss.kind}; leave it out"

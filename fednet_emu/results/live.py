@@ -1,0 +1,118 @@
+"""Play a scenario live, from Python and for the command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fednet_emu.emulation.given import ScenarioLike, Settings, app_in, changes, scenario_of
+from fednet_emu.emulation.load import warn
+from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.errors import FednetError
+from fednet_emu.files.data_folder import folder_to_write
+from fednet_emu.realtime.options import Commands, LiveOptions
+from fednet_emu.realtime.play import play_live
+from fednet_emu.results.run import Run
+
+
+class LivePlan(NamedTuple):
+    """What is to be played live.
+
+    Attributes:
+        name: that of the scenario, for records.
+        outlook: the scenario.
+        commands: the programs; None for those of a Flower app.
+        folder: the run folder.
+    """
+
+    name: str
+    outlook: Outlook
+    commands: Commands | None
+    folder: Path
+
+    @classmethod
+    def of(
+        cls,
+        scenario: ScenarioLike,
+        settings: Settings | None,
+        client: Sequence[str],
+        server: str | None,
+        flower: str | None,
+        *,
+        seed: int | None = None,
+        data_dir: str | Path | None = None,
+        out: str | Path | None = None,
+    ) -> LivePlan:
+        """Read a scenario and the commands; the arguments are those of `live`."""
+        own: list[str] = []
+        name, commands = None, None
+        if flower is None:
+            commands = Commands.of(server, client)
+        elif client or server is not None:
+            raise FednetError("--flower: brings its own programs, got further commands; leave out one or the other")
+        else:
+            scenario, name, own = app_in(flower, scenario)
+        from_scenario, outlook = scenario_of(scenario, [*own, *changes(settings, seed=seed)], data_dir=data_dir)
+        warn(outlook)
+        name = name or from_scenario
+        default = Path("results") / name / f"live-{outlook.scenario.seed}"
+        return cls(name, outlook, commands, default if out is None else folder_to_write(out, "out"))
+
+    def play(
+        self,
+        options: LiveOptions,
+        *,
+        force: bool = False,
+        on_start: Callable[[str], None] = lambda _what: None,
+    ) -> Run:
+        """Play it, and return the results; `on_start` receives a sentence for each step of the start."""
+        how = {"force": force, "on_start": on_start}
+        play_live(self.outlook, self.name, self.folder, self.commands, options, **how)
+        return Run.opened(self.folder)
+
+
+def live(
+    scenario: ScenarioLike,
+    client: Sequence[str] = (),
+    *,
+    server: str | None = None,
+    flower: str | None = None,
+    seed: int | None = None,
+    settings: Settings | None = None,
+    out: str | Path | None = None,
+    latency_s: float = LiveOptions.latency_s,
+    queue_byte: int = LiveOptions.queue_byte,
+    hold_s: float = LiveOptions.hold_s,
+    tcp: str | None = None,
+    boot_s: float = LiveOptions.boot_s,
+    data_dir: str | Path | None = None,
+    force: bool = False,
+) -> Run:
+    """Play a scenario with real programs, whose packets pass through its radio in real time (Linux).
+
+    Args:
+        scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
+        client: the command of each client, as a list of words; `{server}`, `{device}`, `{devices}` and `{role}` are
+            filled in.
+        server: that of the server, as typed in a shell; None takes the clients'.
+        flower: the folder of a Flower app, whose processes are the programs, in the place of `client` and `server`.
+        seed: a seed that replaces the scenario's.
+        settings: changes, for example `{"network.uplink.access": "ofdma"}`.
+        out: the run folder; None takes `results/NAME/live-SEED`.
+        latency_s: time one way beside the air, in s.
+        queue_byte: room in the queue of a link, in bytes.
+        hold_s: how long a link without packets counts as on the air, in s.
+        tcp: congestion control; None takes the host's.
+        boot_s: longest wait for the server to listen, or for a Flower app to begin, in s.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        force: whether to replace a run that the folder already holds, once the new one has ended.
+
+    Raises:
+        ScenarioError: something in the scenario cannot be played live.
+        FednetError: this machine lacks something, or a command is none.
+        AppFailed: a program has ended with an error.
+        DataError: the folder cannot be used.
+    """
+    plan = LivePlan.of(scenario, settings, client, server, flower, seed=seed, data_dir=data_dir, out=out)
+    return plan.play(LiveOptions(latency_s, queue_byte, hold_s, tcp, boot_s), force=force)
