@@ -26,7 +26,7 @@ from fednet_emu.network.air.separate import Air, Power, Rates
 from fednet_emu.network.air.shared import BLOCKS, MOST_GAINS, NEAR_NS, SharedAir, blocks_after, end_of
 from fednet_emu.network.air.sharing import Allocation, Sharing
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.links.links import Links, LinksOverTime
+from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.records.ledger import SERVER
 
 _SNR, _POWER_S, _GAIN = range(3)
@@ -37,7 +37,7 @@ fading gain in each of the blocks that were last planned."""
 def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -> Air:
     """The air of bursts that share a band: `PlainAir` where they may be plain."""
     rule = sharing.plain_rule()
-    at_rest, alone = isinstance(links, Links), band.reception.antennas == 1 and not band.reception.NULLS
+    at_rest, alone = links.until_ns() == FOREVER_NS, band.reception.antennas == 1 and not band.reception.NULLS
     if rule is None or cells > 1 or band.down or not at_rest or not alone or band.slotted or band.outage_sinr > 0:
         return SharedAir(sharing, band, links, cells)
     return PlainAir(rule, band, SharedAir(sharing, band, links))
