@@ -142,6 +142,6 @@ def test_what_may_not_be_plain_is_never_asked_to_be(cell):
         (Shared(), lossy, {}),
     ):
         assert type(cell(access, law, **more).medium._air) is SharedAir
-    moving = SimpleNamespace(now=None, period=None)
+    moving = SimpleNamespace(until_ns=lambda: 1)
     assert type(shared_air(Shared(), cell().band, moving, 1)) is SharedAir
     assert type(shared_air(Shared(), cell().band, HandMadeLinks((1.0,)), 1)) is PlainAir

@@ -249,16 +249,21 @@ def medium_on(snr: Sequence[float], access: Any, law: Any = CAPACITY, **more: An
     )
 
 
+@pytest.mark.parametrize("block_ns", [NS_PER_S // 4, NS_PER_S])
 @pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
-def test_fading_goes_on_across_periods_and_edges_may_meet(access: Any) -> None:
-    """Blocks of 250 ms and periods of 1 s, by a slow sum in whole units of work: block k has its own gain in each.
+def test_fading_goes_on_across_periods_and_edges_may_meet(access: Any, block_ns: int) -> None:
+    """Blocks of 250 ms or 1 s and periods of 1 s, by a slow sum in whole units of work: block k has its own gain in each.
 
     In sight, as in the second and the third, the law of the gain is Rician.
     """
-    snr, sight, fading = [3.0, 0.5, 40.0, 7.0], [0, 1, 1, 0], FadingByLineOfSight(k_db=9, coherence_s=0.25)
+    snr, sight, fading = (
+        [3.0, 0.5, 40.0, 7.0],
+        [0, 1, 1, 0],
+        FadingByLineOfSight(k_db=9, coherence_s=block_ns / NS_PER_S),
+    )
     medium = medium_on(snr, access, fading=fading, sight=sight)
     size_bit = 9_000_000
-    left, now_ns, block_ns = size_bit * BIT, 0, NS_PER_S // 4
+    left, now_ns = size_bit * BIT, 0
     while True:
         period = min(now_ns // NS_PER_S, 3)
         draw = uniform(mix(FADING_KEY, 0) & ~1 | sight[period], now_ns // block_ns)
