@@ -252,7 +252,7 @@ def medium_on(snr: Sequence[float], access: Any, law: Any = CAPACITY, **more: An
 @pytest.mark.parametrize("block_ns", [NS_PER_S // 4, NS_PER_S])
 @pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
 def test_fading_goes_on_across_periods_and_edges_may_meet(access: Any, block_ns: int) -> None:
-    """Blocks of 250 ms or 1 s and periods of 1 s, by a slow sum in whole units of work: block k has its own gain in each.
+    """Blocks of 250 ms or 1 s and periods of 1 s, by a slow sum in units of work: a block has its own gain.
 
     In sight, as in the second and the third, the law of the gain is Rician.
     """
