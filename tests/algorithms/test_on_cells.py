@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, ROUNDS, WITHOUT_DEADLINE
 
 FILES = Path(__file__).parents[2] / "scenarios" / "cells"
 CELLS: dict[str, dict[str, Any]] = {
-    path.stem: yaml.safe_load(path.read_text()) for path in sorted(FILES.glob("*.yaml"))
+    path.stem: from_text(path.read_text(), path.stem).data for path in sorted(FILES.glob("*.yaml"))
 }
 
 LOSS = tuple(f"network.{way}.loss={{kind: random, probability: 0.2}}" for way in ("uplink", "downlink"))
