@@ -7,10 +7,10 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.topology.clusters import AnyClusters
 from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.network.topology.digraph import Digraph
-from fednet_emu.network.topology.edges import Edges, NoEdges, RandomRegular, TopologyInputs
+from fednet_emu.network.topology.edges import Edges, ListedEdges, NoEdges, RandomRegular, TopologyInputs
 from fednet_emu.network.topology.geometric import Geometric
 
-EDGES: dict[str, type[Edges]] = kinds(NoEdges, RandomRegular, Geometric, Contacts)
+EDGES: dict[str, type[Edges]] = kinds(NoEdges, ListedEdges, RandomRegular, Geometric, Contacts)
 
 AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 

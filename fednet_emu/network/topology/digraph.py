@@ -89,6 +89,11 @@ class Digraph:
         """The same clusters with some of the edges only, for example those over which something arrived."""
         return Digraph(self.cluster, self.sender[edges], self.receiver[edges])
 
+    def mutual(self) -> Digraph:
+        """The same clusters with only those edges whose opposite is there, too."""
+        there, back = self.sender * self.n_devices + self.receiver, self.receiver * self.n_devices + self.sender
+        return self.kept(np.isin(there, back))
+
     @cached_property
     def mixing(self) -> coo_array:
         """The equal-neighbour matrix A [devices, devices]: A[i, j] = 1 / out-degree of j where j sends to i, or is i.

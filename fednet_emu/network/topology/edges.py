@@ -1,15 +1,16 @@
-"""Sources of the edges of a device-to-device graph, and the two that do not use the radio: none and random."""
+"""Sources of the edges of a device-to-device graph, and those that do not use the radio: none, given and random."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
+from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
@@ -81,6 +82,41 @@ class NoEdges(Edges):
     def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
         """None."""
         return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+class ListedEdges(Edges):
+    """Edges that are given: a ring or a star for example, which stays as it is."""
+
+    kind = "list"
+
+    pairs: tuple[tuple[int, int], ...]
+    """The edges, each as the numbers of two devices."""
+
+    directed: bool = False
+    """Whether a pair is an edge from the first device to the second only, or one both ways."""
+
+    @field_validator("pairs")
+    @classmethod
+    def _no_loops(cls, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        if loops := sorted({a for a, b in pairs if a == b}):
+            raise ValueError(f"an edge joins two devices, got one of {loops} to itself; leave it out")
+        return pairs
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        count = scenario.devices.count
+        if unknown := sorted({end for pair in self.pairs for end in pair if not 0 <= end < count}):
+            yield "pairs", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
+
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
+        """The same edges at all times."""
+        return self
+
+    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """Those that are given, each once."""
+        ends = np.array(self.pairs, np.int64).reshape(-1, 2)
+        sender, receiver = np.unique(ends if self.directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
+        return sender, receiver
 
 
 class RandomRegular(Edges):
