@@ -47,8 +47,8 @@ class Algorithm(Component):
     uplink-compression, downlink-compression: models in its exchanges (else it says `since` where it sends on the
     uplink), and `fed.published` for what it sends on the downlink; sums: replies of which it needs the mean alone;
     plans: rounds whose uplink is planned once it is known who takes part; polls: questions for the loss of a model;
-    edges: edge servers and their backhaul; sidelink: sending from device to device; server: the server's samples and
-    its speed.
+    consensus: the mean of the devices' own models; edges: edge servers and their backhaul; sidelink: sending from
+    device to device; server: the server's samples and its speed.
     """
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm, LocalTraining
@@ -12,6 +14,7 @@ class LocalOnly(Algorithm, LocalTraining):
     """In each round a random cohort trains, each device its own model on its own samples."""
 
     kind = "local"
+    uses: ClassVar[frozenset[str]] = frozenset({"consensus"})
     cohort: CohortSize = 0.5
     """Number of devices that train in a round, or, below 1, their share of all devices; fewer if fewer are present."""
     deadline_s: float | None = Field(None, gt=0)

@@ -211,6 +211,9 @@ class Learner:
                 "train_loss": evaluation.train_loss,
                 "metrics": evaluation.metrics,
             }
+            if evaluation.consensus:
+                models = [model] * len(self._task.n_samples) if isinstance(model, Deferred) else model
+                return self._task.score_together([self._model(own) for own in models], **what)
             if isinstance(model, Deferred):
                 return self._task.score(self._model(model), **what)
             return self._task.score_own([self._model(own) for own in model], **what)

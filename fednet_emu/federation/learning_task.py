@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -157,6 +157,26 @@ class LearningTask:
         together = SampleScores.joined(scored)
         scores = self._scores(together, torch.arange(len(together.losses)), per_device=per_device)
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
+
+    def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
+        """Metrics of the mean of every device's own model on the pooled test set; how far and how good they are.
+
+        Two metrics are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) to that mean over the devices with
+        training samples, and `own_accuracy`, the mean of their own models' accuracies on the pooled test set. By device
+        are its own model's scores on its share, its distance, and its accuracy on the pooled test set.
+        """
+        counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
+        mean = stacked[torch.from_numpy(counted)].mean(0)
+        far = (stacked - mean).norm(dim=1).cpu().numpy()
+        accuracies = [self.score(vector, per_device=False).pooled.accuracy for vector in vectors]
+        right = np.array([math.nan if accuracy is None else accuracy for accuracy in accuracies])
+        own = self.score_own(vectors, **what)
+        scores = self.score(mean.to(vectors[0].dtype), **what)
+        distance = math.sqrt((far[counted] ** 2).mean())
+        scores.pooled.metrics.update(consensus=distance, own_accuracy=float(right[counted].mean()))
+        if own.by_device is not None:
+            own.by_device.metrics.update(consensus=far, own_accuracy=right)
+        return scores._replace(by_device=own.by_device, worst_train_loss=own.worst_train_loss)
 
     def _scores(self, samples: SampleScores, order: torch.Tensor, *, per_device: bool) -> Scores:
         return Scores(samples.pooled(), samples.by_device(order, self._test_offsets) if per_device else None)

@@ -116,6 +116,11 @@ class Evaluation(Component):
     """Whether each device's own share of the test set is evaluated too, for the worst device and the spread."""
     train_loss: bool = False
     """Whether the largest loss of a device on its own training samples is measured too."""
+    consensus: bool = False
+    """Whether, where each device has a model of its own, the scores are those of the mean of these models on the whole
+    test set. Two columns are added: `consensus`, their distance to it, sqrt(mean |x_i - mean|^2) over the devices that
+    have training samples, and `own_accuracy`, the mean of their own accuracies on the whole test set. With
+    `per_device`, each device's own model is still evaluated on its share."""
     metrics: tuple[AnyMetric, ...] = ()
     """What is measured beside loss and accuracy, on the test set and with `per_device` on each device's share of it:
     a list of kinds, each with a column of its own in the records."""
@@ -131,4 +136,9 @@ class Evaluation(Component):
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the metrics in the records."""
-        return tuple(metric.column for metric in self.metrics)
+        return (*(metric.column for metric in self.metrics), *(("consensus", "own_accuracy") if self.consensus else ()))
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if self.consensus:
+            yield from scenario.unless_used("consensus", "has no models whose mean can be scored", "true", "consensus")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -30,7 +30,7 @@ class Metrics:
     loss: float
     accuracy: float | None
     samples: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 @final
@@ -44,7 +44,7 @@ class DeviceMetrics:
     loss: Array
     accuracy: Array | None
     samples: IntArray
-    metrics: Mapping[str, Array] = field(default_factory=dict)
+    metrics: dict[str, Array] = field(default_factory=dict)
 
 
 class SampleScores(NamedTuple):
