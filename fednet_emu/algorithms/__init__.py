@@ -14,6 +14,11 @@ from fednet_emu.algorithms.clustered.ifca import Ifca
 from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg
 from fednet_emu.algorithms.d2d.colrel import Colrel
 from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware
+from fednet_emu.algorithms.decentralised.ad_psgd import AdPsgd
+from fednet_emu.algorithms.decentralised.d_psgd import DPsgd
+from fednet_emu.algorithms.decentralised.gossip import Gossip
+from fednet_emu.algorithms.decentralised.matcha import Matcha
+from fednet_emu.algorithms.decentralised.sgp import Sgp
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.algorithms.fedprox import FedProx
 from fednet_emu.algorithms.flower.algorithm import Flower
@@ -32,12 +37,14 @@ from fednet_emu.algorithms.unlabelled.fedul import FedUL
 from fednet_emu.component.slot import Slot, kinds
 
 ALGORITHMS: dict[str, type[Algorithm]] = kinds(
+    AdPsgd,
     Afl,
     Aspire,
     Cfl,
     Colrel,
     ConnectivityAware,
     CyclicFedAvg,
+    DPsgd,
     Ditto,
     Drfa,
     FedAsync,
@@ -51,13 +58,16 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     FedUL,
     Flower,
     FrankWolfeClustering,
+    Gossip,
     HierFAvg,
     Ifca,
     Individual,
     LocalOnly,
+    Matcha,
     QFfl,
     Safa,
     Scaffold,
+    Sgp,
 )
 _SLOT = Slot("algorithm", ALGORITHMS)
 AnyAlgorithm = Annotated[Algorithm, _SLOT]

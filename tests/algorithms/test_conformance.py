@@ -34,6 +34,11 @@ def local_sgd(kind: str, more: str = "") -> str:
     return f"algorithm={{kind: {kind}, cohort: 3, lr: 0.1, local_steps: 2, batch_size: 8, {more}}}"
 
 
+def peers(kind: str, more: str = "") -> str:
+    """The setting of an algorithm without a server, whose devices make local steps."""
+    return f"algorithm={{kind: {kind}, lr: 0.1, local_steps: 2, batch_size: 8, {more}}}"
+
+
 TWO_STATIONS = (
     "channel=urban-micro",
     "network.cells={kind: list, xy_m: [[-20, 0], [20, 0]]}",
@@ -48,6 +53,11 @@ ALGORITHM_SETTINGS = {
     ),
     "cfl": (local_sgd("cfl", "stationary: 1.0, split: 0.1, record_every: 1"),),
     "colrel": (CLUSTER, local_sgd("colrel")),
+    "ad-psgd": (CLUSTER, peers("ad-psgd")),
+    "d-psgd": (CLUSTER, peers("d-psgd")),
+    "gossip": (CLUSTER, peers("gossip")),
+    "matcha": (CLUSTER, peers("matcha", "budget: 0.6")),
+    "sgp": (CLUSTER, peers("sgp")),
     "connectivity-aware": (CLUSTER, local_sgd("connectivity-aware", "phi_max: 0.06")),
     "ditto": (local_sgd("ditto", "pull: 0.1"),),
     "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 3, lr: 0.1, lr_weights: 0.02, batch_size: 8}",),
@@ -292,8 +302,8 @@ def test_a_learning_rate_of_zero_changes_nothing_for_seven(algorithm: str) -> No
     assert all(torch.equal(w, initial) for w in models)
 
 
-WITHOUT_DEADLINE = {"aspire", "individual"}
-"""One waits for the first reports instead of all devices, the other for nobody."""
+WITHOUT_DEADLINE = {"ad-psgd", "aspire", "individual"}
+"""Two wait for the first updates or reports instead of all devices, the other for nobody."""
 
 ENOUGH_ROUNDS = {"fedasync": 1500, "fedbuff": 1000}
 """Rounds that take more than a second even though nobody waits for a slow device; 12 of the others do."""

@@ -32,7 +32,10 @@ def problems(*settings: str) -> list[str]:
     ("setting", "told"),
     [
         (SIDELINK, "network.sidelink: the algorithm fedavg never sends from device to device, got a sidelink; leave it "
-                   "out, or choose colrel, connectivity-aware"),
+                   "out, or choose ad-psgd, colrel, connectivity-aware, d-psgd, gossip, matcha, sgp"),
+        ("evaluation.consensus=true", "evaluation.consensus: the algorithm fedavg has no models whose mean can be "
+                                      "scored, got true; leave it out, or choose ad-psgd, d-psgd, gossip, "
+                                      "local, matcha, sgp"),
         ("server.samples=8", "server.samples: the algorithm fedavg trains nothing on the server, so that nobody learns "
                              "from these samples, got 8; leave it out, or choose fedul"),
         ("server.validation_samples=8", "server.validation_samples: the algorithm fedavg chooses no model by its "

@@ -68,7 +68,7 @@ RARE = {
 """Settings that are given once in twelve."""
 USES = {
     "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server",
-    "server.samples": "server", "server.validation_samples": "server",
+    "server.samples": "server", "server.validation_samples": "server", "evaluation.consensus": "consensus",
 }  # fmt: skip
 """Settings that are given only to algorithms whose `uses` contain this."""
 
@@ -259,6 +259,7 @@ RECIPES: dict[str, Recipe] = {
     "compression.qsgd.levels": among(1, 3, 15, 100),
     "compression.share": between(0.02, 1),
     "compression.uniform.bits": among(2, 4, 8),
+    "edges.list.pairs": lambda rng, count: [[k, k + 1] for k in range(count - 1)],
     "harvesting.constant.power_w": spread(1e-3, 1),
     "harvesting.trace.power_w": among([0.5, 0.0, 0.1], [0.2]),
     "mobility.alpha": between(0, 0.99),
@@ -296,6 +297,8 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.plane_every": among(1, 2, 10),
     "algorithm.private": among([-1], [], ["*.bias"]),
     "algorithm.pull": between(0, 1),
+    "algorithm.matcha.budget": between(0.05, 1),
+    "algorithm.pairs": among(1, 2),
     "algorithm.survey": among(1, 10),
     "algorithm.uplink_arrives": among(0.5, 1.0),
     "selection.candidates": lambda rng, count: count,
@@ -308,8 +311,10 @@ RECIPES: dict[str, Recipe] = {
 
 NEEDS: dict[str, dict[str, Any]] = {
     "aspire": {"algorithm.uncertainty": True},
-    "colrel": {"network.sidelink": True, "network.sidelink.topology": True},
-    "connectivity-aware": {"network.sidelink": True, "network.sidelink.topology": True},
+    **{
+        kind: {"network.sidelink": True, "network.sidelink.topology": True}
+        for kind in ("ad-psgd", "colrel", "connectivity-aware", "d-psgd", "gossip", "matcha", "sgp")
+    },
     "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
     "fedul": {
         "partition": "surrogate-sets",

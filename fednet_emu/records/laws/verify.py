@@ -45,6 +45,7 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
         "energy is the sum of its parts": lambda: _energy(ledger),
         "charge is conserved": lambda: charge_problem(ledger),
         "staleness >= 0": lambda: _staleness(ledger),
+        "mass is conserved": lambda: _mass(ledger),
     }
     return {law: check() for law, check in laws.items()}
 
@@ -280,13 +281,20 @@ def _energy(ledger: Ledger) -> str:
 
 
 def _staleness(ledger: Ledger) -> str:
-    broken = (name for name, values in _staleness_series(ledger) if min(values) < 0)
+    broken = (name for name, values in _series_with(ledger, "staleness") if min(values) < 0)
     return ", ".join(f"negative in {name}" for name in broken)
 
 
-def _staleness_series(ledger: Ledger) -> Iterator[tuple[str, list[Any]]]:
+def _mass(ledger: Ledger) -> str:
+    """Check that the weights of push-sum, over the number of devices, always sum to 1."""
+    broken = (name for name, values in _series_with(ledger, "mass") if not np.allclose(values, 1.0, rtol=0, atol=1e-9))
+    return ", ".join(f"mass of {name} differs from 1" for name in broken)
+
+
+def _series_with(ledger: Ledger, column: str) -> Iterator[tuple[str, list[Any]]]:
+    """The name of every series with this column, and its values."""
     for name, rows in ledger.series.items():
-        values = [row["staleness"] for row in rows if "staleness" in row]
+        values = [row[column] for row in rows if column in row]
         if values:
             yield name, values
 

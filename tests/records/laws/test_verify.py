@@ -21,7 +21,7 @@ def test_a_lawful_ledger_passes(rows, make_ledger):
     """No law cries wolf, on a small run and on an empty one."""
     assert broken(make_ledger(rows)) == {}
     assert broken(Ledger()) == {}
-    assert len(verify(Ledger(), BOTH)) == 14
+    assert len(verify(Ledger(), BOTH)) == 15
 
 
 OFFERED = "bits offered = delivered + lost"
@@ -209,6 +209,16 @@ def test_staleness_is_never_negative(rows, make_ledger):
     assert broken(ledger) == {"staleness >= 0": "negative in staleness"}
 
 
+def test_push_sum_keeps_its_mass(rows, make_ledger):
+    """Rounding is allowed; a share that got lost on the way is not."""
+    ledger = make_ledger(rows)
+    ledger.record("mixing", round=1, mass=1 - 1e-15)
+    assert broken(ledger) == {}
+
+    ledger.record("mixing", round=2, mass=0.95)
+    assert broken(ledger) == {"mass is conserved": "mass of mixing differs from 1"}
+
+
 def test_nobody_receives_while_it_sends(rows, make_ledger):
     """Device 1 is sent something while it sends: a breach where sidelinks are half duplex, and only there."""
     side = {"kind": 2, "receiver": 1, "payload": -1, "energy_j": 0.0}
@@ -328,7 +338,7 @@ def test_charge_is_conserved(rows, make_ledger, row, changes, text):
 
 
 def test_every_law_has_a_breach():
-    """The table above, and the tests of staleness, half duplex and charge, leave no law untested."""
+    """The table above, and the tests of staleness, mass, half duplex and charge, leave no law untested."""
     laws = set(verify(Ledger(), BOTH))
 
-    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", DUPLEX, CHARGE, PHASES}
+    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES}

@@ -1,0 +1,127 @@
+"""Asynchronous decentralised parallel stochastic gradient descent (AD-PSGD).
+
+Lian, Zhang, Zhang, Liu: "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018,
+https://arxiv.org/abs/1710.06952, Algorithm 1: a device computes a gradient at its model, sets its own and a random
+neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Active devices ask,
+passive ones answer, and only edges between the two are used, so that no circle of devices waits for each other.
+
+Differences from the paper: devices with even numbers are active. A device makes all its local steps, adds what they
+have moved its model by, and only then averages. A passive device goes on computing while others average with it, but it
+starts its next steps when no exchange with it is under way. A lost message ends an exchange without an average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from simpy.events import Process as Started
+from torch import Tensor
+
+from fednet_emu.algorithms.decentralised.rounds import Decentralised
+from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
+
+
+class AdPsgd(Decentralised):
+    """Every device makes local steps at its own pace, and averages with a random neighbour after them.
+
+    A round ends when as many local updates have been made as there are devices with samples, whoever made them. Edges
+    with an opposite are used, between an even and an odd number.
+    """
+
+    kind = "ad-psgd"
+
+    def run(self, fed: Federation) -> Process:
+        """Let all devices work, and count their updates."""
+        peers, devices = Peers(fed, self), np.flatnonzero(fed.task.n_samples).tolist()
+        working = [fed.start(peers.work(fed.device(k))) for k in devices]
+        for t in fed.rounds():
+            peers.look_around(t)
+            came = yield peers.inbox.collect(len(devices), sources=working)
+            fed.record("averaging", updates=len(came), **peers.counted())
+            fed.end_of_round(list(peers.models), invited=len(came), arrived=len(came))
+
+
+class Peers:
+    """The devices of a run at work.
+
+    Attributes:
+        models: the models of all devices.
+        inbox: gets the number of a device for each of its updates.
+    """
+
+    def __init__(self, fed: Federation, algorithm: AdPsgd) -> None:
+        self._fed, self._plan = fed, algorithm.plan
+        self.models: list[Deferred] = [fed.initial_model()] * fed.n_devices
+        self.inbox = fed.inbox()
+        self._graph: Digraph | None = None
+        self._busy: dict[int, Started] = {}
+        self._averaged = [0] * fed.n_devices
+        self._asked = self._staleness = self._before = 0
+
+    def look_around(self, t: int) -> None:
+        """Take the graph of round t."""
+        self._graph = self._fed.digraph(t).among(self._fed.task.n_samples > 0).mutual()
+
+    def counted(self) -> dict[str, Any]:
+        """Exchanges and averages since the last call, and the most averages that have come amid a device's steps."""
+        made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
+        told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
+        self._asked = self._staleness = 0
+        return told
+
+    def work(self, k: Device) -> Process:
+        """A device: make local steps again and again, and average after them if it is active."""
+        fed, models, me = self._fed, self.models, k.index
+        for n in count():
+            yield fed.cohort(1, "at work", me, n, among=np.array([me]))
+            yield from self._free(me)
+            x, before = models[me], self._averaged[me]
+            trained = yield k.train(x, self._plan, n)
+            models[me] = fed.defer(added, models[me], trained.params, x)
+            self._staleness = max(self._staleness, self._averaged[me] - before)
+            near = self._passive_neighbours(me)
+            if near:
+                j = near[int(fed.streams("partner", me, n).integers(len(near)))]
+                yield from self._free(j)
+                self._busy[j] = exchange = fed.start(self._exchange(k, fed.device(j)))
+                yield exchange
+            self.inbox.put(me, me)
+
+    def _passive_neighbours(self, k: int) -> Sequence[int]:
+        """Whom a device may ask now; none if it is passive itself."""
+        assert self._graph is not None
+        return [j for j in self._graph.receivers(k) if j % 2] if k % 2 == 0 else []
+
+    def _free(self, k: int) -> Process:
+        """Wait until no exchange with a passive device is under way."""
+        while k in self._busy:
+            yield self._busy[k]
+
+    def _exchange(self, i: Device, j: Device) -> Process:
+        """Device i sends its model, and gets that of j; both move to the mean of the two, if both have arrived."""
+        fed, models = self._fed, self.models
+        assert self._graph is not None
+        cluster, mine = int(self._graph.cluster[i.index]), models[i.index]
+        self._asked += 1
+        [there] = yield fed.sidelink(i, [j], mine, cluster=cluster)
+        if not there.lost:
+            theirs = models[j.index]
+            [back] = yield fed.sidelink(j, [i], theirs, cluster=cluster)
+            if not back.lost:
+                for k, own, other in ((i.index, mine, theirs), (j.index, theirs, mine)):
+                    models[k] = fed.defer(halfway, models[k], own, other)
+                    self._averaged[k] += 1
+        del self._busy[j.index]
+
+
+def added(x: Tensor, trained: Tensor, start: Tensor) -> Tensor:
+    """The model x [P] moved by what local steps have made of `start`, the model that x was then."""
+    return x + (trained - start)
+
+
+def halfway(x: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """The model x [P] after averaging what was sent of it, `own`, with `other`: steps made meanwhile stay whole."""
+    return x + (other - own) / 2

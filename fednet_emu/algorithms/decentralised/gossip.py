@@ -1,0 +1,53 @@
+"""Randomised gossip between local steps.
+
+Boyd, Ghosh, Prabhakar, Shah: "Randomized Gossip Algorithms", IEEE Transactions on Information Theory 52(6), 2006,
+https://doi.org/10.1109/TIT.2006.874516: two neighbours drawn at random set both values to their mean.
+
+Differences from the paper: devices make local steps before they average; as many pairs as fit average in one round (the
+paper's synchronous model), or `pairs` of them; neighbours are drawn uniformly. Who meets whom is drawn by a common
+random number generator, which costs no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.decentralised.rounds import Mixing, imbalance
+from fednet_emu.arrays import Array
+from fednet_emu.federation import Digraph, Federation
+
+
+class Gossip(Mixing):
+    """In every round pairs of neighbours, drawn at random, set both models to their mean.
+
+    Only edges with an opposite are used. Two devices average only if each has the other's model and knows that its own
+    has arrived.
+    """
+
+    pairs: int | None = Field(None, gt=0)
+    """Largest number of pairs per round; null for as many as are found when devices in random order each ask a
+    neighbour, drawn at random, that is still free."""
+
+    def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
+        """Both directions of the pairs."""
+        graph, rng = graph.mutual(), fed.streams("gossip", t)
+        partner: dict[int, int] = {}
+        for i in rng.permutation(graph.n_devices).tolist():
+            free = [] if i in partner else [j for j in graph.receivers(i) if j not in partner]
+            if free and len(partner) != 2 * (self.pairs or graph.n_devices):
+                j = free[int(rng.integers(len(free)))]
+                partner[i], partner[j] = j, i
+        met = np.array([partner.get(i, -1) for i in range(graph.n_devices)])
+        return graph.kept(met[graph.sender] == graph.receiver)
+
+    def usable(self, heard: Digraph) -> Digraph:
+        """Those over which both models have arrived."""
+        return heard.mutual()
+
+    def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
+        """One half."""
+        weights = np.full(len(used.sender), 0.5)
+        return weights, {"imbalance": imbalance(used, weights)}

@@ -1,0 +1,143 @@
+"""MATCHA: neighbours exchange models only now and then, matching by matching, and more often over important edges.
+
+Wang, Sahu, Yang, Joshi, Kar: "MATCHA: Speeding Up Decentralized SGD via Matching Decomposition Sampling", 2019,
+https://arxiv.org/abs/1905.09435:
+
+- the edges are coloured, so that those of one colour are a matching M_j with Laplacian L_j: `matchings`;
+- matching j is used in a round with probability p_j, independently; the p_j maximise the algebraic connectivity
+  lambda_2(sum of p_j L_j) where sum of p_j is at most a budget times the number of matchings: `activation`;
+- W = I - alpha L(t), where alpha minimises rho = |E[W'W] - J|, spectral norm: `best_step`.
+
+Differences from the paper: colours are given greedily, edge by edge (the paper: Misra and Gries, which needs at most
+one colour more than the largest degree); where the graph is in several parts, lambda_2 is the least of theirs, and J
+averages over each part; where the graph changes, p and alpha are worked out again. Everybody knows them, and who is
+drawn, without a message. The probabilities come from a projected ascent along supergradients, in STEPS steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from fednet_emu.algorithms.decentralised.rounds import Mixing, imbalance
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.federation import Digraph, Federation
+
+STEPS = 200
+"""Steps of the search for the probabilities."""
+_ZERO = 1e-9
+
+
+class Matcha(Mixing):
+    """In every round a random set of matchings is used; each pair in it moves both models towards their mean.
+
+    Only edges with an opposite are used. A pair mixes only if each has the other's model and knows that its own has
+    arrived.
+    """
+
+    budget: float = Field(0.5, gt=0, le=1)
+    """Part of the matchings that is used per round, on average: the communication that is left, from 0 to 1."""
+
+    def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
+        """Both directions of the edges in the matchings that are drawn."""
+        graph = graph.mutual()
+        colour = matchings(graph)
+        key = graph.sender.tobytes() + graph.receiver.tobytes()
+        if "matcha" not in fed.memory or fed.memory["matcha"][0] != key:
+            laplacians = laplacians_of(graph, colour)
+            p = activation(laplacians, self.budget)
+            fed.memory["matcha"] = key, p, best_step(laplacians, p)
+        p = fed.memory["matcha"][1]
+        drawn = fed.streams("matcha", t).random(len(p)) < p
+        return graph.kept(drawn[colour])
+
+    def usable(self, heard: Digraph) -> Digraph:
+        """Those over which both models have arrived."""
+        return heard.mutual()
+
+    def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
+        """The step alpha."""
+        weights = np.full(len(used.sender), fed.memory["matcha"][2])
+        return weights, {"imbalance": imbalance(used, weights), "step": fed.memory["matcha"][2]}
+
+
+def matchings(graph: Digraph) -> IntArray:
+    """The colour of each edge [edges], from 0, of a graph whose edges go both ways; both directions have the same one.
+
+    Each edge in order gets the first colour that no edge of its devices has.
+    """
+    taken: list[set[int]] = [set() for _ in range(graph.n_devices)]
+    colour: dict[tuple[int, int], int] = {}
+    for i, j in zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True):
+        if i < j:
+            first = next(c for c in range(2 * graph.n_devices) if c not in taken[i] and c not in taken[j])
+            colour[i, j] = colour[j, i] = first
+            taken[i].add(first)
+            taken[j].add(first)
+    pairs = zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True)
+    return np.array([colour[pair] for pair in pairs], np.int64)
+
+
+def laplacians_of(graph: Digraph, colour: IntArray) -> Array:
+    """The Laplacians L_j [matchings, devices, devices] of the edges of each colour."""
+    count = int(colour.max(initial=-1)) + 1
+    laplacians = np.zeros((count, graph.n_devices, graph.n_devices))
+    np.add.at(laplacians, (colour, graph.sender, graph.sender), 1.0)
+    np.add.at(laplacians, (colour, graph.sender, graph.receiver), -1.0)
+    return laplacians
+
+
+def activation(laplacians: Array, budget: float) -> Array:
+    """Probabilities p [matchings] with the greatest lambda_2(sum of p_j L_j) found, where sum of p_j <= budget x count.
+
+    A supergradient of lambda_2 is v' L_j v, for a unit eigenvector v of it. The start is p_j = budget; the best p of
+    all steps is taken.
+    """
+    count = len(laplacians)
+    p = best = np.full(count, budget)
+    if budget == 1.0 or count < 2:
+        return best
+    parts = int((np.linalg.eigvalsh(laplacians.sum(0)) < _ZERO).sum())
+    top = -np.inf
+    for step in range(STEPS):
+        values, vectors = np.linalg.eigh(np.tensordot(p, laplacians, 1))
+        if values[parts] > top + _ZERO:
+            top, best = values[parts], p
+        v = vectors[:, parts]
+        slope = np.einsum("i,cij,j->c", v, laplacians, v)
+        p = on_budget(p + slope / (np.linalg.norm(slope) * (1 + step)), budget * count)
+    return best
+
+
+def on_budget(p: Array, total: float) -> Array:
+    """The point nearest to p [matchings] whose entries are from 0 to 1 and sum to `total` at most: clip(p - shift)."""
+    low, high = 0.0, float(max(p.max(), 0.0))
+    if np.clip(p, 0, 1).sum() <= total:
+        return np.clip(p, 0, 1)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.clip(p - middle, 0, 1).sum() > total else (low, middle)
+    return np.clip(p - high, 0, 1)
+
+
+def contraction(laplacians: Array, p: Array, alpha: float) -> float:
+    """The factor rho = |E[W'W] - J|: (I - alpha Lbar)^2 + 2 alpha^2 Ltilde - J, Ltilde = sum of p_j (1 - p_j) L_j."""
+    values, vectors = np.linalg.eigh(laplacians.sum(0))
+    kernel = vectors[:, values < _ZERO]
+    inside = np.eye(len(values)) - alpha * np.tensordot(p, laplacians, 1)
+    spread = np.tensordot(p * (1 - p), laplacians, 1)
+    return float(np.linalg.norm(inside @ inside + 2 * alpha**2 * spread - kernel @ kernel.T, 2))
+
+
+def best_step(laplacians: Array, p: Array) -> float:
+    """The alpha that minimises `contraction`, a convex function of it; 0 without edges."""
+    from scipy.optimize import minimize_scalar
+
+    if not len(p):
+        return 0.0
+    found = minimize_scalar(
+        lambda alpha: contraction(laplacians, p, alpha), bounds=(0, 1), method="bounded", options={"xatol": 1e-9}
+    )
+    return float(found.x)

@@ -1,0 +1,173 @@
+"""Rounds without a server: every device makes local steps, sends its model to its neighbours, and mixes what it got.
+
+The methods differ in who sends to whom in a round, and with which weight a model that has arrived counts:
+
+    x_i <- x_i + sum over the used edges j -> i of w_ij (x_j - x_i).
+
+What a model lacks to a weight of 1, because it has not arrived, stays at home: rows always sum to 1. Where a loss would
+matter to its sender, too, each receiver acknowledges a model by a message of one bit, and an edge is used only if both
+have arrived. As everywhere here, a sender learns from its link, at no cost, whether a message of its own has arrived.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.arrays import Array
+from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
+from fednet_emu.federation.payload import BIT_PER_SCALAR
+
+ACKNOWLEDGEMENT_BIT = 1
+"""Size of the message that says that a model has arrived (bit)."""
+
+
+class Decentralised(Algorithm, LocalTraining):
+    """An algorithm of devices that have a model each, and exchange it over the sidelink; nothing goes to a server."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        sidelink = scenario.network.sidelink
+        if sidelink is None or sidelink.topology is None:
+            got = "no sidelink" if sidelink is None else "a sidelink without one"
+            yield "kind", f"devices send to their neighbours in network.sidelink.topology, got {got}; give one"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A round under way.
+
+    Attributes:
+        t: its number, from 0.
+        graph: who sends to whom.
+        models: the models of all devices when it began.
+        stepped: those of the devices that have made their local steps.
+        heard: (sender, receiver) of the models that count.
+    """
+
+    t: int
+    graph: Digraph
+    models: Sequence[Deferred]
+    stepped: dict[int, Deferred] = field(default_factory=dict)
+    heard: set[tuple[int, int]] = field(default_factory=set)
+
+
+class Mixing(Decentralised):
+    """Rounds of local steps and one exchange between neighbours; all devices wait for the end of a round."""
+
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest duration of a round (simulated s): what a device has not done by then is cancelled; without its local
+    steps it keeps its model, and what has not arrived is not mixed. Null waits for all devices."""
+
+    extra_scalars: ClassVar[int] = 0
+    """Numbers that a message has beside the model."""
+
+    @property
+    def overlapped(self) -> bool:
+        """Whether a device sends its model while it computes the local steps, which are then added after mixing."""
+        return False
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether a model counts only if its sender has been told of its arrival."""
+        return True
+
+    @abstractmethod
+    def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
+        """The edges of the topology over which devices send in round t."""
+
+    @abstractmethod
+    def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
+        """Weights w_ij of the used edges j -> i, in their order, and what the series `mixing` says of them."""
+
+    def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
+        """What local steps make of a device's model x, from which they have led to `trained`."""
+        return trained
+
+    def usable(self, heard: Digraph) -> Digraph:
+        """The edges that are used, of those over which a model has arrived."""
+        return heard
+
+    def run(self, fed: Federation) -> Process:
+        """All devices: each round is a local step and a mixing step of those that are there when it begins."""
+        models = [fed.initial_model()] * fed.n_devices
+        for t in fed.rounds():
+            cohort = yield fed.cohort(fed.n_devices, t)
+            there = np.zeros(fed.n_devices, np.bool_)
+            there[[k.index for k in cohort]] = True
+            turn = Turn(t, self.links(fed, fed.digraph(t).among(there), t), models)
+            yield fed.gather((self.device(fed, k, turn) for k in cohort), self.deadline_s)
+            models = self.mixed(fed, turn)
+            fed.end_of_round(models, invited=len(cohort), arrived=len(turn.stepped))
+
+    def device(self, fed: Federation, k: Device, turn: Turn) -> Process:
+        """A device: make the local steps and send the model, one after the other or at once."""
+        if self.overlapped:
+            yield fed.gather([self.train(fed, k, turn), self.push(fed, k, turn.models[k.index], turn)])
+        else:
+            yield from self.train(fed, k, turn)
+            yield from self.push(fed, k, turn.stepped[k.index], turn)
+
+    def train(self, fed: Federation, k: Device, turn: Turn) -> Process:
+        """The local steps of a device."""
+        x = turn.models[k.index]
+        trained = yield k.train(x, self.plan, turn.t)
+        turn.stepped[k.index] = self.step(fed, k, x, trained.params)
+
+    def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
+        """Send a model to the neighbours of a device; whom it has reached acknowledges it."""
+        receivers = [fed.device(i) for i in turn.graph.receivers(k.index)]
+        if not receivers:
+            return
+        size_bit, cluster = (x.size + self.extra_scalars) * BIT_PER_SCALAR, int(turn.graph.cluster[k.index])
+        deliveries = yield fed.sidelink(k, receivers, x, size_bit, cluster)
+        reached = [i for i, delivery in zip(receivers, deliveries, strict=True) if not delivery.lost]
+        if self.acknowledged:
+            yield fed.gather(self.acknowledge(fed, i, k, turn) for i in reached)
+        else:
+            turn.heard.update((k.index, i.index) for i in reached)
+
+    def acknowledge(self, fed: Federation, i: Device, k: Device, turn: Turn) -> Process:
+        """Device i tells device k that it has its model."""
+        cluster = int(turn.graph.cluster[i.index])
+        [told] = yield fed.sidelink(i, [k], None, ACKNOWLEDGEMENT_BIT, cluster)
+        if not told.lost:
+            turn.heard.add((k.index, i.index))
+
+    def mixed(self, fed: Federation, turn: Turn) -> list[Deferred]:
+        """The models of all devices after the round; records how they were mixed."""
+        graph, stepped = turn.graph, [turn.stepped.get(k, x) for k, x in enumerate(turn.models)]
+        edges = zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True)
+        used = self.usable(graph.kept(np.fromiter((edge in turn.heard for edge in edges), np.bool_, len(graph.sender))))
+        weights, told = self.weights(fed, graph, used)
+        fed.record("mixing", edges=len(graph.sender), used=len(used.sender), **told)
+        sent, models = turn.models if self.overlapped else stepped, list(stepped)
+        for i in np.unique(used.receiver).tolist():
+            mine = used.receiver == i
+            others = [sent[j] for j in used.sender[mine].tolist()]
+            models[i] = fed.defer(moved, stepped[i], sent[i], others, weights[mine])
+        return models
+
+
+def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array) -> Tensor:
+    """Return x + sum of w_j (x_j - own): a model x [P] whose owner has sent `own` [P], and got x_j from others."""
+    shares = torch.as_tensor(weights, dtype=x.dtype, device=x.device)
+    return x + shares @ (torch.stack(list(others)) - own)
+
+
+def imbalance(used: Digraph, weights: Array) -> float:
+    """Largest deviation of a column sum of the mixing matrix from 1, whose rows sum to 1; 0 keeps the mean."""
+    given = np.bincount(used.sender, weights, used.n_devices)
+    return float(np.abs(given - np.bincount(used.receiver, weights, used.n_devices)).max(initial=0.0))

@@ -1,0 +1,66 @@
+"""Stochastic gradient push (SGP): gradient descent by push-sum over directed graphs.
+
+Assran, Loizou, Ballas, Rabbat: "Stochastic Gradient Push for Distributed Deep Learning", ICML 2019,
+https://arxiv.org/abs/1811.10792, Algorithm 1; push-sum: Kempe, Dobra, Gehrke, FOCS 2003.
+
+    (x, omega) <- P (x - eta g(z), omega),  z = x / omega,
+
+where column j of P holds 1 / (1 + out-degree of j) for j and each of its receivers: what a sender knows by itself. Here
+a device keeps z instead of x, which is the same: z_j - eta g / omega_j is mixed with weights p_ij omega_j / omega_i,
+whose rows sum to 1. A message is a model and its weight, P + 1 numbers.
+
+Differences from the paper: the graph is the topology's of the round; a share that was not acknowledged stays with its
+sender, so that nothing of the mass sum of omega is lost; all devices wait for the end of a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from fednet_emu.algorithms.decentralised.rounds import Mixing
+from fednet_emu.arrays import Array
+from fednet_emu.federation import Deferred, Device, Digraph, Federation
+
+
+class Sgp(Mixing):
+    """Every device pushes equal shares of its model and its weight along all edges, also those of one direction.
+
+    The models that are evaluated are the ratios z.
+    """
+
+    extra_scalars: ClassVar[int] = 1
+
+    def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
+        """All edges."""
+        return graph
+
+    def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
+        """The local steps, taken at the ratio, are made by the numerator: they count by 1 / omega in the ratio."""
+        return fed.defer(torch.lerp, x, trained, float(1.0 / omega_of(fed)[k.index]))
+
+    def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
+        """p_ij omega_j / omega_i with the new omega_i; `mass` is the mean of all omega."""
+        before = omega_of(fed)
+        given, after = pushed(before, graph, used)
+        before[:] = after
+        return given / after[used.receiver], {"mass": float(after.mean()), "least_weight": float(after.min())}
+
+
+def omega_of(fed: Federation) -> Array:
+    """The push-sum weights [devices] of a run, all 1 in the beginning."""
+    omega: Array = fed.memory.setdefault("omega", np.ones(fed.n_devices))
+    return omega
+
+
+def pushed(omega: Array, graph: Digraph, used: Digraph) -> tuple[Array, Array]:
+    """What each used edge carries of the weights omega [devices], [used edges], and the weights after that [devices].
+
+    A sender offers 1 / (1 + out-degree) to each receiver in `graph`, and keeps what is not used.
+    """
+    given = omega[used.sender] / graph.out_degree[used.sender]
+    count = len(omega)
+    return given, omega - np.bincount(used.sender, given, count) + np.bincount(used.receiver, given, count)
