@@ -65,4 +65,4 @@ class DPsgd(Mixing):
 def metropolis(graph: Digraph, used: Digraph) -> Array:
     """w_ij = 1 / (1 + max(d_i, d_j)) of the used edges, for the degrees d in a graph whose edges go both ways."""
     degree = graph.out_degree  # counts the device itself
-    return 1.0 / np.maximum(degree[used.sender], degree[used.receiver])
+    return np.asarray(1.0 / np.maximum(degree[used.sender], degree[used.receiver]))
