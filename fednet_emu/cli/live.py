@@ -95,8 +95,10 @@ def live(
 
 def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Rows (title, value) on the hub, and on what was predicted."""
-    late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"
-    rows = [("packets", f"{found['packets']:,}"), ("  written late by", late if found["packets"] else "")]
+    rows = [("packets", f"{found['packets']:,}")]
+    if found["packets"]:
+        late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"
+        rows.append(("  written late by", late))
     rows.append(
         ("  dropped", ", ".join(f"{count} {way}" for way, count in zip(("up", "down"), found["dropped"], strict=True)))
     )

@@ -11,6 +11,7 @@ from fednet_emu.network.access.contention import SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.access.planned import Planned
+from fednet_emu.network.delay import NoDelay
 from fednet_emu.network.faults import NoLoss
 from fednet_emu.network.settings import Uplink
 from fednet_emu.realtime.packets import SERVER_NODE, address
@@ -109,5 +110,7 @@ def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
         yield "access", f"{what}; choose equal or proportional-fair"
     if way.trace is not None:
         yield "trace", f"recorded rates cannot be played live yet, got {way.trace.kind}; leave it out"
+    if not isinstance(way.delay, NoDelay):
+        yield "delay", f"packets have --latency beside the air, got {way.delay.kind}; leave it out"
     if type(way.loss) is not NoLoss:
         yield "loss", f"TCP repairs what is lost, got {way.loss.kind}; leave it out"

@@ -44,6 +44,7 @@ def test_most_of_what_a_scenario_can_say_is_played() -> None:
         ({"devices.count": 251}, ["devices.count"]),
         ({"network.uplink.access": {"kind": "slotted-aloha", "slot_s": 0.01}}, ["network.uplink.access"]),
         ({"network.uplink.access": {"kind": "ofdma", "scheduler": "equal-finish"}}, ["network.uplink.access"]),
+        ({"network.uplink.delay": {"kind": "fixed", "time_s": 0.1}}, ["network.uplink.delay"]),
         ({"network.downlink.loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.loss"]),
         ({"channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6, "threshold_db": 3}}, ["channel.rate"]),
     ],
