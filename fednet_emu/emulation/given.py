@@ -30,7 +30,7 @@ from fednet_emu.scenario.tree import Place, node_of
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
 """A name of the library, a path, a mapping with the keys of a scenario file, or a Scenario."""
-Settings = Mapping[str, Any] | Iterable[str]
+Settings = Mapping[str, Any] | Iterable[str | Setting]
 """Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
 """A model component, a PyTorch module, or a function or class that makes a module."""

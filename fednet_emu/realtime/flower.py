@@ -233,7 +233,7 @@ class _Rounds:
         drawn_j = float((column("energy_j") + column("receive_j"))[over].sum()) + ledger.idle.until_j(now_ns)
         scores = [math.nan if score is None else score for score in (loss, accuracy)]
         unknown = [math.nan] * (len(EvaluationRow._fields) - 8)
-        row = EvaluationRow(number, now_ns, *map(round, sent), drawn_j, *scores, *unknown)
+        row = EvaluationRow._make([number, now_ns, *map(round, sent), drawn_j, *scores, *unknown])
         ledger.add_evaluation(row, [math.nan] * len(ledger.metrics))
 
 

@@ -14,6 +14,7 @@ from fednet_emu.files.data_folder import folder_to_write
 from fednet_emu.realtime.options import Commands, LiveOptions
 from fednet_emu.realtime.play import play_live
 from fednet_emu.results.run import Run
+from fednet_emu.scenario.overrides import Setting
 
 
 class LivePlan(NamedTuple):
@@ -45,14 +46,15 @@ class LivePlan(NamedTuple):
         out: str | Path | None = None,
     ) -> LivePlan:
         """Read a scenario and the commands; the arguments are those of `live`."""
-        own: list[str] = []
+        own: list[str | Setting] = []
         name, commands = None, None
         if flower is None:
             commands = Commands.of(server, client)
         elif client or server is not None:
             raise FednetError("--flower: brings its own programs, got further commands; leave out one or the other")
         else:
-            scenario, name, own = app_in(flower, scenario)
+            scenario, name, given = app_in(flower, scenario)
+            own += given
         from_scenario, outlook = scenario_of(scenario, [*own, *changes(settings, seed=seed)], data_dir=data_dir)
         warn(outlook)
         name = name or from_scenario
@@ -67,8 +69,7 @@ class LivePlan(NamedTuple):
         on_start: Callable[[str], None] = lambda _what: None,
     ) -> Run:
         """Play it, and return the results; `on_start` receives a sentence for each step of the start."""
-        how = {"force": force, "on_start": on_start}
-        play_live(self.outlook, self.name, self.folder, self.commands, options, **how)
+        play_live(self.outlook, self.name, self.folder, self.commands, options, force=force, on_start=on_start)
         return Run.opened(self.folder)
 
 
