@@ -7,6 +7,8 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import TypeVar
 
+from fednet_emu.files.data_folder import is_file
+
 Content = TypeVar("Content")
 
 
@@ -19,10 +21,9 @@ def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
 
     @wraps(read)
     def reading(path: Path) -> Content:
-        try:
-            state = path.stat()
-        except OSError:
+        if not is_file(path):  # a folder does not say when a file in it changes
             return read(path)
+        state = path.stat()
         return kept(path, state.st_size, state.st_mtime_ns)
 
     return reading
