@@ -93,6 +93,10 @@ class ReleasedAir:
         else:
             self._air.start(burst, now_ns)
 
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg more bits."""
+        self._air.extend(leg, bits)
+
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg; a transfer in a gap ends with the next `advance`, as its `until_ns` is now."""
         for other, early in self._flows.items():
