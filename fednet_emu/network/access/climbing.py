@@ -81,6 +81,10 @@ class ClimbingAir:
         self._sharing.begun.append(begun_ns // WINDOW_NS)
         self._air.start(burst, now_ns)
 
+    def move(self) -> None:
+        """Begin a period of movement; nobody climbs faster or slower for it."""
+        self._air.move()
+
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg."""
         self._air.cut(leg, burst, now_ns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -73,6 +73,14 @@ class Air(Protocol):
 
     def rates(self) -> Iterable[Rates]:
         """The planned rates of all bursts whose end was not computed when they started."""
+
+
+@runtime_checkable
+class Moving(Protocol):
+    """An air whose links may change while transfers are under way."""
+
+    def move(self) -> None:
+        """Begin a period of movement, after `advance`: all links are new."""
 
 
 class Walker(Protocol):

@@ -17,8 +17,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.network.air.separate import Air, SeparateAir, TraceWalker
-from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.air.separate import Air, Moving, SeparateAir, TraceWalker
 from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
@@ -64,7 +63,7 @@ class Medium:
             if timeout_s is None:
                 self._patience = access.patience(band, cells, presence.count)
         self._looks_up = self._air.looks_up
-        self._rated = self._air if isinstance(self._air, SharedAir) else None
+        self._rated = self._air if isinstance(self._air, Moving) else None
         self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []

@@ -11,6 +11,7 @@ from fednet_emu.network.access import NrGrants
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.transport_blocks import transport_block_bit
 from tests.network.media import HandMadeLinks, medium_of
+from tests.network.medium.test_movement import medium_on, played
 
 SEVEN_TO_TWO = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
 SLOTS_PER_S = 400
@@ -77,6 +78,17 @@ def test_a_transfer_keeps_its_place_when_others_end(cell):
     begun_s, sizes = [0.0, 0.1, 0.2, 2.5], 3_000_000
 
     assert played_s(cell, begun_s, size_bit=sizes) == pytest.approx(climbed_s(begun_s, sizes, 51), rel=1e-6)
+
+
+def test_a_device_that_moves_goes_on_climbing():
+    """Ten windows of a second, two seconds out of reach, and half a second at MCS 28, to which it has climbed."""
+    law, sizes = NrBlocks(blocks=51, feedback="climbing"), sizes_bit(51)
+    first_bit = sum(sizes[min(9 + window, 28)] * SLOTS_PER_S / 10 for window in range(10))
+    size_bit = round(first_bit + sizes[28] * SLOTS_PER_S / 2)
+
+    its = medium_on([1e6, 0.0, 0.0, 1e6], SEVEN_TO_TWO, law, timeout_s=100.0, bandwidth_hz=51 * 360e3)
+
+    assert played(its, 0, -1, size_bit).ended_s == pytest.approx(3.5, rel=1e-6)
 
 
 def test_downloads_climb_too():
