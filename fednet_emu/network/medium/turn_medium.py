@@ -92,6 +92,7 @@ class TurnMedium(Medium):
     @override
     def _settle(self, timer: Event) -> None:
         now_ns, sending, delivery = self.clock.now, self._sending, None
+        told = len(self._came)  # of losses that senders notice in this instant
         if sending is not None and now_ns >= self._end_ns:
             sender, receiver, size_bit, air_bit = sending.sender, sending.receiver, sending.size_bit, sending.air_bit
             started_ns, lost = sending.started_ns, sending.lost
@@ -125,10 +126,12 @@ class TurnMedium(Medium):
         came = self._came
         if came:
             self._came = []
-        if sending is not None and delivery is not None:
-            self.clock.come(sending, delivery)
-        if came:
+            if sending is not None and delivery is not None:
+                sending.complete(delivery)
+                came.insert(told, sending)
             self.clock.trigger_now(came)
+        elif sending is not None and delivery is not None:
+            self.clock.come(sending, delivery)
 
     def _go_on(self, timer: Event, now_ns: int) -> None:
         """Let new requests wait, start the next transfer if none is on the air, and look again at its end."""

@@ -81,6 +81,18 @@ def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
                 assert turns == general
 
 
+def test_a_loss_that_is_noticed_as_another_transfer_ends_comes_first():
+    """One out of reach is given up at once, and noticed after the timeout of 4 ms, in which another one ends."""
+    snr, asked = (1.0, 0.0), [Request(0, 0, 800), Request(0, 1, 800)]
+    rows, *_ = World(Medium, snr, timeout_s=0.004).play(asked, [], 10**13)
+    begun_ns = rows[-1][7]
+    asked.append(Request(begun_ns + 4 * MS - rows[0][8], 0, 800))
+    general, turns = outcomes(snr, asked, [], timeout_s=0.004)
+
+    assert [(number, at_ns) for number, at_ns, _ in general[1][1:]] == [(1, begun_ns + 4 * MS), (2, begun_ns + 4 * MS)]
+    assert turns == general
+
+
 def test_transfers_take_turns_in_one_method_where_each_is_a_burst_of_its_own():
     """Not with broadcasts, batteries, several cells, clusters, recorded rates, or a second place on the air."""
     there, moved = Presence(Always(), 0, 2), SimpleNamespace(batteries=object())
