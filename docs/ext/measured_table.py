@@ -31,6 +31,7 @@ TITLES = {
     "backhaul_j": "energy of the backhaul",
     "loss": "loss",
     "accuracy": "accuracy",
+    "epsilon": "epsilon",
     "best_accuracy": "best accuracy",
     "worst_accuracy": "worst device",
     "std_accuracy": "deviation over devices",
