@@ -83,7 +83,7 @@ class LocalPrivacy(_Private):
         return Privacy(epsilon(self.noise_multiplier, delta=self.delta, rounds=rounds), self.delta)
 
 
-class Adaptive(Component):
+class AdaptiveClipping(Component):
     """A limit that follows a quantile of the norms of the updates."""
 
     quantile: float = Field(0.5, gt=0, lt=1)
@@ -117,7 +117,7 @@ class CentralPrivacy(_Private):
 
     kind = "dp"
 
-    adaptive: Adaptive | None = None
+    adaptive: AdaptiveClipping | None = None
     """How the limit follows the norms, from `clip_norm` on: each device receives it with the model, and tells with its
     update whether that was within it, one number each way. `noise_multiplier` then holds for both noises together, so
     that epsilon is the same. Null keeps the limit."""

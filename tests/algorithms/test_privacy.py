@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import fednet_emu as fe
 from fednet_emu.algorithms.accountant import epsilon, renyi
-from fednet_emu.algorithms.private import Adaptive, CentralPrivacy, clipped, noised
+from fednet_emu.algorithms.private import AdaptiveClipping, CentralPrivacy, clipped, noised
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.hardware import notes
 from fednet_emu.emulation.load import load_scenario
@@ -215,7 +215,7 @@ NAME = ("dp", 0)
 
 def test_the_first_step_of_the_limit_and_its_fixed_point():
     """1.117 % below 0.1 moves it to 0.1102705; norms of a lognormal law of median 1 draw it to the sample's median."""
-    rule, norms = Adaptive(count_noise=1e-12), np.random.default_rng(0).lognormal(size=20_000)
+    rule, norms = AdaptiveClipping(count_noise=1e-12), np.random.default_rng(0).lognormal(size=20_000)
     assert rule.moved(0.1, [1.0] * 1117, 100_000, Streams(0), NAME) == pytest.approx(0.1102705, abs=5e-8)
 
     limit = 0.1
@@ -229,14 +229,14 @@ def test_the_first_step_of_the_limit_and_its_fixed_point():
 )
 def test_the_noise_of_the_sum_leaves_room_for_that_of_the_count(z, asked, known):
     """Both together are a Gaussian mechanism of noise z."""
-    law = CentralPrivacy(clip_norm=1.0, noise_multiplier=z, adaptive=Adaptive())
+    law = CentralPrivacy(clip_norm=1.0, noise_multiplier=z, adaptive=AdaptiveClipping())
     assert law.sum_noise(asked) == pytest.approx(known, abs=5e-10)
     assert law.sum_noise(asked) ** -2 + (2 * asked / 20) ** -2 == pytest.approx(z**-2)
 
 
 def test_the_noise_of_the_count_has_the_stated_size():
     """From the factor by which the limit moves: chi-square over 2,000 rounds at five standard deviations."""
-    rule = Adaptive(count_noise=3.0)
+    rule = AdaptiveClipping(count_noise=3.0)
     steps = [math.log(rule.moved(1.0, [1.0] * 5, 10.0, Streams(1), ("dp", t))) for t in range(2000)]
     assert np.mean(steps) == pytest.approx(0.0, abs=5 * 0.06 / math.sqrt(2000))
     assert np.var(steps) == pytest.approx(0.06**2, rel=5 * math.sqrt(2 / 2000))
