@@ -58,7 +58,7 @@ test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray
 
 test-flower: $(VENV)/.developing  ## Run the tests of Flower apps; this installs Flower (as the extra `flower` does)
 	$(PIP) --editable '.[flower]'
-	FLWR_TELEMETRY_ENABLED=0 $(BIN)/python -m pytest -q tests/flower tests/live/test_flower.py
+	FLWR_TELEMETRY_ENABLED=0 $(BIN)/python -m pytest -q tests/flower
 
 test-flowers:  ## Run them with other versions of Flower, each in an environment of its own; FLOWERS="1.26.0 1.30.0"
 	set -e; for flower in $(or $(FLOWERS),1.26.0 1.30.0); do \
