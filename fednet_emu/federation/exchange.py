@@ -152,13 +152,13 @@ def exchange(
     ends_s = None if how.deadline_s is None else fed.now_s + how.deadline_s
     invitation = Invitation(cohort, ends_s, how.statistics)
     invited = [Device(fed, k.index, invitation) for k in cohort]
+    sums = fed.sums if how.sums else None
     if callable(message):
         told: Iterable[Any] = map(message, cohort)
     else:
         one = message if isinstance(message, Deferred) else fed.shared(message)
-        one_by_one = how.patience_s is not None or fed.presence.foreseen
+        one_by_one = how.patience_s is not None or fed.presence.foreseen or sums is not None
         told = repeat(one) if one_by_one else _sent_to_all(fed, cohort, one)
-    sums = fed.sums if how.sums else None
     clients = (
         asked(fed, k, own, client, args, how, summed=sums is not None) for k, own in zip(invited, told, strict=False)
     )

@@ -36,7 +36,7 @@ def settings_of(algorithm: str, planner: str, *more: str) -> tuple[str, ...]:
 
 def test_cohorts_can_be_planned() -> None:
     """All algorithms whose cohort can be chosen."""
-    personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca"]
+    personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca", "per-fedavg", "pfedme"]
     assert sorted({"fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == ABLE
 
 

@@ -48,7 +48,7 @@ def test_a_fault_is_a_file_and_an_entry_point():
 
 COLUMN = {
     "records/rows.py": ("    input: Value\n", '    clock_part: Measure\n    """share of the full clock"""\n'),
-    "devices/processors.py": ("input=given, result=made, ", "clock_part=1.0, "),
+    "devices/processors.py": ("given, made, CODE[stopped]", "1.0, "),
 }
 """What a contributor writes, by file: before which text, that is there once, and what."""
 LOOK = """

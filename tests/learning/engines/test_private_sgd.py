@@ -124,7 +124,7 @@ def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
 def test_the_summary_says_what_is_revealed_of_a_sample():
     """Two rounds of one pass, at most, by any device."""
     private = {"clip_norm": 1, "noise_multiplier": 2}
-    changes = {"stop.rounds": 2, "model": "softmax", "algorithm.private_sgd": private}
+    changes = {"stop.rounds": 2, "algorithm.local_epochs": 1, "model": "softmax", "algorithm.private_sgd": private}
     run = fe.run("quickstart", settings=changes, progress=False)
     assert run.summary["sample_epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=2))
     assert run.summary["sample_epsilon_as_poisson"] > 0

@@ -279,16 +279,6 @@ def as_heard(rows, **changes):
     return RateInputs(active, own, heard[:, :, None], np.ones((2, 1)), np.zeros(1, np.int64), band)
 
 
-def test_rows_of_one_receiver_are_decoded_each_for_itself():
-    """In row 0 sender 0 hears 1 as noise, 8 / (1 + 3); in row 1 sender 1 is stronger, 6 / (1 + 2)."""
-    inputs = as_heard([[8.0, 3.0], [2.0, 6.0]])
-
-    assert Noma().allocate(inputs, None).sinr[:, 0].tolist() == [2.0, 2.0]
-    assert Noma().allocate(inputs, None).carries is None
-    assert Noma(threshold_db=4.0).allocate(inputs, None).carries.tolist() == [[False], [False]]
-    assert Noma(threshold_db=2.0).allocate(inputs, None).carries.tolist() == [[True], [True]]
-
-
 def test_who_is_silent_in_a_slot_carries_nothing_even_if_its_receiver_listens():
     """Half duplex takes from what is sent, and gives nothing to who does not send."""
     inputs = as_heard([[8.0, 3.0], [2.0, 6.0]], deaf=np.array([[False, True], [False, False]]))

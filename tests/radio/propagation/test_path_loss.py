@@ -25,7 +25,7 @@ LAWS = [
     TwoRayGround(),
     MacroClassic(),
 ]
-ELSEWHERE = {"3gpp-uma", "3gpp-umi", "3gpp-rma", "3gpp-inh", "3gpp-inf", "d2d-outdoor", "d2d-indoor", "v2v"}
+ELSEWHERE = {"3gpp-uma", "3gpp-umi", "3gpp-rma", "3gpp-inh", "3gpp-inf", "d2d-outdoor", "d2d-indoor", "v2v", "table"}
 
 
 def level(*distances_m):
@@ -157,5 +157,5 @@ def test_classic_macro_law_uses_the_horizontal_distance():
 
 
 def test_every_kind_of_path_loss_has_claims_here():
-    """The laws of this file, and those of test_tr38901, test_d2d and test_v2v, are all that the table names."""
+    """The laws of this file, and of test_tr38901, test_d2d, test_v2v and test_traced, are all that the table names."""
     assert set(PATH_LOSSES) == {law.kind for law in LAWS} | ELSEWHERE
