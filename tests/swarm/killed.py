@@ -46,7 +46,7 @@ def killed_and_resumed(scenario: Scenario, rows: int) -> Ledger:
 
 
 def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
-    left, append, extend = rows, Table.append, Table.extend
+    left, append, add, extend = rows, Table.append, Table.add, Table.extend
 
     def count(rows: int) -> None:
         nonlocal left
@@ -58,6 +58,10 @@ def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
         count(1)
         append(table, row)
 
+    def add_counted(table: Table, rows: list[tuple[object, ...]]) -> None:
+        count(len(rows))
+        add(table, rows)
+
     def extend_counted(table: Table, **columns: NDArray[Any]) -> None:
         count(len(next(iter(columns.values()))))
         extend(table, **columns)
@@ -67,6 +71,7 @@ def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
     with (
         suppress(Deadlock),
         patch.object(Table, "append", append_counted),
+        patch.object(Table, "add", add_counted),
         patch.object(Table, "extend", extend_counted),
     ):
         play(scenario, "drawn", out)

@@ -51,8 +51,10 @@ def half_the_bandwidth(settings: Settings) -> str | None:
     """With half the bandwidth no transfer of a fixed request over TDMA ends earlier, whatever the rate law.
 
     The requests are one upload of each device at the start. It is a law where a weak device sends on part of its band,
-    and bands are wider than the narrowest part.
+    and bands are wider than the narrowest part, and where a wide band fades as a narrow one does.
     """
+    if getattr(scenario_of(settings).channel.fading, "delay_spread_s", None) is not None:
+        return None
     width_hz = settings["channel"]["bandwidth_hz"]
     plain = {
         **UNDISTURBED,
@@ -189,8 +191,8 @@ def twice_the_time(settings: Settings) -> str | None:
     if scenario.devices.availability.kind not in ("always", "windows") or scenario.devices.mobility.kind != "static":
         return None
     ways = scenario.network.uplink, scenario.network.downlink
-    if any(way.access.law(1e6) is not None for way in ways):
-        return None  # shares of rates of their own are rounded, or frames last as a standard says
+    if any(way.access.law(1e6) is not None or way.access.delays for way in ways):
+        return None  # shares of rates of their own are rounded, or frames and slots last as a standard says
     slow = scenario_of(_slower(scenario.model_dump(mode="json", by_alias=True)))
     one, two = played(scenario, timing_only=True), played(slow, timing_only=True)
     if one.ledger.transfers.column("lost").any() or one.ledger.receptions.column("lost").any():
