@@ -41,8 +41,8 @@ class Aggregation(Component):
         """Fewest updates that it can aggregate."""
         return 1
 
-    def told(self, fed: Federation) -> tuple[Deferred, ...]:
-        """What devices are told in a round, beside the model."""
+    def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
+        """Values that the server sends with the model of a round."""
         return ()
 
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:

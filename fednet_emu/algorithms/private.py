@@ -140,7 +140,7 @@ class CentralPrivacy(_Private):
         return 1 / math.sqrt(1 / z**2 - 1 / (2 * self.adaptive.noise(asked)) ** 2)
 
     @override
-    def told(self, fed: Federation) -> tuple[Deferred, ...]:
+    def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
         if self.adaptive is None:
             return ()
         if "clip_norm" not in fed.memory:
@@ -160,7 +160,7 @@ class CentralPrivacy(_Private):
         norm = self.clip_norm
         found = {"epsilon": self.privacy(fed.round + 1, rate if fed.presence.always else None).epsilon}
         if self.adaptive is not None:
-            (told,), within = self.told(fed), arrived.part(1)
+            (told,), within = self.sent_along(fed), arrived.part(1)
             limit = told
             fed.memory["clip_norm"] = fed.defer(self.adaptive.moved, limit, within, asked, fed.streams, name, size=1)
             known = n and not fed.timing_only

@@ -55,7 +55,7 @@ class ServerSettings(Algorithm):
 
     def message(self, fed: Federation, w: Deferred) -> Any:
         """What the devices of a round are sent: the model, and what they need to know for the aggregation."""
-        told = self.aggregation.told(fed)
+        told = self.aggregation.sent_along(fed)
         return (w, *told) if told else w
 
     @property

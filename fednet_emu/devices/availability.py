@@ -19,7 +19,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.mobility.base import Paths, Visits
-from fednet_emu.devices.orbits.sky import Pass, PassTable, Sky
+from fednet_emu.devices.orbits.sky import Pass, PassTable, SatelliteView
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 
@@ -162,7 +162,7 @@ class Passes(Availability):
 
     @override
     def along(self, paths: Paths) -> Availability:
-        if not isinstance(paths, Sky):
+        if not isinstance(paths, SatelliteView):
             return self
         seen = self.model_copy()
         seen._table = PassTable(paths, self.mask_deg)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from fednet_emu.arrays import Array, Mask
-from fednet_emu.devices.orbits.sky import Sky
+from fednet_emu.devices.orbits.sky import SatelliteView
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
@@ -141,7 +141,9 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
     if devices.mobility.places:
         paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_folder(data_dir))
         paths = network.cells.around(paths)
-        xy_m = paths.overhead_m() if isinstance(paths, Sky) else paths.positions_m(np.arange(devices.count), 0.0)
+        xy_m = (
+            paths.overhead_m() if isinstance(paths, SatelliteView) else paths.positions_m(np.arange(devices.count), 0.0)
+        )
     stations_m = network.cells.positions_m()
     channel = scenario.channel.on_site(stations_m, data_folder(data_dir))
     environment = CellEnvironment(channel, streams, network.power_control, antennas=network.reception.antennas)

@@ -220,16 +220,8 @@ class Federation:
             to_the_gone: whether to go on when a device is away; synchronous rounds do better with False. To a satellite
                 that has set it is always sent again at its next pass, which counts as no attempt.
         """
-        return retrying(
-            self.clock,
-            send,
-            attempts,
-            pause_s,
-            patience_s,
-            to_the_gone=to_the_gone,
-            moving=self.network.moving,
-            presence=self.presence,
-        )
+        how = {"to_the_gone": to_the_gone, "moving": self.network.moving}
+        return retrying(self.clock, send, attempts, pause_s, patience_s, presence=self.presence, **how)
 
     def digraph(self, *name: int) -> Digraph:
         """Who can send to whom from device to device now; `name` names the draw, the number of the round first.

@@ -216,8 +216,9 @@ class Learner:
                 "metrics": evaluation.metrics,
             }
             if evaluation.consensus:
-                models = [model] * len(self._task.n_samples) if isinstance(model, Deferred) else model
-                return self._task.score_together([self._model(own) for own in models], **what)
+                if isinstance(model, Deferred):
+                    return self._task.score_together([self._model(model)] * len(self._task.n_samples), **what)
+                return self._task.score_together([self._model(own) for own in model], **what)
             if isinstance(model, Deferred):
                 return self._task.score(self._model(model), **what)
             return self._task.score_own([self._model(own) for own in model], **what)

@@ -168,8 +168,9 @@ class LearningTask:
         counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
         mean = stacked[torch.from_numpy(counted)].mean(0)
         far = (stacked - mean).norm(dim=1).cpu().numpy()
-        accuracies = [self.score(vector, per_device=False).pooled.accuracy for vector in vectors]
-        right = np.array([math.nan if accuracy is None else accuracy for accuracy in accuracies])
+        shared = dict.fromkeys(vectors)  # devices may share a model, which is scored once
+        accuracies = {vector: self.score(vector, per_device=False).pooled.accuracy for vector in shared}
+        right = np.array([math.nan if (found := accuracies[vector]) is None else found for vector in vectors])
         own = self.score_own(vectors, **what)
         scores = self.score(mean.to(vectors[0].dtype), **what)
         distance = math.sqrt((far[counted] ** 2).mean())

@@ -180,13 +180,13 @@ class _Steps:
         whole, posted = len(self._graph[0]) == len(everybody) - 1, fed.shared(None)
         self.keyed = heard = yield from self._heard("keys", everybody, lambda i: 2 * key_bit)
         if whole and fed.network.downlink.settings.broadcasts:
-            return (yield from self._told(heard, lambda i: 2 * key_bit * len(heard), posted))
-        return (yield from self._told(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
+            return (yield from self._sent_down(heard, lambda i: 2 * key_bit * len(heard), posted))
+        return (yield from self._sent_down(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
 
     def shares(self, share_bit: int, able: frozenset[int]) -> Process:
         """Shares by way of the server: who has those of its neighbours."""
         self.shared = yield from self._heard("shares", able, lambda i: 2 * share_bit * len(self._graph[i] & self.keyed))
-        return (yield from self._told(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
+        return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
         """Masked vectors: who has trained and sent one, each as soon as it can; their deliveries go into `replies`."""
@@ -220,7 +220,7 @@ class _Steps:
         self._record(step, started_ns, len(able), there, sum(sizes[i] for i in there))
         return there if len(there) >= self._needed else frozenset()
 
-    def _told(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
+    def _sent_down(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
         """All of these are sent something: who has received it."""
         fed = self._fed
         return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))

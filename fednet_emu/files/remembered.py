@@ -13,7 +13,7 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """The function with the content of the latest file kept, until the file changes; nobody may write to it."""
+    """Keep what the function has read of the latest file until the file changes; callers must not modify it."""
 
     @lru_cache(maxsize=1)
     def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:

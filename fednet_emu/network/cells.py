@@ -16,7 +16,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.orbits.earth import Site
-from fednet_emu.devices.orbits.sky import Orbits, Sky, stations_m
+from fednet_emu.devices.orbits.sky import Orbits, SatelliteView, stations_m
 
 
 class Cells(Component):
@@ -143,7 +143,7 @@ class GroundCells(Cells):
 
     @override
     def around(self, paths: Paths) -> Paths:
-        return Sky(paths, self.sites) if isinstance(paths, Orbits) else paths
+        return SatelliteView(paths, self.sites) if isinstance(paths, Orbits) else paths
 
     @property
     def count(self) -> int:

@@ -43,7 +43,7 @@ class Uplink(Component):
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
     idle: AnyIdle | None = None
-    """What becomes of the radio connection of a silent device, for messages in both directions; null keeps it."""
+    """Release of the radio connection of a silent device, for messages in both directions; null keeps it."""
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20

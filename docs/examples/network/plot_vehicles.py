@@ -32,7 +32,7 @@ for axes, at_s in zip(panels, instants, strict=True):
 panels[0].set(ylabel="North (m)")
 
 # %%
-# What becomes of uploads, by when they began: a car that leaves loses what is under way, and what its device asks for
+# Outcomes of uploads, by when they began: a car that leaves loses what is under way, and what its device asks for
 # later is lost as away until it rides in the next car.
 
 uploads = run.transfers.query("kind == 'uplink'")

@@ -47,7 +47,7 @@ class Mobility(Component):
     COMES_AND_GOES: ClassVar[bool] = False
     """Whether its paths are `Visits`."""
     ORBITS: ClassVar[bool] = False
-    """Whether devices are satellites, whose paths become those of a `Sky` over stations on the ground."""
+    """Whether devices are satellites, whose paths become those of a `SatelliteView` over stations on the ground."""
 
     @property
     def places(self) -> bool:

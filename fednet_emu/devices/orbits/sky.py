@@ -43,7 +43,7 @@ class Orbits(Protocol):
         """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later."""
 
 
-class Sky:
+class SatelliteView:
     """Satellites seen from stations, in metres east, north and up of the first station.
 
     Attributes:
@@ -93,7 +93,7 @@ class PassTable:
         mask_deg: how high in degrees one has to stand to be heard.
     """
 
-    def __init__(self, sky: Sky, mask_deg: float) -> None:
+    def __init__(self, sky: SatelliteView, mask_deg: float) -> None:
         self._sky, self._mask = sky, math.sin(math.radians(mask_deg))
         self._all, self._known_ns = np.arange(sky.count), 0
         self._passes: list[list[Pass]] = [[] for _ in range(sky.count)]

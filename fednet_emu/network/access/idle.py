@@ -15,7 +15,7 @@ from fednet_emu.network.air.transfer import Transfer
 
 
 class Idle(Component):
-    """What becomes of the radio connection of a device that is silent."""
+    """The rule by which the radio connection of a silent device is released."""
 
 
 class Rrc(Idle):

@@ -20,7 +20,6 @@ from fednet_emu.kernel.streams import uniform
 from fednet_emu.network.access.base import Access, RatedAccess
 from fednet_emu.network.air.separate import BandWalker, horizon_ns
 from fednet_emu.network.air.transfer import Delivery, Transfer, Unheard
-from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.medium import CANONICAL, Medium
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
@@ -67,7 +66,7 @@ class TurnMedium(Medium):
         self._walk_leg, self._ahead_ns = walker.walk_leg, walker.ahead_ns
         self._for_one, self._doubtful_snr = self.band.for_one, self.band.doubtful_snr
         self._least_sinr = max(self.band.threshold, self.band.outage_sinr)
-        self._link = self.links.link if isinstance(self.links, Links) else self._link_now  # at rest none ever changes
+        self._link = self.links.now().link  # of devices at rest, so that none ever changes
 
     @override
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -177,10 +176,6 @@ class TurnMedium(Medium):
         else:
             self._due_ns = self._end_ns  # and `_timer` is the one that has just run
             self.clock.call_again(timer, self._end_ns, self._settle)
-
-    def _link_now(self, sender: int, receiver: int) -> tuple[float, int]:
-        """SNR and fading key of a link of devices that move."""
-        return self.links.now().link(sender, receiver)
 
     def _own_w(self, transfer: Transfer) -> float:
         """Power in W that a sender draws whose transmit power is its own."""

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from fednet_emu.devices.mobility.satellites import Tle, Walker
 from fednet_emu.devices.orbits.earth import GRAVITY_M3_S2, TURN_RAD_S, Site
-from fednet_emu.devices.orbits.sky import PassTable, Sky
+from fednet_emu.devices.orbits.sky import PassTable, SatelliteView
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.network.delay import RangeDelay
 from fednet_emu.radio.propagation.path_loss import free_space_loss_db
@@ -59,7 +59,7 @@ def passes(sky, mask_deg, until_s, satellite=0):
 def test_the_space_station_over_bluffton(tmp_path):
     """Elevation, azimuth and range every three hours: those of precise frames (skyfield) to 0.0042 degrees and 43 m."""
     pytest.importorskip("sgp4")
-    sky = Sky(orbits(Tle(elements=elements(tmp_path), epoch=START)), [Site(**ISS["station"])])
+    sky = SatelliteView(orbits(Tle(elements=elements(tmp_path), epoch=START)), [Site(**ISS["station"])])
     for point in ISS["points"]:
         east, north, up = sky.positions_m(np.array([0]), seconds(point["utc"]))[0]
         range_m = math.hypot(east, north, up)
@@ -75,7 +75,7 @@ def test_the_space_station_over_bluffton(tmp_path):
 def test_passes_of_the_space_station(tmp_path, mask_deg):
     """The passes of a day above each mask, all of them, and their edges to 0.15 s."""
     pytest.importorskip("sgp4")
-    sky = Sky(orbits(Tle(elements=elements(tmp_path), epoch=START)), [Site(**ISS["station"])])
+    sky = SatelliteView(orbits(Tle(elements=elements(tmp_path), epoch=START)), [Site(**ISS["station"])])
     due = [its for its in ISS["windows"] if its["min_elevation_deg"] == mask_deg]
     found = passes(sky, mask_deg, 86_400)
     assert len(found) == len(due) == {0: 7, 10: 6, 30: 2}[mask_deg]
@@ -93,7 +93,7 @@ def equator(height_km):
 def test_circles_in_closed_form(row):
     """Slant range, delay, loss and length of a pass at a mask; the Earth turns below, which lengthens passes."""
     law, place = equator(row["height_km"]), ON_THE_SPHERE
-    sky = Sky(orbits(law), [place])
+    sky = SatelliteView(orbits(law), [place])
     motion = 2 * math.pi / row["period_s"]
     assert sky.speed_m_s == pytest.approx(motion * (6.371e6 + law.height_m), rel=1e-6)
     turns = motion / (motion - TURN_RAD_S)
@@ -113,7 +113,7 @@ def test_a_stationary_satellite_never_sets():
     """At 35,786 km it stays overhead, but for the drift of the rounded height; one on the other side never comes."""
     height_m = (GRAVITY_M3_S2 / TURN_RAD_S**2) ** (1 / 3) - 6.371e6
     law = Walker(planes=1, inclination_deg=0, height_m=height_m)
-    table = PassTable(Sky(orbits(law, count=2), [ON_THE_SPHERE]), 10)
+    table = PassTable(SatelliteView(orbits(law, count=2), [ON_THE_SPHERE]), 10)
     rise_ns, set_ns = table.next(0, 10**12)
     assert rise_ns == 0
     assert set_ns > 9 * 86_400 * 10**9
@@ -143,7 +143,7 @@ def test_a_constellation_is_even():
 def test_passes_are_those_of_a_fine_walk():
     """Second by second over nine hours, two stations: the same satellites are up, in short passes, too."""
     sites = [Site(lat_deg=50, lon_deg=8.6), Site(lat_deg=-33, lon_deg=150, height_m=600)]
-    sky = Sky(orbits(Walker(planes=3, phasing=2, inclination_deg=70, height_m=6e5), count=6), sites)
+    sky = SatelliteView(orbits(Walker(planes=3, phasing=2, inclination_deg=70, height_m=6e5), count=6), sites)
     walk_s = np.arange(0.5, 32_400.0)
     up = sky.sine_of_elevation(np.arange(6), walk_s) > math.sin(math.radians(35))
     assert 0.005 < up.mean() < 0.2
@@ -158,7 +158,7 @@ def test_passes_are_those_of_a_fine_walk():
 def test_two_stations_are_seen_from_the_first():
     """The second one is below the horizon of the first by the curvature of the Earth, as far as the chord says."""
     near, far = Site(lat_deg=0, lon_deg=0), Site(lat_deg=0, lon_deg=90)
-    sky = Sky(orbits(equator(550)), [near, far])
+    sky = SatelliteView(orbits(equator(550)), [near, far])
     assert sky.stations_m[0] == pytest.approx([0, 0, 0])
     assert sky.stations_m[1] == pytest.approx([6378137, 0, -6378137])
     pole = Site(lat_deg=90, lon_deg=0).place_m
