@@ -9,7 +9,7 @@ OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::Reso
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-live test-lowest test-ray test-trackers \
-	test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce clean
+	test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -127,6 +127,9 @@ bench-peers: $(VENV)/.installed  ## Compare with other simulators; PEERS=..., AL
 
 reproduce: $(VENV)/.installed  ## Run the studies that fit into an hour; refresh their tables and figures in results/reference
 	$(BIN)/fednet reproduce --minutes 60
+
+stale: $(VENV)/.installed  ## Name the reference tables that today's code no longer makes; CELLS=2, FEDNET_DATA=...
+	$(BIN)/python tools/stale.py --cells $(or $(CELLS),2)
 
 clean:  ## Remove the virtual environment, caches and runs
 	rm -rf $(VENV) $(VENV)-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,6 +18,7 @@ from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
 load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}'])
 """,
+    "a check": "import fednet_emu.emulation.build, fednet_emu.emulation.given",
     "the commands": "import fednet_emu.cli.app, fednet_emu.study.runners",
     "figures": "import fednet_emu.draw.figures.run_figures",
     "operations": """
@@ -65,6 +66,12 @@ def test_no_library_of_an_extra_is_imported_before_it_is_used(modules: dict[str,
     """Not even by a scenario that names them, as long as it is only read."""
     assert "pydantic" in modules["a scenario"]
     assert not modules["a scenario"] & {"torchvision", "datasets", "huggingface_hub", "PIL"}
+
+
+def test_a_check_waits_for_neither_tables_nor_statistics(modules: dict[str, set[str]]) -> None:
+    """What builds a scenario needs no pandas and none of the larger parts of SciPy, which take as long as PyTorch."""
+    assert "torch" in modules["a check"]
+    assert not modules["a check"] & {"pandas", "matplotlib", "scipy.stats", "scipy.optimize"}
 
 
 def test_nothing_imports_ray_unasked(modules: dict[str, set[str]]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from fednet_emu.errors import FednetError
@@ -64,3 +66,21 @@ def test_reproduction_takes_what_fits() -> None:
     assert sum(costs) <= 60
     with pytest.raises(FednetError, match=r"no study of the library fits, got 0\.4"):
         fitting_studies(0.4)
+
+
+def test_a_table_that_the_code_no_longer_makes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make stale` plays runs of a table again: one second more of simulated time, and the table is stale."""
+    root = FOLDER.parents[1]
+    monkeypatch.syspath_prepend(root / "tools")
+    stale = importlib.import_module("stale")
+    table = pd.read_csv(root / "results/reference/quickstart_access/cells.csv")
+    monkeypatch.setattr(stale, "REFERENCE", tmp_path)
+    (tmp_path / "quickstart_access").mkdir()
+    verdicts = []
+    for further_s in (0.0, 1.0):
+        changed = table.assign(simulated_s=table["simulated_s"] + further_s)
+        changed.to_csv(tmp_path / "quickstart_access/cells.csv", index=False)
+        verdicts.append(stale.verdict("quickstart_access", 1))
+
+    assert verdicts[0] == "as measured"
+    assert verdicts[1].startswith("stale: access=tdma, devices.count=10, seed=0: simulated_s 34.8118, now 33.8118")

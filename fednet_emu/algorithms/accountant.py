@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr
 
 from fednet_emu.arrays import Array
@@ -66,6 +65,7 @@ def renyi(order: int, noise_multiplier: float, rate: float) -> float:
 
 def _of_gaussian(mu: float, delta: float) -> float:
     """The epsilon at which a Gaussian mechanism of sensitivity mu has this delta."""
+    from scipy.optimize import brentq
 
     def excess(eps: float) -> float:
         near, far = log_ndtr(mu / 2 - eps / mu), eps + log_ndtr(-mu / 2 - eps / mu)
@@ -89,6 +89,8 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0) ->
     Raises:
         FednetError: an argument is out of its range, or no noise suffices.
     """
+    from scipy.optimize import brentq
+
     for name, value, right in (
         ("target", target, 0 < target < math.inf),
         ("delta", delta, 0 < delta < 1),

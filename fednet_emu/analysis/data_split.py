@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.records.ledger import DATA_SPLIT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fednet_emu.analysis.run import RunRecords
 
 PARTS = ("train", "test")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -80,6 +83,8 @@ class Part:
 
     def frame(self, part: str) -> pd.DataFrame:
         """One row for each device, and for each label that it has; `part` is the first column."""
+        import pandas as pd
+
         if self.counts is not None:
             device, label = np.nonzero(self.counts.T)
             samples = self.counts[label, device]
@@ -112,6 +117,8 @@ class DataSplit:
 
     def frame(self) -> pd.DataFrame:
         """The table `data_split`: the rows of both parts; a label that nobody has is a row without samples."""
+        import pandas as pd
+
         tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]
         for name, part in zip(PARTS, (self.train, self.test), strict=True):
             if part.counts is not None:

@@ -76,6 +76,7 @@ class ReleasedAir:
     def __init__(self, air: Air) -> None:
         self._air, self.looks_up = air, air.looks_up
         self._flows: dict[Transfer, Flow] = {}
+        self._holding: dict[Transfer, Flow] = {}  # those that may have bits of later bursts
         self._started = 0
         self._gaps: list[tuple[int, int, Flow]] = []  # a heap of their ends as expected, some of which are out of date
         self._now_ns = 0
@@ -116,6 +117,7 @@ class ReleasedAir:
         for other, early in self._flows.items():
             if early.early_bit and now_ns < early.resumes_ns:  # others may be faster from now on
                 self._air.extend(other, -early.early_bit)
+                self._holding[other] = early
             early.early_bit = 0
         flow = self._flows.get(leg)
         if flow is None or flow.silent_ns == FOREVER_NS:
@@ -150,11 +152,15 @@ class ReleasedAir:
         Returns whether there were any.
         """
         found = False
-        for leg, flow in self._flows.items():
-            if flow.resumes_ns <= until_ns and (held_bit := flow.held_bit):
-                self._air.extend(leg, held_bit)
-                flow.early_bit = held_bit - flow.held_bit
-                found = found or flow.early_bit > 0
+        for leg, flow in [*self._holding.items()]:
+            if flow.resumes_ns <= until_ns:
+                held_bit = flow.held_bit
+                if held_bit:
+                    self._air.extend(leg, held_bit)
+                    flow.early_bit = held_bit - flow.held_bit
+                    found = found or flow.early_bit > 0
+                if not flow.held_bit:
+                    del self._holding[leg]
         return found
 
     def powers(self) -> Iterator[Power]:
@@ -206,6 +212,7 @@ class ReleasedAir:
         leg = flow.burst[0]
         leg.size_bit, leg.started_ns = min(bits, flow.size_bit - round(flow.sent_bit)), now_ns
         flow.early_bit = 0
+        self._holding[leg] = flow
         self._air.start(flow.burst, now_ns)
 
     def _end_gap(self, flow: Flow, now_ns: int) -> None:
@@ -219,6 +226,7 @@ class ReleasedAir:
         self._end_gap(flow, now_ns)
         leg = flow.burst[0]
         del self._flows[leg]
+        self._holding.pop(leg, None)
         leg.size_bit, leg.started_ns = flow.size_bit, flow.started_ns
         leg.air_bit += flow.sent_bit
         leg.power_s += flow.power_s

@@ -64,9 +64,9 @@ class ErgodicRate(RateLaw):
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Mean rates of many transmissions in bit/s, in the broadcast shape."""
-        sinr, _ = np.broadcast_arrays(sinr, bandwidth_hz)
-        rate = self._means.at(0, sinr)
-        return rate * bandwidth_hz if self.law.PER_HERTZ else rate
+        if self.law.PER_HERTZ:
+            return self._means.at(0, sinr) * bandwidth_hz
+        return self._means.at(0, np.broadcast_arrays(sinr, bandwidth_hz)[0])
 
     @cached_property
     def _means(self) -> Means:
@@ -150,11 +150,12 @@ class Means:
         points = self.log_rates.shape[1]
         with np.errstate(divide="ignore"):
             place = (10.0 * log10(sinr) - LOW_DB) / STEP_DB
-        below = np.clip(np.floor(place), 0, points - 2).astype(np.int64)
-        share = np.clip(place - below, 0.0, 1.0)
+        below = np.maximum(np.minimum(place, points - 2), 0).astype(np.int64)
+        share = np.maximum(np.minimum(place - below, 1.0), 0.0)
         with np.errstate(invalid="ignore"):  # minus infinity times zero, where nothing gets through
             log_rate = (1.0 - share) * self.log_rates[law, below] + share * self.log_rates[law, below + 1]
-        rate = np.where(np.isfinite(log_rate) & (place >= 0.0), exp(np.nan_to_num(log_rate, neginf=0.0)), 0.0)
+        counts = (log_rate > -np.inf) & (place >= 0.0)
+        rate = np.where(counts, exp(np.where(counts, log_rate, 0.0)), 0.0)
         return np.asarray(rate + np.maximum(place - (points - 1), 0.0) * self.rise[law])
 
 

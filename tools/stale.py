@@ -1,0 +1,95 @@
+"""Reference tables that today's code no longer makes: python tools/stale.py [--cells N] [NAME...].
+
+Plays runs of `results/reference/NAME/cells.csv` again without training, for as many rounds as the row has, and compares
+simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`, `stale` with
+the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import fednet_emu as fe
+from fednet_emu.errors import FednetError
+from fednet_emu.study.file import StudyFile
+from fednet_emu.study.reproduce import DIGITS
+from fednet_emu.study.runs import StudyRun, runs_of
+
+REFERENCE = Path(__file__).parents[1] / "results/reference"
+COMPARED = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "backhaul_bit", "energy_j", "backhaul_j")
+
+
+def verdict(name: str, cells: int) -> str:
+    """What became of a study's table: `as measured`, `stale: ...` or `not checked: ...`."""
+    study, table = StudyFile.read(name), pd.read_csv(REFERENCE / name / "cells.csv")
+    try:
+        runs = [run for run in runs_of(study, ["training.device=cpu"]) if run.scenario.seed == study.all_seeds[0]]
+    except FednetError as error:
+        return f"not checked: {' '.join(str(error).split())}"
+    changed, checked = list[str](), 0
+    for run in runs[:: max(1, len(runs) // cells)][:cells]:
+        row = row_of(run, table)
+        if row is None:
+            changed.append(f"{run.label} is no row")
+        elif not run.scenario.events_depend_on_learning:
+            checked += 1
+            changed += [f"{run.label}: {text}" for text in differences(run, row)]
+    if not checked and not changed:
+        return "not checked: its events depend on what is learnt"
+    return f"stale: {'; '.join(changed)}" if changed else "as measured"
+
+
+def row_of(run: StudyRun, table: pd.DataFrame) -> Mapping[str, float] | None:
+    """The row of the table that is of this run; None if there is none."""
+    wanted = {**run.columns, "seed": run.scenario.seed}
+    for _, row in table.iterrows():
+        if all(same(row[name], value) for name, value in wanted.items() if name in table):
+            return {str(name): its for name, its in row.items()}
+    return None
+
+
+def same(written: Any, value: Any) -> bool:
+    """Whether a table says this value of a column."""
+    if isinstance(value, int | float) and isinstance(written, int | float):
+        return math.isclose(written, value, rel_tol=2 * 10.0 ** (1 - DIGITS))
+    return str(written) == str(value) or (value is None and bool(pd.isna(written)))
+
+
+def differences(run: StudyRun, row: Mapping[str, float]) -> list[str]:
+    """What the run costs otherwise than its row says, or why it cannot be played. It ends where the row's run ended."""
+    stop = run.scenario.stop
+    by_time = stop.simulated_s is not None and row["simulated_s"] >= stop.simulated_s
+    ends = {"rounds": None if by_time else int(row["rounds"]), "accuracy": None, "milestones": ()}
+    scenario = run.scenario.model_copy(update={"stop": stop.model_copy(update=ends)})
+    try:
+        summary = fe.run(scenario, timing_only=True, progress=False).summary
+    except FednetError as error:
+        return [" ".join(str(error).split())]
+    pairs = [(name, row[name], summary.get(name)) for name in COMPARED if name in row and not pd.isna(row[name])]
+    return [f"{name} {was:g}, now {now:g}" for name, was, now in pairs if now is not None and not same(was, now)]
+
+
+def main() -> None:
+    """Print a line for each study that has a table, or for those that are named."""
+    parser = argparse.ArgumentParser(description="Name the reference tables that today's code no longer makes.")
+    parser.add_argument("names", nargs="*", help="studies; all by default")
+    parser.add_argument("--cells", type=int, default=3, help="runs of each; %(default)s by default")
+    chosen = parser.parse_args()
+    names = chosen.names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv"))
+    found = False
+    for name in names:
+        text = verdict(name, chosen.cells)
+        found = found or text.startswith("stale")
+        print(f"{name}: {text}", flush=True)
+    sys.exit(found)
+
+
+if __name__ == "__main__":
+    main()
