@@ -47,7 +47,10 @@ def settings_of(algorithm: str, cell: str, condition: str) -> list[str]:
     """The scenario of one case: devices in a room of the cell, whose computing takes milliseconds."""
     its, network = ALGORITHM_SETTINGS[algorithm], CELLS[cell]["network"]
     settings = [f"channel={json.dumps(CELLS[cell]['channel'])}", "devices.placement.radius_m=15"]
-    settings += [*(setting for setting in its if not setting.startswith("channel=")), f"stop={{rounds: {ROUNDS}, simulated_s: 20}}"]
+    settings += [
+        *(setting for setting in its if not setting.startswith("channel=")),
+        f"stop={{rounds: {ROUNDS}, simulated_s: 20}}",
+    ]
     for key, value in network.items():
         parts = {f"{key}.{part}": its for part, its in value.items()} if key in {"uplink", "downlink"} else {key: value}
         settings += [f"network.{place}={json.dumps(given)}" for place, given in parts.items()]
