@@ -95,7 +95,8 @@ class Server(Component):
     """Computing speed in FLOP/s; null if the server does not compute. Algorithms that train on the server need it.
     The energy of the server's computations is not counted."""
     samples: int = Field(0, ge=0)
-    """Number of labelled training samples that the server owns, for algorithms that train on the server."""
+    """Number of training samples that the server owns, for algorithms that train on them; some let the devices have
+    them, too."""
     validation_samples: int = Field(0, ge=0)
     """Number of training samples set aside for algorithms that choose between models by their validation error.
     Validation takes no simulated time."""
