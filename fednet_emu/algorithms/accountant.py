@@ -113,6 +113,11 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, ac
         return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
+    if accountant == "pld" and rate < 1:  # near what divergences ask for, as little noise has many losses
+        high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
+        while high > low and too_much(high - 1) <= 0:
+            high -= 1
+        low = max(low, high - 1)
     if too_much(high) > 0:
         raise FednetError(f"noise_for: no noise below {_LARGEST:g} times the norm suffices, got {target}; give more")
     if too_much(low) <= 0:

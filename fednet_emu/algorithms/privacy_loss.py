@@ -26,6 +26,8 @@ from fednet_emu.arrays import Array
 
 STEP = 1e-4
 """Distance of two losses on the grid, unless that takes too many of them."""
+LEAST_DELTA = 1e-9
+"""Least delta for which rounding in the transform does not matter."""
 _MOST, _REACH, _BEYOND = 2**20, 10.0, 1e-6
 _ORDERS = 2.0 ** np.arange(-8, 10)
 
@@ -40,11 +42,12 @@ class Losses(NamedTuple):
 
 def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) -> float:
     """The epsilon of so many rounds, at a rate above 0 and below 1; the arguments are those of `accountant.epsilon`."""
-    step = STEP
+    low, high = _ends(noise_multiplier, rate)
+    step = max(STEP, (high - low) / _MOST)
     while True:
         both = [losses(noise_multiplier, rate, step, adding=adding) for adding in (False, True)]
         reached = [_reach(own, rounds, _BEYOND * delta) for own in both]
-        if max(map(sum, reached)) <= _MOST and all(len(own.mass) <= _MOST for own in both):
+        if max(map(sum, reached)) <= _MOST:
             return max(_of(own, rounds, delta, *reach) for own, reach in zip(both, reached, strict=True))
         step *= 2
 
@@ -53,22 +56,29 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) 
 def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -> Losses:
     """The loss of a round whose sum has a device, against one that has not; or the reverse, if `adding`."""
     z, q = noise_multiplier, rate
-
-    def loss(x: float) -> float:
-        return float(np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)))
-
-    grid = np.arange(math.floor(loss(-_REACH * z) / step), math.ceil(loss(1 + _REACH * z) / step) + 1)
-    with np.errstate(divide="ignore"):
-        x = z * z * np.log(np.maximum(np.expm1(grid * step) / q + 1, 0)) + 0.5  # where the loss is that of the grid
+    low, high = _ends(z, q)
+    grid = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
+    with np.errstate(divide="ignore"):  # x: the sum at which the loss is that of the grid
+        x = z * z * (grid * step - math.log(q) + np.log(-np.expm1(np.minimum(math.log1p(-q) - grid * step, 0)))) + 0.5
     without = _masses(x / z)
     masses = (1 - q) * without + q * _masses((x - 1) / z), without
     if adding:
         grid, masses = -grid[::-1], (masses[1][::-1], masses[0][::-1])
     p, other = masses
-    above = np.clip((p - np.exp(grid[:-1] * step) * other) / -math.expm1(-step), 0, p)
+    with np.errstate(divide="ignore"):
+        likelier = p - np.exp(grid[:-1] * step + np.log(other))
+    above = np.clip(likelier / -math.expm1(-step), 0, p)
     mass = np.append(p - above, 0.0)
     mass[1:] += above
     return Losses(mass, int(grid[0]), step)
+
+
+def _ends(z: float, q: float) -> tuple[float, float]:
+    """The losses of a sum ten deviations below all others, and of one as far above."""
+    low, high = (
+        np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)) for x in (-_REACH * z, 1 + _REACH * z)
+    )
+    return float(low), float(high)
 
 
 def _masses(x: Array) -> Array:
@@ -100,7 +110,7 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """The epsilon of the sum of so many losses, within these numbers of points but for a share `_BEYOND` of delta."""
+    """The epsilon of the sum of so many losses within these numbers of points but for a share `_BEYOND` of delta."""
     middle, _ = _centred(own)
     n = next_fast_len(max(above + below + 1, len(own.mass)), real=True)
     folded = np.zeros(n)

@@ -19,6 +19,7 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
+from fednet_emu.algorithms import privacy_loss
 from fednet_emu.algorithms.accountant import Accountant, Privacy, epsilon
 from fednet_emu.algorithms.aggregation import Aggregation
 from fednet_emu.component.component import Component
@@ -198,6 +199,9 @@ class CentralPrivacy(_Private):
             yield "", f"{what}; choose poisson or all"
         elif rate == 1 and self.accountant == "pld":
             yield "accountant", "epsilon is exact where all devices are asked, got pld; leave it out"
+        elif self.accountant == "pld" and self.delta < privacy_loss.LEAST_DELTA:
+            what = f"rounding hides probabilities below {privacy_loss.LEAST_DELTA:g}, got delta {self.delta:g}"
+            yield "accountant", f"{what}; leave it out"
         elif self.adaptive is not None and self.noise_multiplier >= 2 * self.adaptive.noise(rate * count):
             most = 2 * self.adaptive.noise(rate * count)
             what = f"is all spent on the count of updates, got {self.noise_multiplier:g}"

@@ -104,13 +104,16 @@ class Server(Component):
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         never = {
-            "flop_per_s": "computes nothing on the server",
-            "samples": "trains nothing on the server, so that nobody learns from these samples",
-            "validation_samples": "chooses no model by its validation error",
+            "flop_per_s": ("server-speed", "computes nothing on the server"),
+            "samples": ("server-samples", "trains nothing on them, so that nobody learns from these samples"),
+            "validation_samples": ("validation-samples", "chooses no model by its validation error"),
         }
-        for key, without in never.items():
-            if value := getattr(self, key):
-                yield from scenario.unless_used("server", without, f"{value:g}", key)
+        secure = scenario.network.uplink.secure_aggregation
+        opens_masks = secure is not None and secure.prg_flop_per_entry > 0
+        for key, (part, without) in never.items():
+            value = getattr(self, key)
+            if value and not (key == "flop_per_s" and opens_masks):
+                yield from scenario.unless_used(part, without, f"{value:g}", key)
 
 
 class Training(Component):

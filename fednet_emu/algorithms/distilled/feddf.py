@@ -28,7 +28,7 @@ class FedDF(PublicSamples, Synchronous):
 
     kind = "feddf"
     sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"server"}
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"server-samples", "server-speed"}
 
     def run(self, fed: Federation) -> Process:
         """The server: average the models, score the public samples by each, train the mean towards their scores."""

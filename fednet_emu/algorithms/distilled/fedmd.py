@@ -29,7 +29,7 @@ class FedMD(PublicSamples, Synchronous):
     """Each device keeps its model, and learns from the mean of all scores of public samples, which are all it sends."""
 
     kind = "fedmd"
-    uses: ClassVar[frozenset[str]] = frozenset({"server"})
+    uses: ClassVar[frozenset[str]] = frozenset({"server-samples"})
 
     def run(self, fed: Federation) -> Process:
         """The server: average the scores that arrive, all alike; without any it keeps the consensus."""
