@@ -84,12 +84,13 @@ def _ends(z: float, q: float) -> tuple[float, float]:
 def _masses(x: Array) -> Array:
     """The normal probability between neighbours of x [n], exact in both tails, [n - 1]."""
     low, high = ndtr(x), ndtr(-x)
-    return np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1])
+    between: Array = np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1])
+    return between
 
 
 def _centred(own: Losses) -> tuple[int, Array]:
     """The point of the grid next to the mean, and the losses less that."""
-    at = own.first + np.arange(len(own.mass))
+    at: Array = own.first + np.arange(len(own.mass), dtype=np.float64)
     middle = round(float(own.mass @ at))
     return middle, (at - middle) * own.step
 
