@@ -19,6 +19,9 @@ from fednet_emu.algorithms.decentralised.d_psgd import DPsgd
 from fednet_emu.algorithms.decentralised.gossip import Gossip
 from fednet_emu.algorithms.decentralised.matcha import Matcha
 from fednet_emu.algorithms.decentralised.sgp import Sgp
+from fednet_emu.algorithms.distilled.feddf import FedDF
+from fednet_emu.algorithms.distilled.fedmd import FedMD
+from fednet_emu.algorithms.distilled.fedproto import FedProto
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.algorithms.fedprox import FedProx
 from fednet_emu.algorithms.flower.algorithm import Flower
@@ -52,9 +55,12 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     FedAsync,
     FedAvg,
     FedBuff,
+    FedDF,
     FedDyn,
+    FedMD,
     FedNova,
     FedPer,
+    FedProto,
     FedProx,
     FedRep,
     FedUL,

@@ -5,23 +5,28 @@ Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, ht
 Roth and Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling,
 Renyi differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential Privacy of the Sampled
 Gaussian Mechanism", 2019, https://arxiv.org/abs/1908.10530, turned into epsilon as by Canonne, Kamath and Steinke, "The
-Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. That is an upper bound.
+Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. That is an upper bound; the
+accountant `pld` has the least one, `algorithms/privacy_loss.py`.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr
 
+from fednet_emu.algorithms import privacy_loss
 from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
 
 _ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512)
 _LEAST, _LARGEST = 0.01, 1e6
+
+Accountant = Literal["rdp", "pld"]
+"""How rounds with Poisson sampling are added up: by Renyi divergences, or by privacy loss distributions."""
 
 
 class Privacy(NamedTuple):
@@ -31,7 +36,9 @@ class Privacy(NamedTuple):
     delta: float
 
 
-def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0) -> float:
+def epsilon(
+    noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp"
+) -> float:
     """The epsilon of so many rounds; infinite without noise.
 
     Args:
@@ -39,6 +46,7 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float =
         delta: probability of a worse loss, above 0 and below 1.
         rounds: number of rounds (T).
         rate: probability with which each device takes part in a round, independently of all others (q).
+        accountant: how rounds are added up; at a rate of 1 both are exact.
     """
     if rounds == 0 or rate == 0:
         return 0.0
@@ -46,6 +54,8 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float =
         return math.inf
     if rate == 1:
         return _of_gaussian(math.sqrt(rounds) / noise_multiplier, delta)
+    if accountant == "pld":
+        return privacy_loss.epsilon(noise_multiplier, delta=delta, rounds=rounds, rate=rate)
     least: float = min(
         rounds * renyi(order, noise_multiplier, rate) + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
         for order in _ORDERS
@@ -77,7 +87,7 @@ def _of_gaussian(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12))
 
 
-def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0) -> float:
+def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
     """The least noise multiplier with which so many rounds have an epsilon of at most `target`.
 
     Args:
@@ -85,6 +95,7 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0) ->
         delta: as for `epsilon`.
         rounds: as for `epsilon`.
         rate: as for `epsilon`.
+        accountant: as for `epsilon`; `pld` takes some seconds.
 
     Raises:
         FednetError: an argument is out of its range, or no noise suffices.
@@ -101,9 +112,14 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0) ->
             raise FednetError(f"noise_for: {name} is out of its range, got {value}; see its documentation")
 
     def too_much(log_z: float) -> float:
-        return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate) - target
+        return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
+    if accountant == "pld" and rate < 1:  # near what divergences ask for, as little noise has many losses
+        high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
+        while high > low and too_much(high - 1) <= 0:
+            high -= 1
+        low = max(low, high - 1)
     if too_much(high) > 0:
         raise FednetError(f"noise_for: no noise below {_LARGEST:g} times the norm suffices, got {target}; give more")
     if too_much(low) <= 0:

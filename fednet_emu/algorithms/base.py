@@ -49,7 +49,7 @@ class Algorithm(Component):
     uplink), and `fed.published` for what it sends on the downlink; sums: replies of which it needs the mean alone;
     plans: rounds whose uplink is planned once it is known who takes part; polls: questions for the loss of a model;
     consensus: the mean of the devices' own models; edges: edge servers and their backhaul; sidelink: sending from
-    device to device; server: the server's samples and its speed.
+    device to device; server-samples, server-speed, validation-samples: what `server` has of these.
     """
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""

@@ -223,10 +223,12 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the cost of a run, what is not known of its devices, and how well the rest is known."""
+    """Print the cost of a run and of its secrecy, what is not known of its devices, and how well the rest is known."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))
+    if outlook.secrecy:
+        ERRORS.print(outlook.secrecy)
     for note in notes(outlook.scenario):
         ERRORS.print(f"note: {note}")
 

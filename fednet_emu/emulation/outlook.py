@@ -223,6 +223,18 @@ class Outlook:
         """
         return Cost.of(self.scenario, self.extent)
 
+    @property
+    def secrecy(self) -> str:
+        """What secure aggregation costs a device in a round; empty without it, or for a model of unknown size."""
+        rule, n, m = self.scenario.network.uplink.secure_aggregation, self.cost.participants, self.cost.parameters
+        if rule is None or m is None:
+            return ""
+        bit = rule.total_bit(n, m)
+        times = f"{bit / (m * rule.input_bits):.3g} times a vector of {rule.input_bits} bit an entry"
+        return (
+            f"secure aggregation of {n:,} devices: 7 messages of each a round, {bit:,} bits beside the model, {times}"
+        )
+
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
         """Uplinks and downlinks at the start; they take seconds for a million devices."""

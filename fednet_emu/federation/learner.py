@@ -116,13 +116,15 @@ class Learner:
         subset: IntArray | None = None,
         data: TrainData | None = None,
         *,
+        of: Device | None = None,
+        model: FlatModel | None = None,
         squares: bool = False,
         **terms: Any,
     ) -> Work:
         """Local training of a device in round t, as `Device.training` says."""
         if type(params) is not Deferred:
             raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
-        model, mine = self._task.model, self._task.slice_of(device.index)
+        model, mine = model or self._task.model, self._task.slice_of((of or device).index)
         if params.size != model.size:
             self.check(params, "k.train")
         n_samples = mine.stop - mine.start if subset is None else len(subset)
@@ -130,7 +132,7 @@ class Learner:
             what = "batch norm mixes samples, so that none has a gradient of its own, got a model with it"
             raise ScenarioError(f"algorithm.private_sgd: {what}; choose another model, or leave it out")
         if n_samples and model.least_batch > 1:
-            self._check_batches(plan, {device.name: n_samples}, everybody=subset is None)
+            self._check_batches(plan, {device.name: n_samples}, everybody=subset is None and of is None)
         if self._timing_only and n_samples:
             flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
             trained = self._graph.untrained(model.size, squares=squares)

@@ -95,7 +95,8 @@ class Server(Component):
     """Computing speed in FLOP/s; null if the server does not compute. Algorithms that train on the server need it.
     The energy of the server's computations is not counted."""
     samples: int = Field(0, ge=0)
-    """Number of labelled training samples that the server owns, for algorithms that train on the server."""
+    """Number of training samples that the server owns, for algorithms that train on them; some let the devices have
+    them, too."""
     validation_samples: int = Field(0, ge=0)
     """Number of training samples set aside for algorithms that choose between models by their validation error.
     Validation takes no simulated time."""
@@ -103,13 +104,16 @@ class Server(Component):
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         never = {
-            "flop_per_s": "computes nothing on the server",
-            "samples": "trains nothing on the server, so that nobody learns from these samples",
-            "validation_samples": "chooses no model by its validation error",
+            "flop_per_s": ("server-speed", "computes nothing on the server"),
+            "samples": ("server-samples", "trains nothing on them, so that nobody learns from these samples"),
+            "validation_samples": ("validation-samples", "chooses no model by its validation error"),
         }
-        for key, without in never.items():
-            if value := getattr(self, key):
-                yield from scenario.unless_used("server", without, f"{value:g}", key)
+        secure = scenario.network.uplink.secure_aggregation
+        opens_masks = secure is not None and secure.prg_flop_per_entry > 0
+        for key, (part, without) in never.items():
+            value = getattr(self, key)
+            if value and not (key == "flop_per_s" and opens_masks):
+                yield from scenario.unless_used(part, without, f"{value:g}", key)
 
 
 class Training(Component):

@@ -6,6 +6,7 @@ from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
+from tests.algorithms.test_conformance import WITH_CLASSES
 
 PLANNED = "network.uplink.access={{kind: planned, planner: {}}}"
 CHANNEL = "channel={include: urban-micro, bandwidth_hz: 3e5}"
@@ -20,6 +21,8 @@ MORE = {
     "ifca": "clusters: 2, ",
     "q-ffl": "q: 0.5, ",
 }
+WORLD = {"feddf": (*WITH_CLASSES, "server={samples: 40, flop_per_s: 1e6}")}
+"""What some need beside the settings of the algorithm."""
 ABLE = sorted(kind for kind, algorithm in ALGORITHMS.items() if "plans" in algorithm.uses)
 TROUBLE = (
     "network.uplink.loss={kind: random, probability: 0.3}",
@@ -31,13 +34,13 @@ TROUBLE = (
 def settings_of(algorithm: str, planner: str, *more: str) -> tuple[str, ...]:
     """A cohort of three of four devices in a fading channel."""
     own = f"algorithm={{kind: {algorithm}, {MORE.get(algorithm, '')}cohort: 3, lr: 0.1, local_steps: 2, batch_size: 8}}"
-    return own, CHANNEL, PLANNED.format(planner), *more
+    return *WORLD.get(algorithm, ()), own, CHANNEL, PLANNED.format(planner), *more
 
 
 def test_cohorts_can_be_planned() -> None:
     """All algorithms whose cohort can be chosen."""
     personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca", "per-fedavg", "pfedme"]
-    assert sorted({"fedavg", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == ABLE
+    assert sorted({"fedavg", "feddf", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == ABLE
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -78,6 +78,26 @@ def test_the_model_is_counted_without_being_made(change: dict[str, object], size
     assert Outlook(fe.check("quickstart", settings=change)).cost.parameters == size
 
 
+@pytest.mark.parametrize(
+    ("devices", "bit", "times"), [(1024, 2 * 1024 * 256 + (5 * 1024 - 4) * 256 + 26 * LAYERS, 49.2), (20, 85_426, 2.22)]
+)
+def test_the_cost_of_secure_aggregation_by_hand(devices: int, bit: int, times: float) -> None:
+    """2 n a_K + (5 n - 4) a_S + m w, which is 2.2154 for twenty devices as the note of the formula has it."""
+    secure = {"network.uplink.secure_aggregation": "bonawitz", "algorithm.weighting": "uniform"}
+    settings = {**secure, "devices.count": devices, "algorithm.cohort": devices}
+    told = Outlook(fe.check("quickstart", settings=settings)).secrecy
+
+    assert told == (
+        f"secure aggregation of {devices:,} devices: 7 messages of each a round, {bit:,} bits beside the model, "
+        f"{times} times a vector of 16 bit an entry"
+    )
+    shown = CliRunner().invoke(
+        app, ["check", "quickstart", *(f"--set={key}={value}" for key, value in settings.items())]
+    )
+    assert told in " ".join(shown.stderr.split())
+    assert Outlook(fe.check("quickstart")).secrecy == ""
+
+
 def test_a_file_of_data_is_known_by_its_headers(tmp_path: Path) -> None:
     """The arrays themselves may be missing: only shapes are read."""
     y = np.arange(50) % 3

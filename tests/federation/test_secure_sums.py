@@ -204,6 +204,43 @@ def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
     assert ((arrived == 0) | (arrived >= 2)).all()
 
 
+@pytest.mark.parametrize(("mode", "keys"), [("broadcast", [1536]), ("unicast", [1024] * 3)])
+def test_who_leaves_before_its_keys_have_come_is_left_out_of_all_that_follows(mode, keys):
+    """Three of four go on: keys of three, two shares each way, entries of 18 bit, shares of three secrets; by hand."""
+    leaves = "devices.availability={kind: windows, devices: {3: [[0, 0.001]]}}"
+    fed = run_small(FEDAVG, SECURE, leaves, f"network.downlink.mode={mode}", "stop.rounds=1")
+    sent = fed.ledger.frames()["transfers"]
+    up, down = sent[sent["kind"] == "uplink"], sent[sent["kind"] == "downlink"]
+    model = [320] * (1 if mode == "broadcast" else 3)
+
+    assert up[up["lost"] == ""]["size_bit"].tolist() == [512] * 3 + [1024] * 3 + [180] * 3 + [768] * 3
+    assert sorted(down["size_bit"]) == sorted([*keys, *[1024] * 3, *model])
+    assert fed.ledger.rounds.column("arrived").tolist() == [3]
+
+
+def test_each_attempt_has_its_own_graph_and_secrets(monkeypatch):
+    """What one round reveals must not help in the next."""
+    drawn, draw = [], SecAggPlus.graph
+
+    def graph(rule, n, rng):
+        drawn.append(draw(rule, n, rng))
+        return drawn[-1]
+
+    monkeypatch.setattr(SecAggPlus, "graph", graph)
+    run_small(FEDAVG, "devices.count=12", "algorithm.cohort=12", "data.n_samples=240", RULES[1])
+    assert drawn[0] != drawn[1] != drawn[2]
+    of_three = dict(enumerate(Bonawitz().graph(3, np.random.default_rng(0))))
+    one, two = (SecureMean(Bonawitz(), of_three, range(3), frozenset(range(3)), 2, Streams(0), n) for n in (1, 2))
+    assert {one.secret(what, 0) for what in ("key", "own")}.isdisjoint(two.secret(what, 0) for what in ("key", "own"))
+
+
+def test_every_round_has_its_deadline():
+    """With a device that is late, the last step begins a second after each round, not later."""
+    fed = run_small(FEDAVG, SECURE, *FAULTS["a deadline"], "stop.rounds=3")
+    began_s = [row["started_s"] for row in fed.ledger.series["secure_aggregation"] if row["step"] == "unmask"]
+    assert began_s == pytest.approx(fed.ledger.frames()["rounds"]["started_s"].to_numpy() + 1)
+
+
 def test_too_few_end_the_attempt_and_leave_the_model():
     """Of four, two are too slow for the deadline: all bits are spent, nothing arrives."""
     slow = ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 10, 10]}", "algorithm.deadline_s=1", "stop.rounds=2")

@@ -15,7 +15,13 @@ from fednet_emu.testing import small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS
 
 SIDELINK = "network.sidelink={channel: {include: ideal}}"
-GIVEN = {"sidelink": SIDELINK, "server": "server.samples=8", "edges": "network.edges={}"}
+GIVEN = {
+    "sidelink": SIDELINK,
+    "edges": "network.edges={}",
+    "server-samples": "server.samples=8",
+    "server-speed": "server.flop_per_s=1e6",
+    "validation-samples": "server.validation_samples=8",
+}
 
 
 def told(*settings: str) -> str:
@@ -36,17 +42,26 @@ def problems(*settings: str) -> list[str]:
         ("evaluation.consensus=true", "evaluation.consensus: the algorithm fedavg has no models whose mean can be "
                                       "scored, got true; leave it out, or choose ad-psgd, d-psgd, gossip, "
                                       "local, matcha, sgp"),
-        ("server.samples=8", "server.samples: the algorithm fedavg trains nothing on the server, so that nobody learns "
-                             "from these samples, got 8; leave it out, or choose fedul"),
+        ("server.samples=8", "server.samples: the algorithm fedavg trains nothing on them, so that nobody learns from "
+                             "these samples, got 8; leave it out, or choose feddf, fedmd, fedul"),
         ("server.validation_samples=8", "server.validation_samples: the algorithm fedavg chooses no model by its "
                                         "validation error, got 8; leave it out, or choose fedul"),
         ("server.flop_per_s=1e6", "server.flop_per_s: the algorithm fedavg computes nothing on the server, got "
-                                  "1e+06; leave it out, or choose fedul"),
+                                  "1e+06; leave it out, or choose feddf, fedul"),
     ],
 )  # fmt: skip
 def test_what_fedavg_never_uses_is_refused(setting: str, told: str) -> None:
     """The message names the algorithms that do."""
     assert problems(setting) == [told]
+
+
+def test_the_server_has_a_speed_where_it_opens_masks() -> None:
+    """Then secure aggregation computes on it."""
+    secure = ("server.flop_per_s=1e6", "algorithm.weighting=uniform", "network.uplink.secure_aggregation=bonawitz")
+    opens = "network.uplink.secure_aggregation.prg_flop_per_entry="
+
+    assert "computes nothing on the server" in told(*secure)
+    assert problems(*secure, f"{opens}2") == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ALGORITHM_SETTINGS if kind != "flower"])

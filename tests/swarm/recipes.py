@@ -73,8 +73,9 @@ RARE = {
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
-    "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server",
-    "server.samples": "server", "server.validation_samples": "server", "evaluation.consensus": "consensus",
+    "network.edges": "edges", "network.sidelink": "sidelink", "server.flop_per_s": "server-speed",
+    "server.samples": "server-samples", "server.validation_samples": "validation-samples",
+    "evaluation.consensus": "consensus",
     "network.uplink.secure_aggregation": "sums",
 }  # fmt: skip
 """Settings that are given only to algorithms whose `uses` contain this."""
@@ -351,5 +352,7 @@ NEEDS: dict[str, dict[str, Any]] = {
         "server.validation_samples": 40,
         "server.flop_per_s": 1e7,
     },
+    "feddf": {"server.samples": 40, "server.flop_per_s": 1e7},
+    "fedmd": {"server.samples": 40},
 }
 """What an algorithm cannot do without: a kind, a value, or True for a part that may else be left out."""

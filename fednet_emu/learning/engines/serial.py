@@ -72,7 +72,7 @@ def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
         _gradient if job.plan.private is None else partial(_private_gradient, job.plan.private, job.noise_source())
     )
     mask = None if job.mask is None else job.mask[: len(live.weights)].to(live.weights)
-    return [_step(live, resolved, gradient_of, move, mask, x, y) for x, y in _augmented(job)]
+    return [_step(live, resolved, gradient_of, move, mask, x, y) for x, y in _augmented(resolved)]
 
 
 def _step(
@@ -139,27 +139,30 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
     return gradient
 
 
-def _augmented(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
+def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
     """The samples of each step after augmentation; its random draws are moved to the torch device in one copy."""
+    job = resolved.job
     if job.augment is None:
-        yield from _batches(job)
+        yield from _batches(job, resolved.targets)
         return
     shape = (job.plan.n_steps(job.n_samples), job.plan.batch_width(job.n_samples))
     drawn = job.augment.draw(job.streams(*job.rng_key, "augment"), shape).to(job.data.x)
-    for (x, y), own in zip(_batches(job), drawn, strict=True):
+    for (x, y), own in zip(_batches(job, resolved.targets), drawn, strict=True):
         yield job.augment.apply(x, own[: len(x)]), y
 
 
-def _batches(job: TrainJob) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(job: TrainJob, targets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
     """The samples of each step; a full batch is gathered only once, as a view if its rows are a slice."""
-    x, y = job.data.x, job.data.y
+    x, y, own, first = job.data.x, job.data.y, job.indices, 0
+    if targets is not None:
+        x, y, own, first = x[own], targets, slice(None), job.first_row
     if job.is_full_batch:
-        rows = job.indices if isinstance(job.indices, slice) else torch.tensor(job.rows(), device=y.device)
+        rows = own if isinstance(own, slice) else torch.tensor(job.rows(), device=y.device)
         batch = x[rows], y[rows]
         for _ in range(job.plan.n_steps(job.n_samples)):
             yield batch
         return
     batches = job.batches()
-    index = torch.as_tensor(batches.index, device=y.device)
+    index = torch.as_tensor(batches.index - first, device=y.device)
     for rows, count in zip(index, batches.count.tolist(), strict=True):
         yield x.index_select(0, rows[:count]), y.index_select(0, rows[:count])

@@ -175,6 +175,8 @@ class TrainJob:
         mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs run
             together only if they share the same mask object.
         squares: whether the mean square of the samples' losses is wanted, too.
+        targets: what `loss` is to compare the outputs with in the place of the data's own targets: values
+            [n_samples, ...], one for each row of a slice; None for those of the data.
         n_samples: number of samples the device trains on.
         first_row: the first of these rows of the data.
         flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
@@ -201,6 +203,7 @@ class TrainJob:
     augment: Augmentation | None = None
     mask: Tensor | None = None
     squares: bool = False
+    targets: Deferred | None = None
 
     n_samples: int = field(init=False)
     first_row: int = field(init=False)
@@ -228,12 +231,12 @@ class TrainJob:
     @property
     def batchable(self) -> bool:
         """Whether the job may share a vectorised call: its model and optimizer may, and it minimises its own loss."""
-        own = not self.l1 and self.loss is None and self.augment is None
+        own = not self.l1 and self.loss is None and self.augment is None and self.targets is None
         return own and type(self.plan.optimizer) in STACKED and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
         """The Deferreds that must be known before the job can run."""
-        own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor)
+        own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor, self.targets)
         return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
@@ -255,6 +258,7 @@ class TrainJob:
             drift=None if self.drift is None else self.drift.value,
             prox=prox,
             anchor=(self.params if self.anchor is None else self.anchor).value if prox else None,
+            targets=None if self.targets is None else self.targets.value,
         )
 
     def rows(self) -> IntArray:
@@ -298,6 +302,7 @@ class ResolvedJob:
     drift: Tensor | None
     prox: float
     anchor: Tensor | None
+    targets: Tensor | None = None
 
     @property
     def is_plain(self) -> bool:

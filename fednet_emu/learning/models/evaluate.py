@@ -116,6 +116,13 @@ def score_samples(
     return SampleScores.joined(parts)
 
 
+def outputs_of(model: FlatModel, vector: Tensor, x: Tensor) -> Tensor:
+    """The outputs [N, ...] for x [N, ...] of the parameters `vector` [size], with neither dropout nor a gradient."""
+    chunk = min(_CHUNK, max(1, _CHUNK_BYTE // model.activation_byte_per_sample))
+    with torch.no_grad():
+        return torch.cat([model.forward(vector, model.laid_out(part)) for part in torch.split(x, chunk)])
+
+
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
     """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the vector [size].
 

@@ -248,6 +248,35 @@ def test_a_slow_device_holds_up_nobody_in_ad_psgd() -> None:
     assert sum(row["averages"] for row in series) == sum(row["exchanges"] for row in series) > 10
 
 
+def test_ad_psgd_uses_edges_between_an_even_and_an_odd_number() -> None:
+    """Of two triangles with an edge in common, the one between 0 and 2 carries nothing."""
+    links = sidelink([(0, 1), (1, 2), (0, 2), (2, 3), (0, 3)])
+    fed = run_small(links, "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}", "stop.rounds=20")
+    sent = fed.ledger.frames()["transfers"]
+
+    assert set(zip(sent["sender"], sent["receiver"], strict=True)) == {
+        (0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (0, 3), (3, 0)
+    }  # fmt: skip
+
+
+def test_staleness_counts_the_averages_amid_the_steps_of_a_device() -> None:
+    """Device 1 needs 7.2 ms a step, device 0 0.6 ms and 0.64 ms for an exchange: five answers of it that arrive during its steps, by the records."""
+    speed = "devices.speed={kind: list, flop_per_s: [1.2e6, 1e5]}"
+    local = "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}"
+    fed = run_small("devices.count=2", "data.n_samples=40", sidelink([(0, 1)]), speed, local, "stop.rounds=40")
+    frames, series = fed.ledger.frames(), fed.ledger.series["averaging"]
+    answers = frames["transfers"].query("sender == 1 and lost == ''")["ended_s"]
+    steps = frames["computes"].query("device == 1")
+    amid = [((answers > row.started_s) & (answers < row.ended_s)).sum() for row in steps.itertuples()]
+    rounds = frames["rounds"]
+    ends = [int((rounds["ended_s"] < end_s).sum()) for end_s in steps["ended_s"]]
+    known = {t: n for t, n, stopped in zip(ends, amid, steps["stopped"], strict=True) if not stopped}
+
+    assert len(known) > 3
+    assert set(known.values()) == {5}
+    assert {t: row["staleness"] for t, row in enumerate(series) if row["staleness"]} == known
+
+
 # ---- settings, evaluation --------------------------------------------------------------------------------------------
 
 

@@ -244,3 +244,17 @@ def test_gossip_pairs_neighbours_that_are_free(pairs: int | None) -> None:
         assert not left.any() if pairs is None else len(pair.sender) == 2 * pairs
     assert len({tuple(pair.receiver) for pair in met}) > 5
     assert math.isclose(sum(2 in pair.receivers(1) for pair in met), 20 * len(met[0].sender) / 2 / 18, abs_tol=8)
+
+
+def test_matcha_draws_anew_in_every_round_and_forgets_a_graph_that_has_changed() -> None:
+    """Each of two matchings of a ring is used in about 6 of 10 rounds; a star has weights of its own."""
+    fed, method = small_federation(), matcha.Matcha(budget=0.6)
+    around, spokes = graph_of(4, ring(4)), graph_of(4, star(4))
+    drawn = [method.links(fed, around, t).sender.size // 4 for t in range(400)]
+    method.links(fed, spokes, 400)
+    laplacians = matcha.laplacians_of(spokes, matcha.matchings(spokes))
+    p = matcha.activation(laplacians, 0.6)
+
+    assert np.bincount(drawn) / 400 == pytest.approx([0.16, 0.48, 0.36], abs=0.08)
+    assert fed.memory["matcha"][1] == pytest.approx(p)
+    assert fed.memory["matcha"][2] == pytest.approx(matcha.best_step(laplacians, p))

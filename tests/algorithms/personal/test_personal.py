@@ -118,6 +118,26 @@ def test_recipes_of_fedper_send_what_is_not_private(private: str, shared: int) -
     assert set(fed.ledger.transfers.column("size_bit")) == {32 * shared}
 
 
+def test_fedbn_keeps_batch_norm_on_its_device() -> None:
+    """Norm layers of 2 + 2 + 3 + 5 + 4 channels, each with four numbers, stay: all else is sent, and is the same."""
+    norms = "['2.*', '6.*', '10.*', '14.*', '17.*']"
+    settings = (
+        "data=digits",
+        "model={kind: digit-model, channels: [2, 2, 3], units: [5, 4]}",
+        "partition={kind: dirichlet, alpha: 0.5}",
+        f"algorithm={{kind: fedper, cohort: 4, lr: 0.05, local_steps: 2, batch_size: 16, private: {norms}}}",
+    )
+    fed, found = finals(*settings)
+    parts = [fed.task.model.unflatten(w) for w in found]
+    own = {name for name, one in parts[0].items() if any(not torch.equal(one, its[name]) for its in parts[1:])}
+    layers = {name.partition(".")[0] for name in own}
+
+    assert set(fed.ledger.transfers.column("size_bit")) == {32 * (fed.task.model.size - 4 * 16)}
+    assert layers == {"2", "6", "10", "14", "17"}
+    assert {name for name in parts[0] if name.partition(".")[0] in layers} == own
+    assert sum(parts[0][name].numel() for name in own) == 4 * 16
+
+
 def test_the_spread_over_devices_by_hand() -> None:
     """Nineteen accuracies 0.05, 0.10, ..., 0.95: the two lowest, quantiles by straight lines, Jain's index."""
     found = spread(np.append(np.arange(19, 0, -1) / 20, np.nan))

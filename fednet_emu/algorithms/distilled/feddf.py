@@ -1,0 +1,58 @@
+"""FedDF: the server distils what all models say together into their mean.
+
+Lin, Kong, Stich, Jaggi: "Ensemble Distillation for Robust Model Fusion in Federated Learning", NeurIPS 2020,
+https://arxiv.org/abs/2006.07242
+
+Line by line: devices train locally, and send models; the server averages them, weighted by samples, and trains this
+mean towards softmax(mean of the scores of the models that have arrived), by the divergence, on samples without labels.
+
+Differences from the paper: all models have one architecture. The server makes a fixed number of plain steps, and keeps
+the last model.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.distilled.public import PublicSamples
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Work
+from fednet_emu.learning.models.evaluate import outputs_of
+from fednet_emu.learning.models.flat import FlatModel
+
+
+class FedDF(PublicSamples, Synchronous):
+    """Federated averaging, after which the server trains the mean towards the scores of all models together."""
+
+    kind = "feddf"
+    sends_models: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"server-samples", "server-speed"}
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average the models, score the public samples by each, train the mean towards their scores."""
+        w, x, model = fed.initial_model(), self.public(fed), fed.task.model
+        for t in fed.rounds():
+            arrived = yield from self.round(fed, t, w, self.client)
+            if arrived:
+                n, models = len(arrived), arrived.models
+                scores = fed.accumulate(ensemble, models, model, x, n, size=self.n_scores(fed))
+                w = arrived.average()
+                yield fed.server.compute(Work(n * len(x) * model.forward_flop_per_sample, scores, output=scores.number))
+                distilled = yield self.distil(fed, fed.server, w, scores, t)
+                w = distilled.params
+            fed.end_of_round(w)
+
+    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+        """A device: train, and send the model."""
+        trained = yield k.train(w, self.plan, t)
+        return trained.params
+
+
+def ensemble(model: FlatModel, x: Tensor, n: int) -> Accumulation:
+    """The mean scores [M, classes] of n models that come one by one, on x [M, ...]."""
+    total = outputs_of(model, (yield), x)
+    for _ in range(n - 1):
+        total = total + outputs_of(model, (yield), x)
+    return total / n

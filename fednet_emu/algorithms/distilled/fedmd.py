@@ -1,0 +1,61 @@
+"""FedMD: devices exchange what their models say of public samples, in the place of models.
+
+Li, Wang: "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, https://arxiv.org/abs/1910.03581
+
+Line by line: a device sends the class scores of its model on all public samples; the server sends their mean, the
+consensus; a device trains its model towards it on the public samples (digest), then on its own (revisit).
+
+Differences from the paper: all models have one architecture, though nothing that is sent depends on it, and start
+alike, without training on labelled public samples. A round goes from one mean to the next; as the first has none to
+send, its devices only train on their own samples. The public samples are all used in every round. The distance to the
+consensus is the divergence that FedDF minimises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.distilled.public import PublicSamples
+from fednet_emu.federation import Deferred, Device, Federation, Process, Work
+from fednet_emu.learning.models.evaluate import outputs_of
+
+
+class FedMD(PublicSamples, Synchronous):
+    """Each device keeps its model, and learns from the mean of all scores of public samples, which are all it sends."""
+
+    kind = "fedmd"
+    uses: ClassVar[frozenset[str]] = frozenset({"server-samples"})
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average the scores that arrive, all alike; without any it keeps the consensus."""
+        x, n = self.public(fed), self.n_scores(fed)
+        own, consensus = [fed.initial_model()] * fed.n_devices, None
+        for t in fed.rounds():
+            arrived = yield from self.round(fed, t, consensus, self.client, own, x, down=n)
+            if arrived:
+                consensus = fed.defer(mean, arrived.models)
+            fed.end_of_round(list(own))
+
+    def client(
+        self, fed: Federation, k: Device, consensus: Deferred | None, t: int, own: list[Deferred], x: Tensor
+    ) -> Process:
+        """A device: digest the consensus, revisit its own samples, send its scores of the public ones."""
+        w = own[k.index]
+        if consensus is not None:
+            digested = yield self.distil(fed, k, w, consensus, t)
+            w = digested.params
+        trained = yield k.train(w, self.plan, t)
+        own[k.index] = trained.params
+        scores = fed.defer(outputs_of, fed.task.model, trained.params, x, size=self.n_scores(fed))
+        flop = fed.task.model.forward_flop_per_sample * fed.server.n_samples
+        return (yield k.compute(Work(flop, scores, trained.params.number, scores.number)))
+
+
+def mean(scores: Sequence[Tensor]) -> Tensor:
+    """The mean of scores [M, classes]."""
+    return torch.stack(list(scores)).mean(0)

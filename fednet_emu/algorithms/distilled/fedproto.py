@@ -1,0 +1,177 @@
+"""FedProto: devices exchange the mean features of their classes, the prototypes, in the place of models.
+
+Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across Heterogeneous Clients",
+AAAI 2022, https://arxiv.org/abs/2105.00243
+
+Line by line: a device minimises f + `pull` times the mean over classes of norm(own - global prototype)^2, where its own
+prototype of a class is the mean of the features of that class in the batch; it sends the prototypes of its classes over
+all its samples; the server averages those of each class.
+
+Differences from the paper: all models have one architecture, and start alike. The mean of a class is weighted by the
+samples that devices have of it. The server sends those prototypes that it knows, in the first round none; a class of
+which nothing arrives keeps its prototype. Features are what the last layer with parameters receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.distilled.public import check_classifier
+from fednet_emu.federation import Deferred, Device, Federation, Process, Work
+from fednet_emu.learning.models.evaluate import outputs_of
+from fednet_emu.learning.models.features import Featured, with_features
+
+
+class Prototypes(NamedTuple):
+    """The global prototypes: those of some classes, in order.
+
+    Attributes:
+        values: [classes, d], deferred; None without any.
+        classes: the classes.
+    """
+
+    values: Deferred | None = None
+    classes: tuple[int, ...] = ()
+
+
+class FedProto(Synchronous):
+    """Each device keeps its model; what it sends are the mean features of each of its classes."""
+
+    kind = "fedproto"
+    uses: ClassVar[frozenset[str]] = frozenset()
+    pull: float = Field(1.0, ge=0)
+    """Factor of the term that pulls features towards the global prototypes (lambda)."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server: average the prototypes of each class that arrive."""
+        check_classifier(fed, self.kind)
+        featured, known = with_features(fed.task.model, fed.task.outputs), Prototypes()
+        loss, own = PrototypeLoss(self.pull, featured.outputs), [fed.initial_model()] * fed.n_devices
+        counts = [self.counts(fed, k, featured.outputs) for k in fed.devices()]
+        for t in fed.rounds():
+            clients = (known.classes, own, counts, featured, loss)
+            arrived = yield from self.round(
+                fed, t, known.values, self.client, *clients, down=featured.outputs * featured.size
+            )
+            theirs = [counts[k.index] for k in arrived.devices]
+            classes = tuple(sorted({*known.classes, *(c for count in theirs for c in count)}))
+            if arrived:
+                made = (known.classes, arrived.models, theirs, classes)
+                known = Prototypes(fed.defer(merged, known.values, *made, size=len(classes) * featured.size), classes)
+            fed.end_of_round(list(own))
+
+    def client(
+        self,
+        fed: Federation,
+        k: Device,
+        prototypes: Deferred | None,
+        t: int,
+        classes: tuple[int, ...],
+        own: list[Deferred],
+        counts: Sequence[dict[int, int]],
+        featured: Featured,
+        loss: PrototypeLoss,
+    ) -> Process:
+        """A device: train around the global prototypes, send its own."""
+        mine, w, y, n = fed.task.slice_of(k.index), own[k.index], self.labels(fed, k), k.n_samples
+        if prototypes is None:
+            trained = yield k.train(w, self.plan, t)
+        else:
+            wanted = fed.defer(targets, prototypes, classes, y, featured.outputs, size=n * (1 + featured.size))
+            trained = yield k.train(w, self.plan, t, model=featured.model, loss=loss, targets=wanted)
+        own[k.index] = trained.params
+        size = len(counts[k.index]) * featured.size
+        values = fed.defer(class_means, featured, trained.params, fed.task.data.x[mine], y, size=size)
+        flop = featured.model.forward_flop_per_sample * n
+        return (yield k.compute(Work(flop, values, trained.params.number, values.number)))
+
+    def labels(self, fed: Federation, k: Device) -> Tensor:
+        """The classes [n] of a device's samples."""
+        return fed.task.data.y[fed.task.slice_of(k.index)]
+
+    def counts(self, fed: Federation, k: Device, classes: int) -> dict[int, int]:
+        """Number of samples that a device has of each of its classes, in order; the server knows it."""
+        counted = torch.bincount(self.labels(fed, k), minlength=classes).tolist()
+        return {c: count for c, count in enumerate(counted) if count}
+
+
+@dataclass(frozen=True)
+class PrototypeLoss:
+    """The cross-entropy of each sample [B], and to each the term of the whole batch.
+
+    Attributes:
+        pull: factor of that term (lambda).
+        outputs: number of classes.
+    """
+
+    pull: float
+    outputs: int
+
+    def __call__(self, told: Tensor, wanted: Tensor) -> Tensor:
+        """From outputs and features [B, classes + d], and what `targets` has made."""
+        scores, features = told[:, : self.outputs], told[:, self.outputs :]
+        labels, goals = wanted[:, 0].long(), wanted[:, 1:]
+        known = ~goals.isnan().any(1)
+        member = one_hot(labels, self.outputs).to(features) * known[:, None]
+        count = member.sum(0)
+        apart = member.T @ torch.where(known[:, None], features - goals, 0.0) / count.clamp(min=1)[:, None]
+        term = apart.square().sum() / (count > 0).sum().clamp(min=1)
+        return cross_entropy(scores, labels, reduction="none") + self.pull * term
+
+
+def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int) -> Tensor:
+    """The class of each sample and its prototype, [n, 1 + d], nan where that is unknown.
+
+    Args:
+        prototypes: those of `classes`, [classes, d].
+        classes: which these are.
+        y: the class of each sample [n].
+        outputs: number of all classes.
+    """
+    table = prototypes.new_full((outputs, prototypes.shape[1]), torch.nan)
+    table[list(classes)] = prototypes
+    return torch.cat([y[:, None].to(table), table[y]], 1)
+
+
+def class_means(featured: Featured, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The mean features of each class among y [n], in order, [classes, d], at w [P] and x [n, ...]."""
+    features = outputs_of(featured.model, w, x)[:, featured.outputs :]
+    return torch.stack([features[y == c].mean(0) for c in y.unique()])
+
+
+def merged(
+    before: Tensor | None,
+    known: Sequence[int],
+    sent: Sequence[Tensor],
+    counts: Sequence[dict[int, int]],
+    classes: Sequence[int],
+) -> Tensor:
+    """The global prototypes of `classes`, [classes, d].
+
+    Args:
+        before: the earlier ones of the classes `known`.
+        known: which these were.
+        sent: what has arrived of each device, a row for each of its classes.
+        counts: how many samples each of these devices has of each of its classes.
+        classes: those of which there are prototypes now.
+    """
+    parts: dict[int, list[tuple[int, Tensor]]] = {c: [] for c in classes}
+    for own, has in zip(sent, counts, strict=True):
+        for row, (c, n) in zip(own, has.items(), strict=True):
+            parts[c].append((n, row))
+
+    def mean(c: int) -> Tensor:
+        if not parts[c]:
+            assert before is not None
+            return before[known.index(c)]
+        return torch.stack([n * row for n, row in parts[c]]).sum(0) / sum(n for n, _ in parts[c])
+
+    return torch.stack([mean(c) for c in classes])

@@ -1,0 +1,62 @@
+"""Distillation: training towards scores of samples that everybody has, those of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax
+
+from fednet_emu.algorithms.base import LocalTraining
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Computation, Deferred, Device, Federation, SgdPlan
+
+
+class PublicSamples(LocalTraining):
+    """Settings of distillation on public samples, `server.samples`, for algorithms to inherit; labels are not used."""
+
+    distil_epochs: int = Field(1, gt=0)
+    """Passes over the public samples whenever a model is trained towards their scores."""
+    distil_lr: float | None = Field(None, ge=0)
+    """Step size of these passes; null takes `lr`. Batches have the size `batch_size`, and steps are plain."""
+
+    def public(self, fed: Federation) -> Tensor:
+        """The public samples [M, ...].
+
+        Raises:
+            ScenarioError: there are none, or the model gives no scores of classes.
+        """
+        check_classifier(fed, self.kind)
+        if not fed.server.n_samples:
+            what = f"{self.kind} distils on public samples, got 0"
+            raise ScenarioError(f"server.samples: {what}; give it some, whose labels are not used")
+        return fed.task.data.x[fed.task.slice_of(fed.server.index)]
+
+    def n_scores(self, fed: Federation) -> int:
+        """Number of all scores of the public samples, M times the number of classes."""
+        return fed.server.n_samples * fed.task.outputs
+
+    def distil(self, fed: Federation, k: Device, w: Deferred, scores: Deferred, *key: Any) -> Computation:
+        """Event of training w on device k, or on the server, towards scores of the public samples [M, classes]."""
+        plan = SgdPlan(
+            self.lr if self.distil_lr is None else self.distil_lr, self.batch_size, epochs=self.distil_epochs
+        )
+        return k.train(w, plan, *key, "distil", of=fed.server, loss=divergence, targets=scores)
+
+
+def check_classifier(fed: Federation, kind: str) -> None:
+    """Check that the model of the scenario has a score for each class.
+
+    Raises:
+        ScenarioError: it has not.
+    """
+    if not fed.task.model.is_classifier:
+        what = f"{kind} needs one score per class, got one of loss {fed.task.model.loss_name}"
+        raise ScenarioError(f"model: {what}; choose data with classes, and cross-entropy")
+
+
+def divergence(outputs: Tensor, scores: Tensor) -> Tensor:
+    """The Kullback-Leibler divergence [B] from softmax(scores) [B, classes] to softmax(outputs) [B, classes]."""
+    wanted, found = log_softmax(scores, 1), log_softmax(outputs, 1)
+    return kl_div(found, wanted, log_target=True, reduction="none").sum(1)

@@ -1,0 +1,58 @@
+"""What a model makes of a sample before its last layer: the features."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fednet_emu.learning.models.flat import FlatModel
+
+
+class Featured(NamedTuple):
+    """A model whose outputs are followed by the features.
+
+    Attributes:
+        model: another function of the same vectors, from a batch to outputs and features [B, outputs + size].
+        outputs: number of outputs.
+        size: number of features of a sample (d).
+    """
+
+    model: FlatModel
+    outputs: int
+    size: int
+
+
+def with_features(model: FlatModel, outputs: int) -> Featured:
+    """A model with what its last layer with parameters, in the order of the module, receives.
+
+    Raises:
+        ScenarioError: that layer does not receive something for each sample.
+    """
+    exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
+    one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)
+    with torch.no_grad():
+        told = exposed.forward(exposed.initial(), one.to(model.device))
+    return Featured(exposed, outputs, told.shape[1] - outputs)
+
+
+class _Exposed(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.last = [name.rpartition(".")[0] for name, _ in module.named_parameters()][-1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From a batch to outputs and features [B, outputs + size]."""
+        received: list[Tensor] = []
+
+        def keep(_layer: nn.Module, given: tuple[Any, ...]) -> None:
+            received.append(given[0])
+
+        hook = self.module.get_submodule(self.last).register_forward_pre_hook(keep)
+        try:
+            outputs = self.module(x)
+        finally:
+            hook.remove()
+        return torch.cat([outputs, received[-1].flatten(1)], 1)
