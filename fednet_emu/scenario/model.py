@@ -103,13 +103,13 @@ class Server(Component):
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         never = {
-            "flop_per_s": "computes nothing on the server",
-            "samples": "trains nothing on the server, so that nobody learns from these samples",
-            "validation_samples": "chooses no model by its validation error",
+            "flop_per_s": ("server", "computes nothing on the server"),
+            "samples": ("server-samples", "trains nothing on the server, so that nobody learns from these samples"),
+            "validation_samples": ("server-samples", "chooses no model by its validation error"),
         }
-        for key, without in never.items():
+        for key, (use, without) in never.items():
             if value := getattr(self, key):
-                yield from scenario.unless_used("server", without, f"{value:g}", key)
+                yield from scenario.unless_used(use, without, f"{value:g}", key)
 
 
 class Training(Component):

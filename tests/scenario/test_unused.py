@@ -15,7 +15,12 @@ from fednet_emu.testing import small_scenario
 from tests.algorithms.test_conformance import ALGORITHM_SETTINGS
 
 SIDELINK = "network.sidelink={channel: {include: ideal}}"
-GIVEN = {"sidelink": SIDELINK, "server": "server.samples=8", "edges": "network.edges={}"}
+GIVEN = {
+    "sidelink": SIDELINK,
+    "server": "server.flop_per_s=1e6",
+    "server-samples": "server.samples=8",
+    "edges": "network.edges={}",
+}
 
 
 def told(*settings: str) -> str:
@@ -41,7 +46,7 @@ def problems(*settings: str) -> list[str]:
         ("server.validation_samples=8", "server.validation_samples: the algorithm fedavg chooses no model by its "
                                         "validation error, got 8; leave it out, or choose fedul"),
         ("server.flop_per_s=1e6", "server.flop_per_s: the algorithm fedavg computes nothing on the server, got "
-                                  "1e+06; leave it out, or choose fedul"),
+                                  "1e+06; leave it out, or choose fedul, splitfed"),
     ],
 )  # fmt: skip
 def test_what_fedavg_never_uses_is_refused(setting: str, told: str) -> None:

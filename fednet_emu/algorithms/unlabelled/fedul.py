@@ -53,7 +53,9 @@ class FedUL(Algorithm):
     """
 
     kind = "fedul"
-    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "sums", "server"})
+    uses: ClassVar[frozenset[str]] = frozenset(
+        {"uplink-compression", "downlink-compression", "sums", "server", "server-samples"}
+    )
     lr: float = Field(ge=0)
     """Step size of the clients and of the server's own training (alpha_l)."""
     batch_size: int | None = Field(gt=0)
