@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -61,7 +63,7 @@ def test_parts_add_up_to_the_model(kind: str) -> None:
         assert 0 < cut.device.n_shared < model.size
     sizes = [cut.device.n_shared for cut in cuts]
     assert sizes == sorted(set(sizes))
-    for cut, deeper in zip(cuts, cuts[1:], strict=False):
+    for cut, deeper in pairwise(cuts):
         assert set(cut.device.take(numbers).tolist()) < set(deeper.device.take(numbers).tolist())
 
 
@@ -73,8 +75,10 @@ def test_running_statistics_go_with_their_layer() -> None:
 
     assert {"2.running_mean", "2.running_var"} < places.keys()
     for name, numbers in places.items():
-        assert set(numbers.reshape(-1).tolist()) <= device if name[:2] in ("1.", "2.") else device.isdisjoint(
-            numbers.reshape(-1).tolist()
+        assert (
+            set(numbers.reshape(-1).tolist()) <= device
+            if name[:2] in ("1.", "2.")
+            else device.isdisjoint(numbers.reshape(-1).tolist())
         )
 
 
