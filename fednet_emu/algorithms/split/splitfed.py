@@ -78,8 +78,8 @@ class SplitFed(Algorithm, LocalTraining):
     activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.
     Null waits for all devices."""
     retries: int = Field(0, ge=0)
-    """Number of times that a lost message is sent again at once, but for the first of a round, in which a device gets
-    its part of the model; then the device leaves the round."""
+    """Number of times that a lost message is sent again at once, except a part of the model on its way down; then its
+    device leaves the round."""
     server_queue: Queue = "fifo"
     """How the server computes the batches of several devices. `fifo`: one after the other, as they arrive. `parallel`,
     of `v1`: at once, each at the full speed of the server; these computations are in no record."""
@@ -90,12 +90,13 @@ class SplitFed(Algorithm, LocalTraining):
             what = f"neither end has the whole gradient, got clip_norm={self.clip_norm:g}"
             raise ValueError(f"{what}; leave it out")
         if self.variant == "psl" and self.local_optimizer != Sgd():
-            what = f"the mean of the parts is a step of plain steps only, got local_optimizer={self.local_optimizer!r}"
+            what = (
+                f"means after each step are one step of plain steps only, got local_optimizer={self.local_optimizer!r}"
+            )
             raise ValueError(f"{what}; leave it out, or choose another variant than psl")
         if self.server_queue == "parallel" and self.variant != "v1":
-            raise ValueError(
-                f"server_queue: one server part makes one step at a time, got parallel with {self.variant}"
-            )
+            what = f"one server part makes one step at a time, got parallel with {self.variant}"
+            raise ValueError(f"server_queue: {what}; leave it out, or choose v1")
         if self.cut == "least-time" and self.variant in ("v2", "psl"):
             what = f"devices that share the server's part have one cut, got least-time with {self.variant}"
             raise ValueError(f"cut: {what}; give a number of layers, or choose v1 or sl")
