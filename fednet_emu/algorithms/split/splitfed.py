@@ -93,7 +93,7 @@ class SplitFed(Algorithm, LocalTraining):
             what = (
                 f"means after each step are one step of plain steps only, got local_optimizer={self.local_optimizer!r}"
             )
-            raise ValueError(f"{what}; leave it out, or choose another variant than psl")
+            raise ValueError(f"local_optimizer: {what}; leave it out, or choose another variant than psl")
         if self.server_queue == "parallel" and self.variant != "v1":
             what = f"one server part makes one step at a time, got parallel with {self.variant}"
             raise ValueError(f"server_queue: {what}; leave it out, or choose v1")
