@@ -21,8 +21,8 @@ SLOWEST_BPS = 1e-3
 
 
 @final
-class Batches:
-    """The batches of a cut model, between devices and server.
+class CutLink:
+    """Carries batches between both parts of a cut model, and has them computed.
 
     Args:
         fed: the federation.

@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from fednet_emu.algorithms.base import Algorithm, LocalTraining
 from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps, Served
-from fednet_emu.algorithms.split.messages import Batches, Queue
+from fednet_emu.algorithms.split.messages import CutLink, Queue
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import CohortSize, Deferred, Device, Federation, Process, Sgd, average
 from fednet_emu.learning.models.cuts import Cut, cuts_of
@@ -35,14 +35,14 @@ class Round(NamedTuple):
 
     Attributes:
         fed: the federation.
-        air: the batches between devices and server.
+        link: what carries batches between devices and server.
         cuts: where devices may cut the model.
         w: the model with which it begins.
         t: number of the round, from 0.
     """
 
     fed: Federation
-    air: Batches
+    link: CutLink
     cuts: Sequence[Cut]
     w: Deferred
     t: int
@@ -54,7 +54,7 @@ class Round(NamedTuple):
 
     def batches(self, k: Device) -> DeviceBatches:
         """The batches of a device, those of its ordinary local training."""
-        return DeviceBatches(self.fed.learner.job(k, self.w, self.air.plan, (self.t,), self.t))
+        return DeviceBatches(self.fed.learner.job(k, self.w, self.link.plan, (self.t,), self.t))
 
 
 class SplitFed(Algorithm, LocalTraining):
@@ -115,11 +115,11 @@ class SplitFed(Algorithm, LocalTraining):
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, and train with it."""
-        w, cuts, air = fed.initial_model(), self.cuts(fed), Batches(fed, self.plan, self.server_queue, self.retries)
+        w, cuts, link = fed.initial_model(), self.cuts(fed), CutLink(fed, self.plan, self.server_queue, self.retries)
         train = {"sl": self.in_turn, "v1": self.side_by_side, "v2": self.as_served, "psl": self.in_step}[self.variant]
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
-            w = yield from train(Round(fed, air, cuts, w, t), cohort)
+            w = yield from train(Round(fed, link, cuts, w, t), cohort)
             fed.end_of_round(w)
 
     def cuts(self, fed: Federation) -> list[Cut]:
@@ -168,7 +168,7 @@ class SplitFed(Algorithm, LocalTraining):
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
         """psl: devices make each step together; who is lost or late leaves the round, and steps made before stay."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
-        sizes, batches = {k: its.air.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
+        sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()
         for step in range(max(map(len, sizes.values()))):
             size = {k: sizes[k][step] for k in cohort if k not in left and step < len(sizes[k])}
@@ -177,7 +177,7 @@ class SplitFed(Algorithm, LocalTraining):
             forward = (yield from self.exchange(its, list(size), self.forward, size, counts=False)).devices
             backward: list[Device] = []
             if forward:
-                yield its.air.serve(cut, sum(size[k] for k in forward))
+                yield its.link.serve(cut, sum(size[k] for k in forward))
                 sent = yield fed.gather((self.backward(its, k, size[k]) for k in forward), self.deadline_s)
                 backward = [k for k, delivery in zip(forward, sent, strict=True) if not delivery.lost]
                 rows = ([batches[k] for k in part] for part in (forward, backward))
@@ -190,7 +190,7 @@ class SplitFed(Algorithm, LocalTraining):
     def exchange(self, its: Round, cohort: Sequence[Device], client: Any, *args: Any, counts: bool = True) -> Process:
         """Send each device its part of the model, let it do what `client` says, and wait: the value has `Arrived`."""
         fed, cuts = its.fed, its.cuts
-        cut = {k: cuts[0] if len(cuts) == 1 else its.air.least_time(k, cuts) for k in cohort}
+        cut = {k: cuts[0] if len(cuts) == 1 else its.link.least_time(k, cuts) for k in cohort}
         part = {own: fed.defer(own.device.take, its.w, size=own.device.n_shared) for own in dict.fromkeys(cut.values())}
 
         def message(k: Device) -> Deferred:
@@ -215,8 +215,8 @@ class SplitFed(Algorithm, LocalTraining):
         if trained is not None:
             trained[k] = model = k.training(its.w, self.plan, its.t).result.params
             mine = fed.defer(cut.device.take, model, size=cut.device.n_shared)
-        sent = yield from its.air.steps(k, cut, order, part.number, -1 if mine is None else mine.number)
-        return sent if sent.lost else (yield from its.air.up(k, mine, cut.device.n_shared))
+        sent = yield from its.link.steps(k, cut, order, part.number, -1 if mine is None else mine.number)
+        return sent if sent.lost else (yield from its.link.up(k, mine, cut.device.n_shared))
 
     def forward(
         self,
@@ -228,10 +228,10 @@ class SplitFed(Algorithm, LocalTraining):
         size: dict[Device, int],
     ) -> Process:
         """A device of psl in a step, up to its activations."""
-        return its.air.forward(k, cuts[k], size[k], part.number)
+        return its.link.forward(k, cuts[k], size[k], part.number)
 
     def backward(self, its: Round, k: Device, size: int) -> Process:
         """A device of psl in a step, from the gradient on; the value is the delivery of its part of the model."""
         [cut] = its.cuts
-        got = yield from its.air.backward(k, cut, size)
-        return got if got.lost else (yield from its.air.up(k, None, cut.device.n_shared))
+        got = yield from its.link.backward(k, cut, size)
+        return got if got.lost else (yield from its.link.up(k, None, cut.device.n_shared))

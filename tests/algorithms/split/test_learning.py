@@ -12,6 +12,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation, small_scenario
 from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained
+from tests.algorithms.test_conformance import resumed_every_round
 
 VARIANTS = ("sl", "v1", "v2", "psl")
 LOCAL = f"lr: {LR}, batch_size: {BATCH}, local_epochs: {EPOCHS}"
@@ -169,6 +170,17 @@ def test_nothing_is_trained_for_the_clock(variant: str) -> None:
     assert {"erased", "deadline"} <= lost
     assert lost & {"away", "left"}
     assert not small_scenario(*settings).events_depend_on_learning
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_goes_on_from_a_checkpoint(variant: str) -> None:
+    """Cut after each of its rounds and resumed, a run with losses has the same events and the same model, to the bit."""
+    settings = (*UNEVEN, *LOSSY, splitfed(variant))
+    fed, expected = trained(*settings)
+    last, final = resumed_every_round(5, *settings)
+
+    assert torch.equal(last.read(final), expected)
+    assert last.ledger.event_digest() == fed.ledger.event_digest()
 
 
 def test_a_timing_only_run_has_no_values() -> None:

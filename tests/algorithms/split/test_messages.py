@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fednet_emu as fe
-from fednet_emu.algorithms.split.messages import Batches
+from fednet_emu.algorithms.split.messages import CutLink
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import SgdPlan
@@ -129,15 +129,15 @@ def ping_pong(count: int, parts: tuple[float, ...], steps: int, queue: str = "fi
         *(f"devices.speed.flop_per_s={2 * 3 * 4 / forward!r}", f"server.flop_per_s={3 * 2 * 4 * 2 / server!r}"),
     )
     fed = small_federation(*settings, timing_only=True)
-    cut, air = cuts_of(fed.task.model)[0], Batches(fed, SgdPlan(0.1, 1, epochs=1), queue, 0)
-    fed.clock.run_process(all_steps(fed, air, cut), None)
+    cut, link = cuts_of(fed.task.model)[0], CutLink(fed, SgdPlan(0.1, 1, epochs=1), queue, 0)
+    fed.clock.run_process(all_steps(fed, link, cut), None)
     assert not any(verify(fed.ledger, TURNS).values())
     return int(fed.clock.now)
 
 
-def all_steps(fed: Federation, air: Batches, cut: Cut) -> fe.Process:
+def all_steps(fed: Federation, link: CutLink, cut: Cut) -> fe.Process:
     """All devices at once, without the model at both ends of a round."""
-    yield fed.gather(air.steps(k, cut, []) for k in fed.devices())
+    yield fed.gather(link.steps(k, cut, []) for k in fed.devices())
 
 
 @pytest.mark.parametrize(("count", "parts", "steps", "units"), LAW)
