@@ -174,7 +174,7 @@ def test_nothing_is_trained_for_the_clock(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_goes_on_from_a_checkpoint(variant: str) -> None:
-    """Cut after each of its rounds and resumed, a run with losses has the same events and the same model, to the bit."""
+    """Cut after each of its rounds and resumed, a run with losses has the same events, and the same model to a bit."""
     settings = (*UNEVEN, *LOSSY, splitfed(variant))
     fed, expected = trained(*settings)
     last, final = resumed_every_round(5, *settings)
