@@ -38,6 +38,7 @@ from fednet_emu.algorithms.personal.pfedme import PFedMe
 from fednet_emu.algorithms.robust.afl import Afl
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.drfa import Drfa
+from fednet_emu.algorithms.split.splitfed import SplitFed
 from fednet_emu.algorithms.unlabelled.fedul import FedUL
 from fednet_emu.component.slot import Slot, kinds
 
@@ -78,6 +79,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     Safa,
     Scaffold,
     Sgp,
+    SplitFed,
 )
 _SLOT = Slot("algorithm", ALGORITHMS)
 AnyAlgorithm = Annotated[Algorithm, _SLOT]

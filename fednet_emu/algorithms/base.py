@@ -39,6 +39,10 @@ ALONE_S = 604_800.0
 """Default patience when the others continue meanwhile and a device that is given up never returns: one week."""
 
 
+EVENTS = 3
+"""Transfers and computations of a device in a round: it receives, computes and sends."""
+
+
 class Algorithm(Component):
     """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
 
@@ -79,6 +83,10 @@ class Algorithm(Component):
     def answers(self, count: int) -> int:
         """The number of answers that end a round without losses, out of `count` devices: one of each participant."""
         return self.participants(count)
+
+    def events(self, n_samples: int) -> int:
+        """Number of transfers and computations of a device with so many samples in a round, about."""
+        return EVENTS
 
     def asking_rate(self, count: int) -> float | None:
         """Probability with which each of `count` devices is asked in a round, if independently; None if not."""

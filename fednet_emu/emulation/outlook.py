@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from fednet_emu.algorithms.base import EVENTS
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.devices.orbits.sky import SatelliteView
 from fednet_emu.errors import ScenarioError
@@ -39,8 +40,6 @@ BYTE_PER_EVENT = 100
 """Memory of the record of a transfer or computation."""
 VECTORS = 3
 """Vectors of the size of the model that every run holds at once: the initial model, the present one, the next one."""
-EVENTS = 3
-"""Events of a device in a round: it receives, computes and sends."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -57,6 +56,7 @@ class Cost:
         data_byte: the memory of the samples; 0 if unknown.
         upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
             models are sent.
+        events_each: the number of transfers and computations of each of these devices in a round.
     """
 
     devices: int
@@ -66,6 +66,7 @@ class Cost:
     parameters: int | None
     data_byte: int
     upload_bit: int | None = None
+    events_each: int = EVENTS
 
     @classmethod
     def of(cls, scenario: Scenario, extent: Extent | None) -> Cost:
@@ -76,6 +77,7 @@ class Cost:
         """
         count, parameters = scenario.devices.count, _parameters(scenario, extent)
         sends_models = "uplink-compression" in scenario.algorithm.uses
+        samples = -(-(extent.samples or 0) // count) if extent else 0
         return cls(
             devices=count,
             rounds=scenario.stop.rounds,
@@ -84,6 +86,7 @@ class Cost:
             parameters=parameters,
             data_byte=extent.byte if extent else 0,
             upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
+            events_each=scenario.algorithm.events(max(samples, 1)),
         )
 
     @property
@@ -94,7 +97,7 @@ class Cost:
     @property
     def events(self) -> int | None:
         """Transfers and computations of all rounds; None without a number of rounds."""
-        return None if self.rounds is None else EVENTS * self.answers * self.rounds
+        return None if self.rounds is None else self.events_each * self.answers * self.rounds
 
     @property
     def least_byte(self) -> int:
@@ -111,7 +114,9 @@ class Cost:
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
             size += f" sent up in {self.upload_bit:,} bits"
-        events = f"{EVENTS * self.answers:,} events a round" if self.events is None else f"{self.events:,} events"
+        events = (
+            f"{self.events_each * self.answers:,} events a round" if self.events is None else f"{self.events:,} events"
+        )
         memory = f"{readable(self.least_byte)} of memory, with all records {readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
             memory = f"{readable(self.most_byte)} of memory"

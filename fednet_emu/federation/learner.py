@@ -138,8 +138,25 @@ class Learner:
             trained = self._graph.untrained(model.size, squares=squares)
             work: Work = _new(Work, (flop, trained, params.number, trained.params.number))
             return work
-        job = TrainJob(
-            model=model,
+        job = self.job(device, params, plan, key, t, subset, data, squares=squares, **terms)
+        trained = self._graph.train(job)
+        return Work(job.flop, trained, params.number, trained.params.number)
+
+    def job(
+        self,
+        device: Device,
+        params: Deferred,
+        plan: SgdPlan,
+        key: tuple[Any, ...],
+        t: int,
+        subset: IntArray | None = None,
+        data: TrainData | None = None,
+        **terms: Any,
+    ) -> TrainJob:
+        """The job of local training of a device in round t, for those who do not train by it but need its batches."""
+        mine = self._task.slice_of(device.index)
+        return TrainJob(
+            model=self._task.model,
             data=data or self._task.data,
             indices=mine if subset is None else mine.start + subset,
             params=params,
@@ -147,11 +164,8 @@ class Learner:
             streams=self._streams,
             rng_key=("batch", device.index, *key),
             label=f"{device.name}, round {t + 1}",
-            squares=squares,
             **terms,
         )
-        trained = self._graph.train(job)
-        return Work(job.flop, trained, params.number, trained.params.number)
 
     def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
         """A forward pass of models over the samples of a device, as `Device.evaluate` says."""

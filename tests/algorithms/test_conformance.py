@@ -100,6 +100,12 @@ ALGORITHM_SETTINGS = {
     "pfedme": (local_sgd("pfedme", "pull: 1, device_lr: 1, device_steps: 2"),),
     "q-ffl": (local_sgd("q-ffl", "q: 0.5"),),
     "scaffold": (local_sgd("scaffold"),),
+    "splitfed": (
+        "data={kind: synthetic, features: 9, classes: 3, n_samples: 80, n_test: 60}",
+        "model={kind: mlp, hidden: [8]}",
+        "server.flop_per_s=1e7",
+        local_sgd("splitfed"),
+    ),
     "safa": ("algorithm={kind: safa, fraction: 0.5, lag_tolerance: 3, lr: 0.1, local_steps: 2, batch_size: 8}",),
 }
 """Settings with which each algorithm runs on four devices; each keeps its learning rate in `algorithm.lr`."""

@@ -24,7 +24,11 @@ OWN = {
     "schedule": "algorithm.lr_schedule={kind: step, every_rounds: 2, gamma: 0.5}",
     "clipping": "algorithm.clip_norm=0.3",
 }
-REFUSED = {"fednova": ("momentum", "adam", "decay", "clipping"), "scaffold": ("adam", "clipping")}
+REFUSED = {
+    "fednova": ("momentum", "adam", "decay", "clipping"),
+    "scaffold": ("adam", "clipping"),
+    "splitfed": ("clipping",),
+}
 """What an algorithm refuses that does allow other steps than plain ones; FedNova allows momentum without decay."""
 
 
@@ -47,7 +51,10 @@ def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
     """Each changes what is learnt, and no event; both engines agree; or the algorithm refuses it and says why."""
     settings = settings_of(kind, "ideal", "stop.rounds=6")
     if ALGORITHMS[kind].plain_steps or own in REFUSED.get(kind, ()):
-        refusal = r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
+        refusal = (
+            r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
+            r"|neither end has the whole gradient, got"
+        )
         with pytest.raises(ScenarioError, match=refusal):
             small_scenario(*settings, OWN[own])
         return

@@ -47,7 +47,7 @@ def problems(*settings: str) -> list[str]:
         ("server.validation_samples=8", "server.validation_samples: the algorithm fedavg chooses no model by its "
                                         "validation error, got 8; leave it out, or choose fedul"),
         ("server.flop_per_s=1e6", "server.flop_per_s: the algorithm fedavg computes nothing on the server, got "
-                                  "1e+06; leave it out, or choose feddf, fedul"),
+                                  "1e+06; leave it out, or choose feddf, fedul, splitfed"),
     ],
 )  # fmt: skip
 def test_what_fedavg_never_uses_is_refused(setting: str, told: str) -> None:

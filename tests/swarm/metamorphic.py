@@ -108,11 +108,12 @@ def a_later_deadline(settings: Settings) -> str | None:
     """In the first round, twice the deadline lets as many devices or more arrive.
 
     It is a law where devices send by themselves (a burst of all meets other channels when it begins later), and where a
-    round has one deadline, not one in each of its edge rounds.
+    round has one deadline, not one in each of its edge rounds, turns or steps.
     """
     deadline_s, kind = settings["algorithm"].get("deadline_s"), settings["algorithm"]["kind"]
+    several = kind == "hier-favg" or settings["algorithm"].get("variant") in ("sl", "psl")
     only_sums = scenario_of(settings).network.uplink.access.only_sums
-    if deadline_s is None or kind == "hier-favg" or only_sums:
+    if deadline_s is None or several or only_sums:
         return None
     short, long = (
         played(scenario_of(with_values(settings, {"algorithm.deadline_s": wait_s})), timing_only=True)

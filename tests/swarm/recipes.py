@@ -326,6 +326,8 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.pull": between(0, 1),
     "algorithm.matcha.budget": between(0.05, 1),
     "algorithm.pairs": among(1, 2),
+    "algorithm.splitfed.batch_size": among(8, 16, None),
+    "algorithm.splitfed.cut": among(1, 1, "least-time"),
     "algorithm.survey": among(1, 10),
     "algorithm.uplink_arrives": among(0.5, 1.0),
     "selection.candidates": lambda rng, count: count,
@@ -346,6 +348,7 @@ NEEDS: dict[str, dict[str, Any]] = {
         for kind in ("ad-psgd", "colrel", "connectivity-aware", "d-psgd", "gossip", "matcha", "sgp")
     },
     "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
+    "splitfed": {"model": "mlp", "server.flop_per_s": 1e7},
     "fedul": {
         "partition": "surrogate-sets",
         "server.samples": 40,

@@ -99,6 +99,12 @@ class SgdPlan:
             return self.steps
         return (self.epochs or 0) * self.steps_per_epoch(n_samples)
 
+    def batch_sizes(self, n_samples: int) -> list[int]:
+        """Number of samples in the batch of each step."""
+        width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)
+        last = min(n_samples - (per_epoch - 1) * width, width)
+        return [width if (step + 1) % per_epoch else last for step in range(self.n_steps(n_samples))]
+
     def least_batch(self, n_samples: int) -> int:
         """Number of samples in the smallest batch of a device with `n_samples` samples."""
         width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)

@@ -1,0 +1,1 @@
+"""Split learning: a model cut in two between the devices and the server."""

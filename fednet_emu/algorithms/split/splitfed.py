@@ -1,0 +1,237 @@
+"""Split learning: devices compute the first layers, the server the others; each batch crosses the air twice.
+
+sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and Computer
+Applications, 2018, https://arxiv.org/abs/1810.06060
+v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When Federated Learning Meets Split Learning", AAAI 2022,
+https://arxiv.org/abs/2004.12088
+psl: parallel split learning, one step of the server on the activations of all devices
+
+A device sends the activations and labels of a batch; the server computes its part forward and backward and sends the
+gradient back. What is learnt follows from which messages arrive, and in v2 from the order in which the server has
+computed the batches: activations are not computed for the air, as their sizes follow from shapes.
+
+Differences from the papers: there may be a cohort, a deadline, and messages that are lost, after which a device leaves
+the round. Labels are sent with the activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps, Served
+from fednet_emu.algorithms.split.messages import CutLink, Queue
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import CohortSize, Deferred, Device, Federation, Process, Sgd, average
+from fednet_emu.learning.models.cuts import Cut, cuts_of
+
+
+class Round(NamedTuple):
+    """A round, the turn of a device, or a step.
+
+    Attributes:
+        fed: the federation.
+        link: what carries batches between devices and server.
+        cuts: where devices may cut the model.
+        w: the model with which it begins.
+        t: number of the round, from 0.
+    """
+
+    fed: Federation
+    link: CutLink
+    cuts: Sequence[Cut]
+    w: Deferred
+    t: int
+
+    @property
+    def joint(self) -> JointSteps:
+        """What makes steps on parts that devices share."""
+        return JointSteps(self.fed.task.model, self.fed.task.data, self.cuts[0].device.n_shared, self.fed.streams)
+
+    def batches(self, k: Device) -> DeviceBatches:
+        """The batches of a device, those of its ordinary local training."""
+        return DeviceBatches(self.fed.learner.job(k, self.w, self.link.plan, (self.t,), self.t))
+
+
+class SplitFed(Algorithm, LocalTraining):
+    """Devices train the first layers of a model, and the server the others, batch by batch over the air."""
+
+    kind = "splitfed"
+    uses: ClassVar[frozenset[str]] = frozenset({"server-speed"})
+
+    variant: Literal["sl", "v1", "v2", "psl"] = "v1"
+    """Who has which part. `sl`: devices in turn hand the first layers on, through the server. `v1`: a server part for
+    each device, both averaged after a round: learns what `fedavg` does. `v2`: one server part, which makes a step for
+    each batch as it is served; the devices' parts are averaged after a round. `psl`: one server part, which makes one
+    step on the activations of all devices together; the devices' parts are averaged after each step."""
+    cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
+    """Number of layers with parameters on the device, which also has the layers without any behind them. `least-time`,
+    of `sl` and `v1`: what would take a device the least time alone, at the rates expected when it is invited."""
+    cohort: CohortSize = 0.5
+    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Longest time that the server waits for the devices of a round, in `sl` for the turn of one, in `psl` for the
+    activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.
+    Null waits for all devices."""
+    retries: int = Field(0, ge=0)
+    """Number of times that a lost message is sent again at once, except a part of the model on its way down; then its
+    device leaves the round."""
+    server_queue: Queue = "fifo"
+    """How the server computes the batches of several devices. `fifo`: one after the other, as they arrive. `parallel`,
+    of `v1`: at once, each at the full speed of the server; these computations are in no record."""
+
+    @model_validator(mode="after")
+    def _only_what_both_ends_can_do(self) -> Self:
+        if self.clip_norm is not None:
+            what = f"neither end has the whole gradient, got clip_norm={self.clip_norm:g}"
+            raise ValueError(f"{what}; leave it out")
+        if self.variant == "psl" and self.local_optimizer != Sgd():
+            what = (
+                f"means after each step are one step of plain steps only, got local_optimizer={self.local_optimizer!r}"
+            )
+            raise ValueError(f"local_optimizer: {what}; leave it out, or choose another variant than psl")
+        if self.server_queue == "parallel" and self.variant != "v1":
+            what = f"one server part makes one step at a time, got parallel with {self.variant}"
+            raise ValueError(f"server_queue: {what}; leave it out, or choose v1")
+        if self.cut == "least-time" and self.variant in ("v2", "psl"):
+            what = f"devices that share the server's part have one cut, got least-time with {self.variant}"
+            raise ValueError(f"cut: {what}; give a number of layers, or choose v1 or sl")
+        return self
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if scenario.server.flop_per_s is None:
+            yield "kind", "computes on the server, got no speed of it; give server.flop_per_s"
+
+    @override
+    def events(self, n_samples: int) -> int:
+        steps = self.plan.n_steps(n_samples)
+        return 7 * steps if self.variant == "psl" else 2 + 5 * steps
+
+    def run(self, fed: Federation) -> Process:
+        """The server: invite a cohort, and train with it."""
+        w, cuts, link = fed.initial_model(), self.cuts(fed), CutLink(fed, self.plan, self.server_queue, self.retries)
+        train = {"sl": self.in_turn, "v1": self.side_by_side, "v2": self.as_served, "psl": self.in_step}[self.variant]
+        for t in fed.rounds():
+            cohort = yield fed.cohort(self.cohort, t)
+            w = yield from train(Round(fed, link, cuts, w, t), cohort)
+            fed.end_of_round(w)
+
+    def cuts(self, fed: Federation) -> list[Cut]:
+        """Where devices may cut the model.
+
+        Raises:
+            ScenarioError: it has fewer layers, or statistics that the variant cannot share.
+        """
+        model, cuts = fed.task.model, cuts_of(fed.task.model)
+        if self.variant in ("v2", "psl") and model.size > model.n_trainable:
+            what = f"devices share a part, so that batch norm has statistics of none, got variant {self.variant}"
+            raise ScenarioError(f"model: {what}; choose v1 or sl, or a model without it")
+        if self.cut == "least-time":
+            return cuts
+        if self.cut > len(cuts):
+            what = f"leaves the server no layer with parameters, got {self.cut}"
+            raise ScenarioError(f"algorithm.cut: {what}; must be at most {len(cuts)}")
+        return [cuts[self.cut - 1]]
+
+    # ---- rounds, whose value is the model after them -----------------------------------------------------------------
+
+    def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
+        """sl: devices train one after the other; if one is lost it is as if it had had no turn."""
+        for k in cohort:
+            trained: dict[Device, Deferred] = {}
+            arrived = yield from self.exchange(its, [k], self.client, trained, [])
+            if arrived:
+                its = its._replace(w=trained[k])
+        return its.w
+
+    def side_by_side(self, its: Round, cohort: Sequence[Device]) -> Process:
+        """v1: devices train side by side, each with a server part of its own; both parts of those that arrive count."""
+        trained: dict[Device, Deferred] = {}
+        arrived = yield from self.exchange(its, cohort, self.client, trained, [])
+        models = [trained[k] for k in arrived.devices]
+        return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
+
+    def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
+        """v2: devices train side by side; steps of the server stay made, whoever is lost after them."""
+        order: list[tuple[int, int]] = []
+        arrived = yield from self.exchange(its, cohort, self.client, None, order)
+        batches = {k.index: its.batches(k) for k in cohort}
+        served = Served(order, batches, [k.index for k in arrived.devices], arrived.weights("samples"))
+        return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
+
+    def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
+        """psl: devices make each step together; who is lost or late leaves the round, and steps made before stay."""
+        fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
+        sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
+        left: set[Device] = set()
+        for step in range(max(map(len, sizes.values()))):
+            size = {k: sizes[k][step] for k in cohort if k not in left and step < len(sizes[k])}
+            if not size:
+                break
+            forward = (yield from self.exchange(its, list(size), self.forward, size, counts=False)).devices
+            backward: list[Device] = []
+            if forward:
+                yield its.link.serve(cut, sum(size[k] for k in forward))
+                sent = yield fed.gather((self.backward(its, k, size[k]) for k in forward), self.deadline_s)
+                backward = [k for k, delivery in zip(forward, sent, strict=True) if not delivery.lost]
+                rows = ([batches[k] for k in part] for part in (forward, backward))
+                w = fed.defer(joint.together, its.w, lr, *rows, step, (its.t, step), size=its.w.size)
+                its = its._replace(w=w)
+            left.update(size.keys() - set(backward))
+        fed.answered(len(cohort), len(cohort) - len(left))
+        return its.w
+
+    def exchange(self, its: Round, cohort: Sequence[Device], client: Any, *args: Any, counts: bool = True) -> Process:
+        """Send each device its part of the model, let it do what `client` says, and wait: the value has `Arrived`."""
+        fed, cuts = its.fed, its.cuts
+        cut = {k: cuts[0] if len(cuts) == 1 else its.link.least_time(k, cuts) for k in cohort}
+        part = {own: fed.defer(own.device.take, its.w, size=own.device.n_shared) for own in dict.fromkeys(cut.values())}
+
+        def message(k: Device) -> Deferred:
+            return part[cut[k]]
+
+        return fed.exchange(cohort, message, client, its, cut, *args, deadline_s=self.deadline_s, counts=counts)
+
+    # ---- devices -----------------------------------------------------------------------------------------------------
+
+    def client(
+        self,
+        fed: Federation,
+        k: Device,
+        part: Deferred,
+        its: Round,
+        cuts: Mapping[Device, Cut],
+        trained: dict[Device, Deferred] | None,
+        order: list[tuple[int, int]],
+    ) -> Process:
+        """A device of sl, v1 and v2: make all steps, send its part of the model; `trained` gets all of its model."""
+        cut, mine = cuts[k], None
+        if trained is not None:
+            trained[k] = model = k.training(its.w, self.plan, its.t).result.params
+            mine = fed.defer(cut.device.take, model, size=cut.device.n_shared)
+        sent = yield from its.link.steps(k, cut, order, part.number, -1 if mine is None else mine.number)
+        return sent if sent.lost else (yield from its.link.up(k, mine, cut.device.n_shared))
+
+    def forward(
+        self,
+        fed: Federation,
+        k: Device,
+        part: Deferred,
+        its: Round,
+        cuts: Mapping[Device, Cut],
+        size: dict[Device, int],
+    ) -> Process:
+        """A device of psl in a step, up to its activations."""
+        return its.link.forward(k, cuts[k], size[k], part.number)
+
+    def backward(self, its: Round, k: Device, size: int) -> Process:
+        """A device of psl in a step, from the gradient on; the value is the delivery of its part of the model."""
+        [cut] = its.cuts
+        got = yield from its.link.backward(k, cut, size)
+        return got if got.lost else (yield from its.link.up(k, None, cut.device.n_shared))

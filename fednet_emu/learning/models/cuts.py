@@ -1,0 +1,93 @@
+"""A model cut in two behind one of its layers: the sizes of both parts, and what each of them computes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.base import torch_seed
+from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.learning.models.flops import FlopCount
+from fednet_emu.learning.models.layers import Layers
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A model in two parts, the first of which is the device's and the second the server's.
+
+    The operations of both parts in a step add up to `FlatModel.flop_per_sample`.
+
+    Attributes:
+        device: which numbers of the flat vector are the device's.
+        width: numbers per sample that pass the cut, forward as activations and backward as their gradient.
+        forward_flop: operations of the device per sample until it has the activations.
+        server_flop: operations of the server per sample, forward and backward.
+        backward_flop: operations of the device per sample once it has their gradient.
+    """
+
+    device: Layers
+    width: int
+    forward_flop: float
+    server_flop: float
+    backward_flop: float
+
+
+def cuts_of(model: FlatModel) -> list[Cut]:
+    """Every cut of a model: behind its first layer with parameters, behind its second one, and so on.
+
+    Layers without parameters belong to the layer before them, so that what passes a cut has been pooled.
+
+    Raises:
+        ScenarioError: the model is no sequence of two or more layers with parameters.
+    """
+    with torch_seed(0):  # dropout draws
+        layers = [copy.deepcopy(layer).cpu() for layer in model.layers]
+        places = [place for place, layer in enumerate(layers) if _trained(layer)]
+        if len(places) < 2:
+            what = f"has nothing to cut, got {len(places)} layer with parameters"
+            raise ScenarioError(f"model: {what}; give a sequence of two or more, as an mlp with hidden layers has")
+        return [_cut(model, layers[:place], layers[place:]) for place in places[1:]]
+
+
+def _cut(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> Cut:
+    dtype = model.dtype if model.vocabulary is None else torch.long
+    n_samples = 2  # batch norm needs two
+    with FlopCount() as forward:
+        smashed = nn.Sequential(*front)(torch.zeros(n_samples, *model.input_shape, dtype=dtype))
+    received = smashed.detach().requires_grad_()
+    with FlopCount() as server:
+        nn.Sequential(*back)(received).sum().backward()
+    with FlopCount() as backward:
+        smashed.backward(received.grad)
+    width = smashed.numel() // n_samples
+    flop = (counted.total / n_samples for counted in (forward, server, backward))
+    return Cut(Layers(model, _names(model, front, back)), width, *flop)
+
+
+def _trained(layer: nn.Module) -> list[Tensor]:
+    return [parameter for parameter in layer.parameters() if parameter.requires_grad]
+
+
+def _statistics(layer: nn.Module) -> list[Tensor]:
+    return [buffer for buffer in layer.buffers() if buffer.is_floating_point()]
+
+
+def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
+    """The names of the server's parameters and statistics; both stand in the vector in the order of the layers."""
+    names, first = list(model.unflatten(model.initial())), 0
+    theirs: list[str] = []
+    for kind in (_trained, _statistics):
+        ours, others = (sum(len(kind(layer)) for layer in part) for part in (front, back))
+        theirs += names[first + ours : first + ours + others]
+        first += ours + others
+    if first != len(names):
+        what = f"cannot be cut, got {first} parameters and buffers in its layers for {len(names)} that are sent"
+        raise ScenarioError(f"model: {what}; leave out buffers that training does not change")
+    return theirs
