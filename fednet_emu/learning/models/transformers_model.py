@@ -59,6 +59,8 @@ class TransformersModel(ExactlyOne, Model):
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """The network for windows [length] of tokens or images [channels, height, width], tried on two samples."""
+        if self.path is not None and not Path(self.path).is_absolute():
+            return self.located(None).build(input_shape, outputs)
         library = _library()
         with _quiet(library):
             config = self._configuration(library, input_shape, outputs)

@@ -17,7 +17,7 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
 
 TaskName = Literal["classification", "multi-label", "next-token", "regression"]
-"""What is to be learnt: one class of each sample, any number of labels, the token after each of its tokens, or numbers."""
+"""What is to be learnt: one class of each sample, any number of labels, the token after each token, or numbers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -335,9 +335,7 @@ class HuggingFace(Dataset):
         found, tokens = self._tokens(text, texts)
         groups = owners(tables, self.group) if self.group else [np.zeros(len(its), np.int64) for its in found]
         stride = text.stride or text.length
-        cut = [
-            windows(its, own, text.length, stride, text.predict) for its, own in zip(found, groups, strict=True)
-        ]
+        cut = [windows(its, own, text.length, stride, text.predict) for its, own in zip(found, groups, strict=True)]
         for table, part in zip(tables, cut, strict=True):
             if not len(part.y):
                 problem = f"no {column} has more than {text.length} tokens, got none of {len(table.rows)}"
