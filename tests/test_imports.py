@@ -17,6 +17,7 @@ STEPS = {
 from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
 load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}'])
+load_scenario('quickstart', ['model={kind: transformers, config: {model_type: gpt2}}'])
 """,
     "the commands": "import fednet_emu.cli.app, fednet_emu.study.runners",
     "figures": "import fednet_emu.draw.figures.run_figures",
@@ -64,7 +65,7 @@ def test_the_help_waits_for_no_large_library(modules: dict[str, set[str]]) -> No
 def test_no_library_of_an_extra_is_imported_before_it_is_used(modules: dict[str, set[str]]) -> None:
     """Not even by a scenario that names them, as long as it is only read."""
     assert "pydantic" in modules["a scenario"]
-    assert not modules["a scenario"] & {"torchvision", "datasets", "huggingface_hub", "PIL"}
+    assert not modules["a scenario"] & {"torchvision", "datasets", "huggingface_hub", "PIL", "transformers"}
 
 
 def test_nothing_imports_ray_unasked(modules: dict[str, set[str]]) -> None:
