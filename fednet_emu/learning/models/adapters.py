@@ -58,8 +58,8 @@ class Lora(Component):
             self._adapt(layer)
         return module
 
-    def _adapt(self, layer: nn.Module) -> None:
-        weight: Any = layer.weight
+    def _adapt(self, layer: Any) -> None:
+        weight = layer.weight
         n, m = weight.shape if _is_transposed(layer) else weight.shape[::-1]
         if hasattr(layer, "lora_A"):
             raise ScenarioError("model.adapters: a layer has an adapter, got another one for it; give a module without")

@@ -125,10 +125,11 @@ class TransformersModel(ExactlyOne, Model):
                 raise ScenarioError(f"model.config: {what}{did_you_mean(key, names)}")
             if any(part in key for part in _DROPOUT):
                 raise ScenarioError(f"model.config: dropout has one rate, got {key}; write it as model.dropout")
+        own: dict[str, Any] = {}
         if len(input_shape) == 3:
             own = {"num_channels": input_shape[0], "image_size": list(input_shape[1:])}
-        else:
-            own = {"vocab_size": outputs, "bos_token_id": None, "eos_token_id": None} if self.head == "tokens" else {}
+        elif self.head == "tokens":
+            own = {"vocab_size": outputs, "bos_token_id": None, "eos_token_id": None}
         try:
             return library.AutoConfig.for_model(name, **{**own, **given})
         except Exception as error:

@@ -12,7 +12,7 @@ class Adapted(nn.Module):
 
     def __init__(self, features: int, outputs: int, rank: int) -> None:
         super().__init__()
-        self.layer = fe.Lora(nn.Linear(features, outputs), rank, targets=["*"], train=["bias"])
+        self.layer = fe.Lora(nn.Linear(features, outputs), rank, targets=["*"], alpha=4, train=["bias"])
 
     def forward(self, x: Tensor) -> Tensor:
         """The scores [n, outputs]."""

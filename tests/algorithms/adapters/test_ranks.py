@@ -164,7 +164,7 @@ def test_a_run_is_a_plain_loop(kind, more, engine):
     changes = {"partition": "group", "algorithm": algorithm, "stop": {"rounds": 2}, "training": {"engine": engine}}
     run = fe.run({**SCENARIO, **changes}, data=samples, model=start, progress=False)
 
-    whole, sizes = adapted(), np.bincount(samples.train_group)
+    whole, sizes = adapted(), np.bincount(samples.train_group).tolist()
     layers = [name for name, layer in whole.named_modules() if hasattr(layer, "lora_A")]
     for _ in range(2):
         ends = []
