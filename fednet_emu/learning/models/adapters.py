@@ -104,7 +104,8 @@ AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
 
 def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
     """The hook of a layer: its output [..., m], and what the adapter makes of its input [..., n]."""
-    return output + layer.lora_scale * linear(linear(inputs[0], layer.lora_A), layer.lora_B)
+    added: Tensor = layer.lora_scale * linear(linear(inputs[0], layer.lora_A), layer.lora_B)
+    return output + added
 
 
 def _is_dense(layer: nn.Module) -> bool:

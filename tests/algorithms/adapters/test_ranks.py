@@ -84,8 +84,8 @@ def test_models_without_such_adapters_are_refused(module, error):
 def test_flexlora_is_the_best_approximation_of_each_rank():
     """Five devices of rank 2 with integer factors [6, 2] and [2, 7]: errors as NumPy has them of the whole sum."""
     rng = np.random.default_rng(0)
-    own = [[torch.from_numpy(rng.integers(-2, 3, shape)).double() for shape in ((6, 2), (2, 7))] for _ in range(5)]
-    weights = [0.1, 0.2, 0.3, 0.2, 0.2]
+    every_b, every_a = (torch.from_numpy(rng.integers(-2, 3, (5, *shape))).double() for shape in ((6, 2), (2, 7)))
+    own, weights = list(zip(every_b, every_a, strict=True)), [0.1, 0.2, 0.3, 0.2, 0.2]
     mean = sum(p * b @ a for p, (b, a) in zip(weights, own, strict=True))
     assert mean.norm().item() == pytest.approx(7.478636239)
 
