@@ -9,7 +9,7 @@ OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::Reso
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-live test-lowest test-ray test-trackers \
-	test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
+	test-transformers test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -72,7 +72,7 @@ test-flowers:  ## Run them with other versions of Flower, each in an environment
 test-lowest:  ## Run the tests with the lowest version of each dependency, in an environment of its own; TESTS=tests/kernel
 	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
-		--editable '.[test,flower,hugging-face,mlflow,ray,search,tensorboard,wandb]'
+		--editable '.[test,flower,hugging-face,mlflow,ray,search,tensorboard,transformers,wandb]'
 	FLWR_TELEMETRY_ENABLED=0 $(VENV)-lowest/bin/python -m pytest -q -m "not slow and not live" --numprocesses 2 --dist worksteal $(OLD) $(TESTS)
 
 test-wheel:  ## Build the source archive, from it the wheel, and run the wheel in an empty folder; both stay in dist/
@@ -90,6 +90,10 @@ test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose librarie
 test-data: $(VENV)/.developing  ## Run the tests of data and models by torchvision and Hugging Face, which this installs
 	$(PIP) --editable '.[torchvision,hugging-face]'
 	$(BIN)/python -m pytest -q tests/learning/libraries
+
+test-transformers: $(VENV)/.developing  ## Run the tests of networks of transformers, which this installs, and peft, which they are held against
+	$(PIP) --editable '.[oracles]'
+	$(BIN)/python -m pytest -q tests/learning/libraries/test_transformers.py
 
 lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ STEPS = {
 from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
 load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}'])
+load_scenario('quickstart', ['model={kind: transformers, config: {model_type: gpt2}}'])
 """,
     "a check": "import fednet_emu.emulation.build, fednet_emu.emulation.given",
     "the commands": "import fednet_emu.cli.app, fednet_emu.study.runners",
@@ -65,7 +66,7 @@ def test_the_help_waits_for_no_large_library(modules: dict[str, set[str]]) -> No
 def test_no_library_of_an_extra_is_imported_before_it_is_used(modules: dict[str, set[str]]) -> None:
     """Not even by a scenario that names them, as long as it is only read."""
     assert "pydantic" in modules["a scenario"]
-    assert not modules["a scenario"] & {"torchvision", "datasets", "huggingface_hub", "PIL"}
+    assert not modules["a scenario"] & {"torchvision", "datasets", "huggingface_hub", "PIL", "transformers"}
 
 
 def test_a_check_waits_for_neither_tables_nor_statistics(modules: dict[str, set[str]]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LATEST, LOWEST = ROOT / "constraints.txt", ROOT / "constraints-lowest.txt"
-HOUSE = ("browser", "dev", "docs", "mutants")
+HOUSE = ("browser", "dev", "docs", "mutants", "oracles")
 _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<lowest>[0-9.]+)")
 
 

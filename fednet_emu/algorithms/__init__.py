@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from fednet_emu.algorithms.adapters.flexlora import FlexLora
+from fednet_emu.algorithms.adapters.hetlora import HetLora
 from fednet_emu.algorithms.asynchronous.fedasync import FedAsync
 from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
 from fednet_emu.algorithms.asynchronous.safa import Safa
@@ -65,9 +67,11 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     FedProx,
     FedRep,
     FedUL,
+    FlexLora,
     Flower,
     FrankWolfeClustering,
     Gossip,
+    HetLora,
     HierFAvg,
     Ifca,
     Individual,

@@ -210,7 +210,7 @@ def build_task(
     scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool, ledger: Ledger
 ) -> LearningTask:
     """Split the data among the devices, describe that in the ledger, and build the model."""
-    device, network = _torch_device(scenario.training), scenario.learning()[2]
+    device, network = _torch_device(scenario.training), scenario.learning()[2].located(data_dir)
     samples, splits, held, groups = dealt = deal(scenario, streams, data_dir)
     ledger.described[DATA_SPLIT] = dealt.counts().frame()
     _refuse(unfit_augmentation(scenario, samples.input_shape))
@@ -220,7 +220,12 @@ def build_task(
     return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups)
 
 
-_LOSS = {"classification": "cross-entropy", "multi-label": "binary-cross-entropy", "regression": "squared-error"}
+_LOSS = {
+    "classification": "cross-entropy",
+    "multi-label": "binary-cross-entropy",
+    "next-token": "next-token",
+    "regression": "squared-error",
+}
 
 
 def build_network(

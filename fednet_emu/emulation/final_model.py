@@ -32,17 +32,19 @@ class FinalModel:
         own: whether there is one model for each device instead of one global model.
         input_shape: shape of one sample.
         outputs: number of outputs of the model.
+        data_dir: the folder in which what the model reads is looked up; None means the one that FEDNET_DATA names.
     """
 
     states: Sequence[dict[str, Tensor]]
     own: bool
     input_shape: tuple[int, ...]
     outputs: int
+    data_dir: Path | None = None
 
     def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
         """Return the model in evaluation mode, or a list with one model for each device if `own` is set."""
         key = Streams(scenario.seed).key("init") >> 1
-        network = scenario.learning()[2]
+        network = scenario.learning()[2].located(self.data_dir)
         found = [seeded_module(lambda: network.build(self.input_shape, self.outputs), key) for _ in self.states]
         for module, state in zip(found, self.states, strict=True):
             module.load_state_dict(state, strict=False)  # untrained tensors keep their initial values
@@ -50,7 +52,7 @@ class FinalModel:
         return ready if self.own else ready[0]
 
 
-def final_model(fed: Federation) -> FinalModel | None:
+def final_model(fed: Federation, data_dir: Path | None) -> FinalModel | None:
     """Return the final model of a run; None for a timing-only run, or if the algorithm never reported a model."""
     latest = fed.latest
     if fed.timing_only or latest is None:
@@ -61,7 +63,7 @@ def final_model(fed: Federation) -> FinalModel | None:
     states = [
         {name: part.detach().cpu().clone() for name, part in flat.unflatten(vector).items()} for vector in vectors
     ]
-    return FinalModel(states, own, flat.input_shape, fed.task.outputs)
+    return FinalModel(states, own, flat.input_shape, fed.task.outputs, data_dir)
 
 
 def save_model(model: FinalModel, folder: RunFolder) -> None:

@@ -53,6 +53,7 @@ class Cost:
         participants: the largest number of devices that hold an update at a time.
         answers: the number of devices that receive, compute and send in a round.
         parameters: the size of the model; None if it is known only when the data or the user's code are read.
+        frozen: the number of its parameters that are not trained, which are in memory once and never sent.
         data_byte: the memory of the samples; 0 if unknown.
         upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
             models are sent.
@@ -67,15 +68,16 @@ class Cost:
     data_byte: int
     upload_bit: int | None = None
     events_each: int = EVENTS
+    frozen: int = 0
 
     @classmethod
-    def of(cls, scenario: Scenario, extent: Extent | None) -> Cost:
+    def of(cls, scenario: Scenario, extent: Extent | None, data_dir: Path | None = None) -> Cost:
         """Estimate what a scenario takes; it may be too large to run.
 
         Raises:
             ScenarioError: the model cannot be built for the data, or it is too large for any machine.
         """
-        count, parameters = scenario.devices.count, _parameters(scenario, extent)
+        count, (parameters, frozen) = scenario.devices.count, _parameters(scenario, extent, data_dir)
         sends_models = "uplink-compression" in scenario.algorithm.uses
         samples = -(-(extent.samples or 0) // count) if extent else 0
         return cls(
@@ -87,6 +89,7 @@ class Cost:
             data_byte=extent.byte if extent else 0,
             upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
             events_each=scenario.algorithm.events(max(samples, 1)),
+            frozen=frozen,
         )
 
     @property
@@ -102,7 +105,7 @@ class Cost:
     @property
     def least_byte(self) -> int:
         """Memory without which the run cannot start: devices, samples and the model itself."""
-        return BYTE_PER_DEVICE * self.devices + self.data_byte + VECTORS * self.model_byte
+        return BYTE_PER_DEVICE * self.devices + self.data_byte + VECTORS * self.model_byte + 4 * self.frozen
 
     @property
     def most_byte(self) -> int:
@@ -112,6 +115,8 @@ class Cost:
     def __str__(self) -> str:
         rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
+        if self.frozen:
+            size += f" and {self.frozen:,} frozen ones"
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
             size += f" sent up in {self.upload_bit:,} bits"
         events = (
@@ -155,19 +160,19 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
     return network_links(environment, xy_m, stations_m)
 
 
-def _parameters(scenario: Scenario, extent: Extent | None) -> int | None:
-    """Count the parameters of a model of this package, without memory for them; None for the user's own code."""
+def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int]:
+    """Count the trained and frozen parameters of a model, without memory for them; None for the user's own code."""
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
-        return None
+        return None, 0
     if not type(model).__module__.startswith("fednet_emu."):
-        return None
-    return _counted(type(model), model.model_dump_json(), extent.input_shape, extent.outputs)
+        return None, 0
+    return _counted(type(model), model.located(data_dir).model_dump_json(), extent.input_shape, extent.outputs)
 
 
 @lru_cache(maxsize=1024)
-def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> int:
-    """Count the parameters of a model for inputs of a shape; the runs of a study share a few of them.
+def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int]:
+    """Count the trained and frozen parameters of a model for inputs of a shape; the runs of a study share a few.
 
     The settings are text, because a model with a mapping among its settings has no hash.
     """
@@ -178,7 +183,8 @@ def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: 
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         what = str(error).splitlines()[0]
         raise ScenarioError(f"model: cannot be built ({what}), got {model!r}; give smaller layers") from error
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+    trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+    return trained, sum(parameter.numel() for parameter in module.parameters()) - trained
 
 
 def readable(size_byte: float) -> str:
@@ -226,7 +232,7 @@ class Outlook:
         Raises:
             ScenarioError: the model cannot be built for the data, or it is too large for any machine.
         """
-        return Cost.of(self.scenario, self.extent)
+        return Cost.of(self.scenario, self.extent, data_folder(self.data_dir))
 
     @property
     def secrecy(self) -> str:

@@ -17,7 +17,7 @@ from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.provenance import dependencies, provenance
 from fednet_emu.emulation.record import ground, recorded, scene
 from fednet_emu.federation.federation import Federation
-from fednet_emu.files.data_folder import noting
+from fednet_emu.files.data_folder import data_folder, noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.records.ledger import GROUND, SCENE, Ledger
@@ -106,7 +106,7 @@ def play(
                 LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
                 fed.learner.resume(checkpoint)
         fed.run(scenario.algorithm)
-        model = final_model(fed) if keep_model else None
+        model = final_model(fed, data_folder(data_dir)) if keep_model else None
         if model is not None and folder is not None:
             save_model(model, folder)
     return Ended(summary, fed.ledger, model)

@@ -130,7 +130,7 @@ class BalancedAccuracy(Metric):
 class Perplexity(Metric):
     """The exponential of the mean loss (nats): between how many equally likely tokens the model hesitates."""
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification", "next-token")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
         """The losses [B]."""

@@ -20,6 +20,7 @@ from fednet_emu.federation.observer import Models
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import batched
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
@@ -46,6 +47,11 @@ TWO_STATIONS = (
 )
 
 WITH_CLASSES = ("data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}", "model=softmax")
+ADAPTED = (
+    "data={kind: synthetic, features: 9, classes: 3, n_samples: 320, n_test: 60}",
+    'model={kind: module, path: "tests.algorithms.adapters.networks:Adapted"}',
+    "model.args={features: 9, outputs: 3, rank: 2}",
+)
 
 ALGORITHM_SETTINGS = {
     "afl": ("algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null, averaged: false}",),
@@ -86,6 +92,8 @@ ALGORITHM_SETTINGS = {
         "server={samples: 40, validation_samples: 40, flop_per_s: 1e6}",
         "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
     ),
+    "flexlora": (*ADAPTED, local_sgd("flexlora", "ranks: [2]")),
+    "hetlora": (*ADAPTED, local_sgd("hetlora", "ranks: [1, 2], per_row: true")),
     "frank-wolfe-clustering": (local_sgd("frank-wolfe-clustering", "alpha: 1.0, dual_lr: 0.01, tolerance: 1e-9"),),
     "cyclic-fedavg": (
         "algorithm={kind: cyclic-fedavg, lr: 0.1, structure: {kind: scenario-2, groups: 2}}",
@@ -139,6 +147,9 @@ CONDITIONS = {
 ROUNDS = 4
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", f"stop.rounds={ROUNDS}")
 
+SPLIT_ANEW = {"flexlora"}
+"""Algorithms that give a product other factors in each round."""
+
 SHUFFLED = {"ifca"}
 """Algorithms that start some models from the initial one with its entries in another order."""
 
@@ -160,6 +171,21 @@ def finals(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
     final = fed.run(small_scenario(*settings).algorithm)
     assert final is not None
     return fed, [fed.read(w) for w in ([final] if isinstance(final, Deferred) else final)]
+
+
+def compared(algorithm: str, fed: Federation, models: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Models beside the initial one: in one order of their entries, or the products of their factors and the rest."""
+    initial = fed.task.model.initial()
+    if algorithm in SHUFFLED:
+        return [(w.sort().values, initial.sort().values) for w in models]
+    if algorithm in SPLIT_ANEW:
+        adapters = Adapters(fed.task.model)
+
+        def function(w: torch.Tensor) -> torch.Tensor:
+            return torch.cat([w[adapters.others], *((b @ a).flatten() for b, a in adapters.factors(w))])
+
+        return [(function(w), function(initial)) for w in models]
+    return [(w, initial) for w in models]
 
 
 def in_turns(fed: Federation) -> frozenset[str]:
@@ -244,6 +270,7 @@ def test_the_number_of_workers_changes_no_bit(
     """Any number of processes have the same final models, to the last bit; every wavefront is sent to them."""
     monkeypatch.setattr(batched, "WORTH_FLOP", 0)
     monkeypatch.setattr(batched, "_FEW", 1)
+    monkeypatch.setattr(batched, "STACK_PAYS", 1)
     settings = settings_of(algorithm, "ideal", f"training.engine={engine}", "training.threads=1")
     (_, one), *others = (finals(*settings, f"training.workers={count}") for count in counts)
 
@@ -257,11 +284,8 @@ def test_the_number_of_workers_changes_no_bit(
 def test_a_learning_rate_of_zero_changes_nothing(algorithm: str, condition: str) -> None:
     """With lr = 0 every model is bit for bit the initial one: updates are not taken for models, or the reverse."""
     fed, models = finals(*settings_of(algorithm, condition, "algorithm.lr=0"))
-    initial = fed.task.model.initial()
-    if algorithm in SHUFFLED:
-        initial, models = initial.sort().values, [w.sort().values for w in models]
 
-    assert all(torch.equal(w, initial) for w in models)
+    assert all(torch.equal(w, initial) for w, initial in compared(algorithm, fed, models))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
@@ -313,11 +337,8 @@ def test_rounds_wait_for_somebody_to_be_there(algorithm: str) -> None:
 def test_a_learning_rate_of_zero_changes_nothing_for_seven(algorithm: str) -> None:
     """With lr = 0 and seven devices, whose sevenths do not add up to one in floats, models stay bit for bit."""
     fed, models = finals(*settings_of(algorithm, "ideal", "algorithm.lr=0", "devices.count=7", "stop.rounds=3"))
-    initial = fed.task.model.initial()
-    if algorithm in SHUFFLED:
-        initial, models = initial.sort().values, [w.sort().values for w in models]
 
-    assert all(torch.equal(w, initial) for w in models)
+    assert all(torch.equal(w, initial) for w, initial in compared(algorithm, fed, models))
 
 
 WITHOUT_DEADLINE = {"ad-psgd", "aspire", "individual"}

@@ -82,7 +82,7 @@ class LabelPermuted(Groups):
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         """Draw one permutation per group."""
         if samples.classes is None:
-            raise ScenarioError("groups: label-permuted needs classes, got a regression; use tilted-targets")
+            raise ScenarioError(f"groups: label-permuted needs classes, got a {samples.task}; use tilted-targets")
         drawn = [rng.permutation(samples.classes) for _ in range(1, self.count)]
         return [_renamed(np.arange(samples.classes)), *map(_renamed, drawn)]
 

@@ -68,6 +68,29 @@ class Shard:
         return indices - self.first
 
 
+def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
+    """A model pickled with the places of these tensors of it in their place."""
+    places, file = {id(tensor): place for place, tensor in enumerate(constants)}, io.BytesIO()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, thing: Any) -> int | None:
+            return places.get(id(thing))
+
+    Pickler(file).dump(model)
+    return file.getvalue()
+
+
+def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
+    """A model that was pickled without these tensors."""
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, place: int) -> Tensor:
+            return constants[place]
+
+    model: FlatModel = Unpickler(io.BytesIO(text)).load()
+    return model
+
+
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
     """Pack jobs by a pickler of Python objects, which may be one that knows functions without a name.
 

@@ -17,6 +17,7 @@ from fednet_emu.learning.models.feedforward import (
 )
 from fednet_emu.learning.models.lstm import CharLstm, WordLstm
 from fednet_emu.learning.models.torchvision_model import TorchvisionModel
+from fednet_emu.learning.models.transformers_model import TransformersModel
 from fednet_emu.learning.models.user_module import UserModule
 
 MODELS: dict[str, type[Model]] = kinds(
@@ -32,6 +33,7 @@ MODELS: dict[str, type[Model]] = kinds(
     ResNet20,
     Softmax,
     TorchvisionModel,
+    TransformersModel,
     WordLstm,
 )
 AnyModel = Annotated[Model, Slot("model", MODELS)]

@@ -12,6 +12,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -21,6 +22,14 @@ from fednet_emu.component.component import Component
 
 class Model(Component):
     """A recipe for a PyTorch module."""
+
+    def located(self, data_dir: Path | None) -> Model:
+        """This recipe, with the full paths of what it reads; None means the folder that FEDNET_DATA names.
+
+        Raises:
+            DataError: a file is missing.
+        """
+        return self
 
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

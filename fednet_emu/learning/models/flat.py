@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -19,6 +18,7 @@ from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flops import FlopCount
 from fednet_emu.learning.models.losses import HITS, LOSSES
+from fednet_emu.learning.models.trying import check_kept, common_dtype, mixes, owner, passes
 
 
 @final
@@ -102,11 +102,11 @@ class FlatModel:
         trainable = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
         self.loss_name = loss
         self.is_classifier = loss == "cross-entropy"
-        self.dtype = _common_dtype(trainable)
+        self.dtype = common_dtype(trainable)
         with self._trial(self._module) as tried:
             self.draws, changed = self._try_training(tried)
             self._separable = not (self.draws or changed or self._mixes_samples(tried))
-            self.least_batch = 1 if _passes(tried.train(), self._ramp(1)) else 2
+            self.least_batch = 1 if passes(tried.train(), self._ramp(1)) else 2
         self._statistics = tuple(name for name, buffer in changed.items() if buffer.is_floating_point())
         self._counters = tuple(name for name in changed if name not in self._statistics)
         parts = {**trainable, **{name: changed[name] for name in self._statistics}}
@@ -205,14 +205,24 @@ class FlatModel:
             return losses.mean(), losses.square().sum()
         return (losses * weight).sum() / weight.sum(), (losses.square() * weight).sum()
 
+    @property
+    def constants(self) -> list[Tensor]:
+        """The parameters that are not trained, and the buffers that training leaves alone: the same for all copies."""
+        moving = {*self._names, *self._counters}
+        modules = (self._module, self._eval_module)
+        named = (its for module in modules for its in (*module.named_parameters(), *module.named_buffers()))
+        return list(dict.fromkeys(tensor for name, tensor in named if name not in moving))
+
+    def copied(self) -> FlatModel:
+        """A copy for another thread; what nobody changes is that of this model."""
+        return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
+
     def live(self) -> Live:
         """A new module whose parameters and statistics are views into one flat vector, for training in place.
 
         Parameters that are not trained, and buffers that training leaves alone, are those of this model, not copies.
         """
-        moving = {*self._names, *self._counters}
-        tensors = (*self._module.named_parameters(), *self._module.named_buffers())
-        module = _copied(self._module, [tensor for name, tensor in tensors if name not in moving])
+        module = _copied(self._module, self.constants)
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
         statistics = tuple(buffers[name] for name in self._statistics)
@@ -293,9 +303,9 @@ class FlatModel:
             self._try(module)
             draws = not torch.equal(generator, torch.get_rng_state())
             after = dict(module.named_buffers())
-            _check_kept(buffers, after)
-            owners = {_owner(name) for name, old in before.items() if not torch.equal(old, after[name])}
-            return draws, {name: buffer for name, buffer in after.items() if _owner(name) in owners}
+            check_kept(buffers, after)
+            owners = {owner(name) for name, old in before.items() if not torch.equal(old, after[name])}
+            return draws, {name: buffer for name, buffer in after.items() if owner(name) in owners}
 
     def _try(self, module: nn.Module) -> None:
         x = self._ramp(2)
@@ -315,6 +325,11 @@ class FlatModel:
                 f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
                 f"cross-entropy needs [batch, classes]"
             )
+        if self.loss_name == "next-token" and outputs.shape[:-1] != x.shape:
+            raise ScenarioError(
+                f"model: outputs are not scores at every position, got shape {tuple(outputs.shape)}; next-token needs "
+                f"[batch, {x.shape[1]}, tokens]"
+            )
 
     @property
     def _items(self) -> str:
@@ -323,7 +338,7 @@ class FlatModel:
     def _mixes_samples(self, module: nn.Module) -> bool:
         """Whether a sample's output depends on others in the batch of a trial copy, as with batch normalisation."""
         pair = self._ramp(2)
-        return any(_mixes(module.train(training), pair) for training in (False, True))
+        return any(mixes(module.train(training), pair) for training in (False, True))
 
     @staticmethod
     @contextmanager
@@ -340,26 +355,6 @@ class FlatModel:
 _OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU, nn.Flatten, nn.Linear}
 
 
-@torch.no_grad()
-def _passes(module: nn.Module, x: Tensor) -> bool:
-    """Whether a module takes a batch."""
-    try:
-        module(x)
-    except (RuntimeError, ValueError):
-        return False
-    return True
-
-
-@torch.no_grad()
-def _mixes(module: nn.Module, pair: Tensor) -> bool:
-    """Whether the output for the first of two samples differs without the second, or there is none."""
-    try:
-        alone = module(pair[:1])
-    except (RuntimeError, ValueError):
-        return True
-    return not np.allclose(module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
-
-
 def _copied(module: nn.Module, shared: Iterable[Tensor]) -> nn.Module:
     """A copy of a module that holds the `shared` tensors themselves."""
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
@@ -374,27 +369,3 @@ def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:
 def has_hooks(module: nn.Module) -> bool:
     """Whether the module has forward hooks, which may change what a call does."""
     return bool(module._forward_hooks or module._forward_pre_hooks)
-
-
-def _common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    dtypes = sorted({str(p.dtype) for p in parameters.values()})
-    if not dtypes:
-        raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
-    if len(dtypes) > 1:
-        raise ScenarioError(f"model: parameters of several types, got {', '.join(dtypes)}; use one type throughout")
-    return next(iter(parameters.values())).dtype
-
-
-def _check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-    """Raise an error if buffers are no longer the same tensors, which would detach them from the vector."""
-    lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
-    if lost:
-        raise ScenarioError(
-            f"model: a new tensor takes the place of a buffer in training, got {', '.join(lost)}; "
-            "change it in place, as with `copy_`"
-        )
-
-
-def _owner(buffer: str) -> str:
-    """The name of the layer that a buffer belongs to."""
-    return buffer.rpartition(".")[0]

@@ -23,13 +23,18 @@ def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.reshape(targets.shape) - targets).square().reshape(len(targets), -1).sum(1)
 
 
+def _next_token(outputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(outputs.transpose(1, 2), targets, reduction="none").mean(1)
+
+
 LOSSES: Mapping[str, PerSampleLoss] = {
     "cross-entropy": _cross_entropy,
     "binary-cross-entropy": _binary_cross_entropy,
     "squared-error": _squared_error,
+    "next-token": _next_token,
 }
 """Loss per sample by name: the binary cross-entropy is the mean over labels, the squared error the sum over outputs,
-without a factor 1/2."""
+without a factor 1/2, and `next-token`, of scores [B, length, tokens], the mean cross-entropy over positions."""
 
 
 def _right_class(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -40,6 +45,14 @@ def _right_labels(outputs: Tensor, targets: Tensor) -> Tensor:
     return ((outputs > 0) == (targets > 0)).double().mean(1)
 
 
-HITS: Mapping[str, PerSampleLoss] = {"cross-entropy": _right_class, "binary-cross-entropy": _right_labels}
+def _right_tokens(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.argmax(2) == targets).double().mean(1)
+
+
+HITS: Mapping[str, PerSampleLoss] = {
+    "cross-entropy": _right_class,
+    "binary-cross-entropy": _right_labels,
+    "next-token": _right_tokens,
+}
 """Accuracy [B] of each sample, for the losses that have one: whether the class with the highest score is right, or the
-share of its labels that are, where a score above 0 stands for a probability above one half."""
+share of its labels that are, where a score above 0 stands for a probability above one half, or of its tokens."""

@@ -57,6 +57,8 @@ class UserModule(Model):
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
     """Check on two samples of zeros, numbers or else tokens, that a network maps [n, *input_shape] to [n, outputs].
 
+    It may also have outputs at every position, [n, *input_shape, outputs].
+
     Raises:
         ScenarioError: it does not; the message names the network by `name`.
     """
@@ -70,7 +72,7 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
     for part, training in modes:
         part.training = training
     shape = list(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
-    if shape != [2, outputs]:
+    if shape not in ([2, outputs], [2, *input_shape, outputs]):
         problem = f"{name} must map a batch of 2 samples to [2, {outputs}], got {shape}"
         raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
 

@@ -162,6 +162,24 @@ def test_integers_are_tokens_where_a_vocabulary_is_given(tmp_path):
         Npz(path="own.npz", vocabulary=4).load(tmp_path, RNG)
 
 
+def test_integers_for_each_token_are_the_tokens_that_follow(tmp_path):
+    """With a vocabulary, integers of the windows' shape; they are no labels then, nor of a regression."""
+    x = np.arange(12).reshape(6, 2) % 5
+    tokens = {"train_x": x, "train_y": (x + 1) % 5, "test_x": x[:3], "test_y": np.zeros((3, 2), np.int8)}
+    np.savez(tmp_path / "own.npz", **tokens)
+    samples = Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG)
+
+    assert (samples.task, samples.outputs, samples.classes, samples.multi_label) == ("next-token", 5, None, False)
+    assert samples.train_y.tolist() == tokens["train_y"].tolist()
+    assert {str(samples.train_y.dtype), str(samples.test_y.dtype)} == {"torch.int64"}
+    np.savez(tmp_path / "own.npz", **{**tokens, "train_y": x + 1})
+    with pytest.raises(DataError, match=r"train_y must hold tokens 0..4, got 5; renumber the tokens"):
+        Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG)
+    labels = {"train_y": x % 2, "test_y": x[:3] % 2.0}
+    np.savez(tmp_path / "own.npz", **{**tokens, **labels})
+    assert Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG).task == "multi-label"
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float64])
 def test_zeros_and_ones_of_several_columns_are_labels(tmp_path, dtype):
     """Any number of them may apply to a sample."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fednet_emu.errors import DataError
+from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.learning.data.datasets import Text
 from fednet_emu.learning.data.datasets.base import last_of_each
 from fednet_emu.learning.data.datasets.text import LETTERS, paragraphs, roles, without_licence
+from fednet_emu.learning.data.partitions.rules import Shards
 
 NEW_LAYOUT = """\
 The Project Gutenberg eBook of two plays
@@ -101,6 +102,20 @@ def test_windows_of_roles_are_theirs_and_the_last_are_for_testing(tmp_path):
         ]
         assert "".join(LETTERS[token] for token in y) == text[4:]
         assert (samples.test_group == owner).sum() == round(0.25 * (len(text) - 4))
+
+
+def test_every_token_of_a_window_has_the_one_that_follows(tmp_path):
+    """They are no classes, so that who deals by class refuses them."""
+    last, every = (_text(tmp_path, NEW_LAYOUT, length=4, stride=1, predict=predict) for predict in ("last", "every"))
+
+    assert (every.task, every.outputs, every.classes) == ("next-token", 80, None)
+    for part in ("train", "test"):
+        x, y = getattr(every, f"{part}_x"), getattr(every, f"{part}_y")
+        assert np.array_equal(x, getattr(last, f"{part}_x"))
+        assert np.array_equal(y[:, :-1], x[:, 1:])
+        assert np.array_equal(y[:, -1], getattr(last, f"{part}_y"))
+    with pytest.raises(ScenarioError, match="partition: shards deals by class, got a next-token without classes"):
+        Shards().split(every, 2, np.random.default_rng(0))
 
 
 def test_roles_with_few_windows_are_left_out(tmp_path):

@@ -93,6 +93,11 @@ def test_windows_are_those_that_a_loop_finds(texts, length, stride):
     assert found.x.shape == (len(y), length)
     assert (found.x.tolist(), found.y.tolist(), found.group.tolist()) == (x, y, group)
     assert {part.dtype for part in found} == {np.dtype(np.int64)}
+    every = windows([characters(text) for text in texts], owners, length, stride, predict="every")
+    assert every.y.shape == (len(y), length)
+    assert np.array_equal(every.x, found.x)
+    assert np.array_equal(every.y[:, :-1], found.x[:, 1:])
+    assert every.y[:, -1].tolist() == y
 
 
 @pytest.mark.parametrize("n_tokens", [0, 1, 4])

@@ -339,3 +339,20 @@ def test_serial_has_no_workers():
     """One job after the other, in several processes, is a contradiction."""
     with pytest.raises(ScenarioError, match=r"training\.workers: the engine serial .*, got 2; leave it out"):
         fe.run("quickstart", settings={"training.engine": "serial", "training.workers": 2}, progress=False)
+
+
+def test_frozen_weights_lie_in_one_place_for_all_processes():
+    """They move to the shared memory, where workers read them; numbers are those of this process, to the last bit."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 300).requires_grad_(False), nn.ReLU(), nn.Linear(300, 5))
+    module[1].register_buffer("constant", torch.ones(3))
+    jobs = wavefront(module=module)
+    expected, engine = results_of(SpreadEngine([RuleEngine()]), jobs), engine_of(2)
+    frozen = jobs[0].job.model.constants
+    assert len(frozen) == 4  # of which the buffer is one for training and one for evaluation
+
+    assert equal(results_of(engine, jobs), expected)
+    first = engine.statistics["sent_byte"]
+    assert all(0 <= its.data_ptr() - pool().memory._base < len(pool().memory._map) for its in frozen)
+    assert sum(its.nbytes for its in frozen) < first < sum(its.nbytes for its in frozen) + 250_000
+    assert equal(results_of(engine, jobs), expected)
+    engine.close()

@@ -21,9 +21,11 @@ from fednet_emu.learning.models import (
     ResNet20,
     Softmax,
     TorchvisionModel,
+    TransformersModel,
     UserModule,
     WordLstm,
 )
+from fednet_emu.learning.models.adapters import Lora
 from fednet_emu.learning.models.flat import FlatModel
 
 USER_CODE = """
@@ -67,7 +69,8 @@ OWN = UserModule(path="own_nets:Net", args={"width": 5})
 IMAGES = [DigitModel(), McMahanCnn(), ResNet18(), ResNet20(norm="batch")]
 TOKENS = [CharLstm(), WordLstm()]
 OF_A_LIBRARY = TorchvisionModel(name="resnet18")
-ALL = [*IMAGES, *TOKENS, LeNet(), Linear(), Mlp(), NiidBenchCnn(), Softmax(), OWN, OF_A_LIBRARY]
+OF_TRANSFORMERS = TransformersModel(config={"model_type": "gpt2"}, adapters=Lora(targets=("c_attn",)))
+ALL = [*IMAGES, *TOKENS, LeNet(), Linear(), Mlp(), NiidBenchCnn(), Softmax(), OWN, OF_A_LIBRARY, OF_TRANSFORMERS]
 
 
 def test_every_kind_is_in_the_list_of_these_tests():

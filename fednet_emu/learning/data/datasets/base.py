@@ -16,8 +16,8 @@ from torch import Tensor
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
 
-TaskName = Literal["classification", "multi-label", "regression"]
-"""What is to be learnt: one class of each sample, any number of labels, or numbers."""
+TaskName = Literal["classification", "multi-label", "next-token", "regression"]
+"""What is to be learnt: one class of each sample, any number of labels, the token after each token, or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +27,11 @@ class Samples:
     Attributes:
         train_x: float32 [n_train, ...]; or int64 [n_train, length] of token numbers 0..vocabulary-1.
         train_y: int64 [n_train] class labels 0..classes-1; float32 [n_train] or [n_train, targets] targets of a
-            regression; or float32 [n_train, labels], 1 where a label applies and 0 where not.
+            regression; float32 [n_train, labels], 1 where a label applies and 0 where not; or int64 [n_train, length],
+            the token after each token of the sample.
         test_x: As `train_x`, [n_test, ...], with rows of the same shape.
         test_y: As `train_y`, for [n_test].
-        classes: Number of classes; None for a regression or for several labels.
+        classes: Number of classes; None for a regression, for several labels or for tokens.
         train_group: int64 [n_train] natural owner of each sample (writer, subject); None if unknown.
         test_group: int64 [n_test], numbered as `train_group`.
         optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, weight
@@ -55,6 +56,8 @@ class Samples:
         """What is to be learnt."""
         if self.classes is not None:
             return "classification"
+        if self.vocabulary is not None and self.train_y.ndim == 2 and not self.train_y.is_floating_point():
+            return "next-token"
         return "multi-label" if self.multi_label else "regression"
 
     @property
@@ -64,8 +67,9 @@ class Samples:
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of a model for these samples: one per class, label, or target of a regression."""
-        return math.prod(self.train_y.shape[1:]) if self.classes is None else self.classes
+        """Number of outputs of a model for these samples: one per class, label, token, or target of a regression."""
+        known = self.vocabulary if self.task == "next-token" else self.classes
+        return math.prod(self.train_y.shape[1:]) if known is None else known
 
 
 class Extent(NamedTuple):

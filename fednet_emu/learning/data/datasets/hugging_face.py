@@ -25,7 +25,15 @@ from fednet_emu.files.data_folder import data_folder, locate, note
 from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners, standardise
 from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
 from fednet_emu.learning.data.datasets.npz import checked_samples
-from fednet_emu.learning.data.datasets.text import CHARACTERS, characters, frequent_words, windows, word_tokens, words
+from fednet_emu.learning.data.datasets.text import (
+    CHARACTERS,
+    Predict,
+    characters,
+    frequent_words,
+    windows,
+    word_tokens,
+    words,
+)
 
 CACHE = "hugging_face"
 """Folder inside the data folder in which the library keeps what it downloads."""
@@ -177,7 +185,7 @@ _TEST = "test"
 
 
 class TextWindows(Component):
-    """How texts are cut into samples: windows of successive tokens, each with the token that follows as its class."""
+    """How texts are cut into samples: windows of successive tokens, each with the tokens that follow."""
 
     level: Literal["characters", "words"] = "characters"
     """What a token is: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
@@ -185,6 +193,8 @@ class TextWindows(Component):
     """Tokens in a window; a text of fewer has no window."""
     stride: int | None = Field(None, gt=0)
     """Tokens between the starts of two successive windows; null takes `length`, for no gaps and no overlap."""
+    predict: Predict = "last"
+    """What is to be predicted. last: the token after the window, as its class; every: that after each of its tokens."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """With `level: words`, number of different words, the most frequent ones of the split for training; every other
     word is one more token."""
@@ -324,9 +334,8 @@ class HuggingFace(Dataset):
         texts = [table.values(column) for table in tables]
         found, tokens = self._tokens(text, texts)
         groups = owners(tables, self.group) if self.group else [np.zeros(len(its), np.int64) for its in found]
-        cut = [
-            windows(its, own, text.length, text.stride or text.length) for its, own in zip(found, groups, strict=True)
-        ]
+        stride = text.stride or text.length
+        cut = [windows(its, own, text.length, stride, text.predict) for its, own in zip(found, groups, strict=True)]
         for table, part in zip(tables, cut, strict=True):
             if not len(part.y):
                 problem = f"no {column} has more than {text.length} tokens, got none of {len(table.rows)}"
@@ -337,7 +346,8 @@ class HuggingFace(Dataset):
         else:
             parts = [list(pair) for pair in zip(*cut, strict=True)]
         (train_x, test_x), (train_y, test_y) = ([torch.from_numpy(its.copy()) for its in pair] for pair in parts[:2])
-        samples = Samples(train_x, train_y, test_x, test_y, tokens, vocabulary=tokens)
+        classes = tokens if text.predict == "last" else None
+        samples = Samples(train_x, train_y, test_x, test_y, classes, vocabulary=tokens)
         return replace(samples, train_group=parts[2][0], test_group=parts[2][1]) if self.group else samples
 
     @staticmethod

@@ -31,8 +31,9 @@ class Npz(Dataset):
     Inputs [n, ...] are used as they are, as float32; with a `vocabulary`, they are token numbers [n, length]. Integer
     targets [n] are class labels 0..classes-1, where `classes` is counted in train_y unless it is given; floating point
     targets [n] or [n, targets] make a regression. Targets [n, labels] that are all 0 or 1 say which labels apply to a
-    sample. `train_group` and `test_group` [n] are integers, the natural owner of each sample. A relative `path` is
-    looked up in the data folder first, then in the current folder.
+    sample; with a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample.
+    `train_group` and `test_group` [n] are integers, the natural owner of each sample. A relative `path` is looked up in
+    the data folder first, then in the current folder.
     """
 
     path: str
@@ -69,12 +70,16 @@ def checked_samples(
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
         raise DataError(where, problem, "both must have the same shape after the first dimension")
-    train_y = _targets(where, arrays, "train_y", len(train_x))
-    test_y = _targets(where, arrays, "test_y", len(test_x))
+    of_tokens = all(arrays[f"{part}_y"].dtype.kind in "iu" for part in ("train", "test"))
+    of_tokens &= vocabulary is not None and arrays["train_y"].shape == train_x.shape
+    train_y, test_y = (
+        _inputs(where, arrays, name, vocabulary) if of_tokens else _targets(where, arrays, name, n)
+        for name, n in (("train_y", len(train_x)), ("test_y", len(test_x)))
+    )
     if train_y.shape[1:] != test_y.shape[1:]:
         problem = f"test_y has {test_y.shape[1:]} numbers for a sample, got {train_y.shape[1:]} in train_y"
         raise DataError(where, problem, "both must have the same shape after the first dimension")
-    multi_label = train_y.ndim == 2 and _are_labels(train_y) and _are_labels(test_y)
+    multi_label = train_y.ndim == 2 and not of_tokens and _are_labels(train_y) and _are_labels(test_y)
     if classes is not None and train_y.ndim == 2:
         problem = f"`classes` needs one label for each sample, got {classes} and targets of shape {train_y.shape}"
         raise DataError(where, problem, "leave `classes` out")
@@ -83,7 +88,7 @@ def checked_samples(
         train_y=torch.from_numpy(train_y),
         test_x=torch.from_numpy(test_x),
         test_y=torch.from_numpy(test_y),
-        classes=_count_classes(where, train_y, test_y, classes),
+        classes=None if of_tokens else _count_classes(where, train_y, test_y, classes),
         train_group=_groups(where, arrays, "train_group", len(train_x)),
         test_group=_groups(where, arrays, "test_group", len(test_x)),
         vocabulary=vocabulary,

@@ -63,12 +63,16 @@ def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
     return np.array([vocabulary.get(word, UNKNOWN_WORD) for word in text], dtype=np.int64)
 
 
+Predict = Literal["last", "every"]
+"""The tokens of a window after which the next one is to be predicted."""
+
+
 class Windows(NamedTuple):
     """Windows of texts, in the order of the texts and of their places in them.
 
     Attributes:
         x: int64 [n, length], successive tokens.
-        y: int64 [n], the token after each window.
+        y: int64 [n], the token after each window; or int64 [n, length], that after each of its tokens.
         group: int64 [n], the owner of its text.
     """
 
@@ -77,7 +81,9 @@ class Windows(NamedTuple):
     group: IntArray
 
 
-def windows(texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length: int, stride: int = 1) -> Windows:
+def windows(
+    texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length: int, stride: int = 1, predict: Predict = "last"
+) -> Windows:
     """Cut texts into windows of `length` tokens, each with the token that follows.
 
     Args:
@@ -86,6 +92,7 @@ def windows(texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length:
         owners: owner of each text, a number from 0.
         length: tokens in a window.
         stride: tokens between the starts of successive windows of a text; `length` leaves no gaps and no overlap.
+        predict: whether the target is the token after the window, or that after each of its tokens.
     """
     cut = [
         sliding_window_view(text, length + 1)[::stride] if len(text) > length else np.empty((0, length + 1), np.int64)
@@ -93,7 +100,7 @@ def windows(texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length:
     ]
     whole = np.concatenate([np.empty((0, length + 1), np.int64), *cut])
     group = np.repeat(np.asarray(owners, dtype=np.int64), [len(its) for its in cut])
-    return Windows(whole[:, :-1], whole[:, -1], group)
+    return Windows(whole[:, :-1], whole[:, -1] if predict == "last" else whole[:, 1:], group)
 
 
 _BEGIN = re.compile(r"^\*\*\* ?START OF .*$", re.MULTILINE)
@@ -152,7 +159,7 @@ _TOKEN_BYTE = 8
 
 
 class Text(Dataset):
-    """Windows of `length` tokens and the token that follows, from a text file or the .txt files of a folder.
+    """Windows of `length` tokens and the tokens that follow, from a text file or the .txt files of a folder.
 
     Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Groups are the owners, numbered in
     the order of their first words; all that an owner says is one text, cut into windows. The last windows of each owner
@@ -173,6 +180,9 @@ class Text(Dataset):
     stride: int | None = Field(None, gt=0)
     """Tokens between the starts of two successive windows of an owner; null takes `length`, for no gaps and no overlap.
     LEAF takes 1."""
+    predict: Predict = "last"
+    """What is to be predicted. last: the token after the window, as its class; every: the token after each of its
+    tokens, for models with scores at every position. Loss and accuracy are then means over positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """With `level: words`, number of different words, the most frequent ones of all owners; every other word is one
     more token."""
@@ -196,7 +206,8 @@ class Text(Dataset):
         if not owned:
             remedy = "give a play in which each speech begins with the role's name, or `owner: file` or `paragraph`"
             raise DataError(str(path), f"nobody owns anything, got no {self.owner} with words", remedy)
-        x, y, group = windows(self._in_tokens(owned), np.arange(len(owned)), self.length, self.stride or self.length)
+        own, stride = self._in_tokens(owned), self.stride or self.length
+        x, y, group = windows(own, np.arange(len(owned)), self.length, stride, self.predict)
         enough = np.bincount(group, minlength=len(owned)) >= self.min_samples
         if not enough.any():
             longest = np.bincount(group, minlength=1).max()
@@ -210,8 +221,8 @@ class Text(Dataset):
             raise DataError(str(path), problem, "give a larger share, or a larger min_samples")
         train_x, test_x = torch.from_numpy(x[~test]), torch.from_numpy(x[test])
         train_y, test_y = torch.from_numpy(y[~test]), torch.from_numpy(y[test])
-        tokens = self._tokens
-        return Samples(train_x, train_y, test_x, test_y, tokens, group[~test], group[test], vocabulary=tokens)
+        tokens, classes = self._tokens, self._tokens if self.predict == "last" else None
+        return Samples(train_x, train_y, test_x, test_y, classes, group[~test], group[test], vocabulary=tokens)
 
     def _in_tokens(self, texts: list[str]) -> list[IntArray]:
         if self.level == "characters":

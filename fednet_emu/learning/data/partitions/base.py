@@ -73,10 +73,10 @@ def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
     """Training labels, test labels and the number of classes, for a rule that needs them.
 
     Raises:
-        ScenarioError: The samples are those of a regression.
+        ScenarioError: The samples have no classes.
     """
     if samples.classes is None:
-        raise ScenarioError(f"partition: {kind} deals by class, got a regression without classes; use iid or group")
+        raise ScenarioError(f"partition: {kind} deals by class, got a {samples.task} without classes; use iid or group")
     return samples.train_y.numpy(), samples.test_y.numpy(), samples.classes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple, Protocol, final
@@ -58,15 +57,15 @@ class VmapForm:
 
     @cached_property
     def _gradient(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        return vmap(grad_and_value(copy.deepcopy(self._model).loss))
+        return vmap(grad_and_value(self._model.copied().loss))
 
     @cached_property
     def _gradient_and_squares(self) -> Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]:
-        return vmap(grad_and_value(copy.deepcopy(self._model).loss_and_squares, has_aux=True))
+        return vmap(grad_and_value(self._model.copied().loss_and_squares, has_aux=True))
 
     @cached_property
     def _gradient_by_sample(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        loss = copy.deepcopy(self._model).loss
+        loss = self._model.copied().loss
 
         def of_one(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return loss(vector, x[None], y[None])

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from fednet_emu.host import end_with_parent
-from fednet_emu.learning.engines.parcels import tensor_of
+from fednet_emu.learning.engines.parcels import tensor_of, with_constants
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
 from fednet_emu.learning.graph.jobs import TrainData
+from fednet_emu.learning.models.flat import FlatModel
+
+
+class KeptModel(NamedTuple):
+    """Where a model lies: it is pickled without its constants, of which it is told whether they are parameters."""
+
+    pickled: Place
+    constants: Sequence[tuple[Place, bool]]
+
+    @property
+    def places(self) -> list[Place]:
+        """All places."""
+        return [self.pickled, *(place for place, _ in self.constants)]
+
+    def load(self, memory: Memory) -> FlatModel:
+        """The model, whose constants stay where they are."""
+        found = [(tensor_of(memory.at(place)), is_parameter) for place, is_parameter in self.constants]
+        constants = [Parameter(its, requires_grad=False) if is_parameter else its for its, is_parameter in found]
+        return with_constants(memory.at(self.pickled).tobytes(), constants)
+
+
+class KeptData(NamedTuple):
+    """Where the inputs and targets of data lie."""
+
+    x: Place
+    y: Place
+
+    @property
+    def places(self) -> list[Place]:
+        """Both places."""
+        return [self.x, self.y]
+
+    def load(self, memory: Memory) -> TrainData:
+        """The data, which stay where they are."""
+        return TrainData(*(tensor_of(memory.at(place)) for place in self.places))
 
 
 class Order(NamedTuple):
@@ -24,7 +59,7 @@ class Order(NamedTuple):
         engine: name of the engine.
         text: the text of the parcel with the jobs.
         used: numbers of the models and data of the parcel.
-        keeps: where what is to be kept lies, by number: a model, or the inputs and targets of data.
+        keeps: where the models and data that are to be kept lie, by number.
         tensors: the parcel's tensors.
         results: where the parameters [jobs, size] are to be written.
     """
@@ -32,7 +67,7 @@ class Order(NamedTuple):
     engine: str
     text: Place
     used: Sequence[int]
-    keeps: Mapping[int, tuple[Place, ...]]
+    keeps: Mapping[int, KeptModel | KeptData]
     tensors: Sequence[Place]
     results: Place
 
@@ -41,12 +76,7 @@ def serve(orders: Any, memory: Memory) -> None:
     """Answer each order by its report, or by None if it cannot be unpacked here, until the orders end."""
     end_with_parent()
     torch.set_num_threads(1)
-
-    def fetched(places: tuple[Place, ...]) -> Any:
-        arrays = [memory.at(place) for place in places]
-        return TrainData(*map(tensor_of, arrays)) if len(arrays) > 1 else pickle.loads(arrays[0].tobytes())
-
-    trainer = Trainer("cpu", fetched)
+    trainer = Trainer("cpu", lambda kept: kept.load(memory))
     engines = {name: make() for name, make in ENGINES.items()}
     while True:
         try:

@@ -1,8 +1,9 @@
 """The engine that deals stacks of jobs to processes of this machine.
 
 What is trained together follows from the jobs alone, and models are added up in this process, in the order of the jobs.
-So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data and models are
-written to shared memory once, what jobs start from once per wavefront; results are read where workers wrote them.
+So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data, models and their
+frozen weights are in shared memory once, what jobs start from once per wavefront; results are read where workers wrote
+them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from typing_extensions import override
 
 from fednet_emu.learning.engines.batched import is_worth_dividing
-from fednet_emu.learning.engines.parcels import Kept, packed
+from fednet_emu.learning.engines.parcels import Kept, packed, without_constants
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, Pool, pool
-from fednet_emu.learning.engines.workers.worker import Order
+from fednet_emu.learning.engines.workers.worker import KeptData, KeptModel, Order
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
@@ -50,7 +52,7 @@ class WorkersEngine(Engine):
         self._left_flop = 0.0 if at_once else START_FLOP
         self._host = HostTime() if host is None else host
         self._process = os.getpid()
-        self._kept: WeakKeyDictionary[Kept, tuple[int, tuple[Place, ...], Any]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Kept, tuple[int, KeptModel | KeptData, Any]] = WeakKeyDictionary()
         self._stay: WeakSet[FlatModel] = WeakSet()
         self._sent: dict[int, tuple[Tensor, Any, Place]] = {}
         self._first: ResolvedJob | None = None
@@ -170,11 +172,14 @@ class WorkersEngine(Engine):
         if thing not in self._kept:
             memory = self._pool.memory
             if isinstance(thing, FlatModel):
-                array, place = memory.copy_of(torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8))
-                kept: tuple[tuple[Place, ...], Any] = (place,), array
+                constants = thing.constants
+                pickled = torch.frombuffer(bytearray(without_constants(thing, constants)), dtype=torch.uint8)
+                array, place = memory.copy_of(pickled)
+                shared = [(memory.move_here(tensor), type(tensor) is Parameter) for tensor in constants]
+                kept: tuple[KeptModel | KeptData, Any] = KeptModel(place, shared), array  # constants hold their arrays
             else:
-                kept = (memory.move_here(thing.x), memory.move_here(thing.y)), None  # which hold their arrays
-            self._statistics["sent_byte"] += sum(memory.at(place).nbytes for place in kept[0])
+                kept = KeptData(memory.move_here(thing.x), memory.move_here(thing.y)), None  # so do inputs and targets
+            self._statistics["sent_byte"] += sum(memory.at(place).nbytes for place in kept[0].places)
             self._kept[thing] = next(self._pool.numbers), *kept
         return self._kept[thing][0]
 

@@ -1,0 +1,1 @@
+"""LoRA adapters of several ranks: each device trains as many rows as suit it."""

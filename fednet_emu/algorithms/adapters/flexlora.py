@@ -1,0 +1,53 @@
+"""FlexLoRA: the mean of the products B_k A_k, by its singular values given back to devices of several ranks.
+
+Bai, Chen, Qian, Yao, Li: "Federated Fine-tuning of Large Language Models under Heterogeneous Tasks and Client
+Resources", NeurIPS 2024, https://arxiv.org/abs/2402.11505
+
+M = sum p_k B_k A_k = U S V'; a device of rank r starts from B = U_r S_r and A = V_r', the best approximation of that
+rank: its error is the root of the sum of the squares of the other singular values (Eckart and Young, 1936).
+
+Differences from the paper: the server, too, keeps M up to the rank of the model's adapters; the factor alpha / rank is
+that of the model for all devices. What is trained beside adapters is averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fednet_emu.algorithms.adapters.ranked import Ranked
+from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
+
+
+class FlexLora(Ranked):
+    """The server averages the products of the factors, and splits the mean by its singular values."""
+
+    kind = "flexlora"
+
+    def merged(
+        self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
+    ) -> Tensor:
+        """New factors of each layer, and the weighted mean of the rest."""
+        whole = [part.padded(x, len(w)) for part, x in zip(parts, models, strict=True)]
+        share = [weight / sum(weights) for weight in weights]
+        mean = w + sum(p * (x - w) for p, x in zip(share, whole, strict=True))
+        layers = zip(*map(adapters.factors, whole), strict=True)
+        return adapters.put(torch.where(adapters.others, mean, w), [split(own, share, adapters.rank) for own in layers])
+
+
+def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:
+    """The factors of this rank whose product is nearest to the weighted sum of products B A [m, n], which is not made.
+
+    Columns of B [m, rank] are as long as the singular values, in falling order, and rows of A [rank, n] have length 1.
+    """
+    left, right = (
+        torch.linalg.qr(torch.cat(stacked, 1))
+        for stacked in ([p * its.b for p, its in zip(weights, own, strict=True)], [its.a.T for its in own])
+    )
+    u, s, v = torch.linalg.svd(left.R @ right.R.T, full_matrices=False)
+    short = max(0, rank - len(s))
+    b, a = left.Q @ (u * s)[:, :rank], v[:rank] @ right.Q.T
+    return Factors(pad(b, (0, short)), pad(a, (0, 0, 0, short)))

@@ -1,0 +1,49 @@
+"""HetLoRA: adapters of several ranks, padded with zeros and weighted by the norm of their products.
+
+Cho, Liu, Xu, Fahrezi, Joshi: "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foundation Models", EMNLP 2024,
+https://arxiv.org/abs/2401.06432
+
+Differences from the paper: ranks stay as they are (no self-pruning). The norm of a device is that of all its products
+B_k A_k together. With `per_row`, rows that a device lacks do not count as zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fednet_emu.algorithms.adapters.ranked import Ranked
+from fednet_emu.learning.models.low_rank import Adapters, Part
+
+
+class HetLora(Ranked):
+    """The server averages padded adapters, weighted by the norms of their products."""
+
+    kind = "hetlora"
+    per_row: bool = False
+    """Whether each row is averaged over the devices that have it. In the paper, whoever lacks it counts as zero, so
+    that rows of few devices shrink from round to round."""
+
+    def merged(
+        self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
+    ) -> Tensor:
+        """The weighted mean; numbers of samples do not count."""
+        size = len(w)
+        padded = torch.stack([part.padded(x, size) for part, x in zip(parts, models, strict=True)])
+        share = norms(adapters, padded)[:, None].to(w.dtype)
+        if self.per_row:
+            ones = [part.padded(torch.ones_like(x), size) for part, x in zip(parts, models, strict=True)]
+            share = share * torch.stack(ones)
+        total = share.sum(0)
+        return w + (share * (padded - w)).sum(0) / torch.where(total > 0, total, 1)
+
+
+def norms(adapters: Adapters, models: Tensor) -> Tensor:
+    """The norm [n] of all products B A of each model [n, P] together; 1 for each if all are zero."""
+    squares = [
+        sum(((its.b.T @ its.b) * (its.a @ its.a.T)).sum() for its in adapters.factors(model)) for model in models
+    ]
+    found = torch.stack([torch.as_tensor(square) for square in squares]).clamp(min=0).sqrt()
+    return found if found.any() else torch.ones_like(found)

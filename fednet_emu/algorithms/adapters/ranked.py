@@ -1,0 +1,82 @@
+"""Rounds in which each device has the adapters of the server's model up to a rank of its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.learning.models.low_rank import Adapters, Part
+
+
+class Ranked(Synchronous):
+    """Devices receive and send the first rows of each A and columns of each B, and the rest of what is trained whole.
+
+    Rows that a device lacks are zero in both factors, and stay so while it trains.
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})
+    ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
+    """Ranks of the devices; at most that of the model's adapters."""
+    dealt: Literal["by-speed", "in-turn"] = "by-speed"
+    """Who has which. by-speed: the slowest devices have the lowest, as many devices each; in-turn: device 0 the first,
+    device 1 the second, and so on, again and again."""
+
+    def run(self, fed: Federation) -> Process:
+        """The server: send each device its part of the adapters, and make new ones of what arrives."""
+        adapters, w = Adapters(fed.task.model), fed.initial_model()
+        parts = self._parts(fed, adapters)
+        for t in fed.rounds():
+            sent = {part: fed.defer(part.take, w, size=part.size) for part in dict.fromkeys(parts)}
+            message = partial(_message, parts, sent)
+            arrived = yield from self.round(fed, t, message, self.client, parts, down=w.size)
+            if arrived:
+                own = [parts[k.index] for k in arrived.devices]
+                weights = arrived.weights("samples")
+                w = fed.defer(self.merged, adapters, w, own, arrived.models, weights, size=w.size)
+            fed.end_of_round(w)
+
+    def client(self, fed: Federation, k: Device, own: Deferred, t: int, parts: Sequence[Part]) -> Process:
+        """A device: train its part of the adapters, send the result."""
+        part, size = parts[k.index], fed.task.model.size
+        trained = yield k.train(fed.defer(part.padded, own, size, size=size), self.plan, t)
+        return fed.defer(part.take, trained.params, size=part.size)
+
+    @abstractmethod
+    def merged(
+        self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
+    ) -> Tensor:
+        """The model [P] after a round.
+
+        Args:
+            adapters: the places of the adapters.
+            w: the model [P] before.
+            parts: what the devices have of it, at least one.
+            models: what they have made of that, each [the size of its part].
+            weights: their numbers of samples.
+        """
+
+    def _parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
+        """What each device has of the model."""
+        if max(self.ranks) > adapters.rank:
+            what = f"larger than that of the adapters, {adapters.rank}"
+            raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")
+        n, place = fed.n_devices, list(range(fed.n_devices))
+        own = [self.ranks[k % len(self.ranks)] for k in place]
+        if self.dealt == "by-speed":
+            ascending = sorted(self.ranks)
+            for nth, k in enumerate(sorted(place, key=lambda k: fed.device(k).flop_per_s)):
+                own[k] = ascending[nth * len(ascending) // n]
+        part = {rank: adapters.part(rank) for rank in self.ranks}
+        return [part[rank] for rank in own]
+
+
+def _message(parts: Sequence[Part], sent: Mapping[Part, Deferred], k: Device) -> Deferred:
+    return sent[parts[k.index]]

@@ -1,0 +1,132 @@
+"""Adapters: what is trained and sent of a large network, whose own weights stay as they are.
+
+LoRA: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang, Chen, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
+2022, https://arxiv.org/abs/2106.09685. FFA-LoRA, which trains B alone: Sun, Li, Li, Ding, "Improving LoRA in
+Privacy-preserving Federated Learning", ICLR 2024, https://arxiv.org/abs/2403.12313.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.errors import ScenarioError
+
+
+class Lora(Component):
+    """Dense layers with weights W [m, n] compute with W + (alpha / rank) B A, of which only B and A are trained.
+
+    A [rank, n] is drawn uniformly from +-1/sqrt(n) and B [m, rank] is zero, so that the network starts as it was. They
+    are the parameters `lora_A` and `lora_B` of each layer. All other parameters are frozen but those in `train`.
+    """
+
+    rank: int = Field(8, gt=0)
+    """Rank of the product B A."""
+    alpha: float = Field(16, gt=0)
+    """Factor of the product, times the rank."""
+    targets: tuple[str, ...] = Field(min_length=1)
+    """Layers that have an adapter, by the last part of their names (`c_attn`), by whole names, or by patterns (`*`,
+    `h.1.*`)."""
+    freeze: Literal["A"] | None = None
+    """A: only B is trained and sent (FFA-LoRA), and the mean of products is the product of means. Null: both are."""
+    train: tuple[str, ...] = ()
+    """Parameters that are trained and sent beside the adapters, such as those of a new head (`score.*`): names as for
+    targets."""
+
+    def on(self, module: nn.Module) -> nn.Module:
+        """The module itself, which has adapters now; A is drawn from PyTorch's generator.
+
+        Raises:
+            ScenarioError: a name matches nothing, or a layer that cannot have an adapter.
+        """
+        parameters, layers = dict(module.named_parameters()), dict(module.named_modules())
+        dense = [name for name, layer in layers.items() if _is_dense(layer)]
+        chosen = [layers[name] for name in _matches("targets", self.targets, dense, "dense layer")]
+        module.requires_grad_(requires_grad=False)
+        for name in _matches("train", self.train, list(parameters), "parameter"):
+            parameters[name].requires_grad = True
+        for layer in chosen:
+            self._adapt(layer)
+        return module
+
+    def _adapt(self, layer: Any) -> None:
+        weight = layer.weight
+        n, m = weight.shape if _is_transposed(layer) else weight.shape[::-1]
+        if hasattr(layer, "lora_A"):
+            raise ScenarioError("model.adapters: a layer has an adapter, got another one for it; give a module without")
+        bound = 1 / math.sqrt(n)
+        layer.lora_A = nn.Parameter(weight.new_empty(self.rank, n).uniform_(-bound, bound), self.freeze != "A")
+        layer.lora_B = nn.Parameter(weight.new_zeros(m, self.rank))
+        layer.lora_scale = self.alpha / self.rank
+        layer.register_forward_hook(_with_adapter)
+
+
+def lora(
+    module: nn.Module,
+    rank: int = 8,
+    *,
+    targets: Iterable[str],
+    alpha: float = 16,
+    freeze: Literal["A"] | None = None,
+    train: Iterable[str] = (),
+) -> nn.Module:
+    """A copy of a module with LoRA adapters, of which alone runs train and send the parameters.
+
+    Args:
+        module: a module of your own, or of a library, with its weights.
+        rank: rank of the adapters.
+        targets: dense layers that have one, by the last parts of their names, whole names or patterns.
+        alpha: factor of the product B A, times the rank.
+        freeze: A trains and sends B alone (FFA-LoRA).
+        train: further parameters that are trained and sent, such as those of a head.
+
+    Raises:
+        ValueError: a setting is out of range.
+        ScenarioError: a name matches nothing.
+    """
+    own = Lora(rank=rank, alpha=alpha, targets=tuple(targets), freeze=freeze, train=tuple(train))
+    return own.on(copy.deepcopy(module))
+
+
+ADAPTERS: dict[str, type[Lora]] = kinds(Lora)
+AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
+"""Type of a field that holds one kind of adapters."""
+
+
+def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    """The hook of a layer: its output [..., m], and what the adapter makes of its input [..., n]."""
+    added: Tensor = layer.lora_scale * linear(linear(inputs[0], layer.lora_A), layer.lora_B)
+    return output + added
+
+
+def _is_dense(layer: nn.Module) -> bool:
+    """Whether it is a dense layer that is called as one; of multi-head attention only the weights are used."""
+    return type(layer) is nn.Linear or _is_transposed(layer)
+
+
+def _is_transposed(layer: nn.Module) -> bool:
+    """Whether it is the dense layer of the library transformers whose weights are [n, m]."""
+    return type(layer).__name__ == "Conv1D"
+
+
+def _matches(key: str, wanted: Sequence[str], names: list[str], what: str) -> list[str]:
+    """The names that one of those wanted matches, in their order."""
+    for one in wanted:
+        if not any(_fits(one, name) for name in names):
+            ends = ", ".join(dict.fromkeys(name.rpartition(".")[2] or name for name in names))
+            problem = f"no {what} has such a name, got '{one}'"
+            raise ScenarioError(f"model.adapters.{key}: {problem}; the last parts of their names are {ends or 'none'}")
+    return [name for name in names if any(_fits(one, name) for one in wanted)]
+
+
+def _fits(wanted: str, name: str) -> bool:
+    return fnmatchcase(name, wanted) or fnmatchcase(name, f"*.{wanted}")

@@ -1,0 +1,183 @@
+"""Networks of the library transformers, from a configuration or from a folder with weights; never from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from typing_extensions import override
+
+from fednet_emu.component.component import ExactlyOne
+from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.files.data_folder import locate
+from fednet_emu.learning.models.adapters import AnyAdapters
+from fednet_emu.learning.models.base import Model
+from fednet_emu.learning.models.user_module import try_out
+
+_DROPOUT = ("dropout", "pdrop")
+"""Parts of the names of settings that are rates of dropout."""
+_ATTENTION = "eager"
+"""Two matrix products, which PyTorch can vectorise over devices; its fused kernel, which it cannot, counts the same."""
+
+
+class TransformersModel(ExactlyOne, Model):
+    """A network of the library transformers, such as GPT-2, BERT or ViT, with adapters or trained as a whole.
+
+    It comes from a configuration, with random weights, or from a folder that `save_pretrained` wrote; nothing is
+    downloaded. The vocabulary of a configuration, or the size of images, is that of the data unless it is given. Needs
+    the extra `transformers`.
+    """
+
+    kind = "transformers"
+    alternatives: ClassVar[tuple[str, ...]] = ("config", "path")
+    config: dict[str, Any] | None = None
+    """The architecture as `model_type`, with settings of its configuration class, as `{model_type: gpt2, n_layer: 2}`;
+    give this or `path`."""
+    path: str | None = None
+    """Folder with a configuration and weights; a relative path is looked up in the data folder first, then in the
+    current folder. A head that the weights lack is random."""
+    head: Literal["tokens", "classes"] = "tokens"
+    """What it gives. tokens: a score of each next token at every position of a window, for `data.predict: every`;
+    classes: a score of each class of a sample, tokens or an image."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Every rate of dropout of the network. With dropout a model draws random numbers, so that devices train one by
+    one."""
+    adapters: AnyAdapters | None = None
+    """What is trained in the place of the weights; null trains all of them."""
+
+    @override
+    def located(self, data_dir: Path | None) -> TransformersModel:
+        if self.path is None:
+            return self
+        return self.model_copy(update={"path": str(locate(self.path, data_dir).absolute())})
+
+    def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """The network for windows [length] of tokens or images [channels, height, width], tried on two samples."""
+        if self.path is not None and not Path(self.path).is_absolute():
+            return self.located(None).build(input_shape, outputs)
+        library = _library()
+        with _quiet(library):
+            config = self._configuration(library, input_shape, outputs)
+            try:
+                network = self._network(library, config, input_shape)
+            except Exception as error:
+                problem = f"the library cannot make {config.model_type} ({_text(error)}), got {self._given}"
+                raise ScenarioError(f"model: {problem}; give what suits the architecture") from error
+        module: nn.Module = _Scores(network, "input_ids" if len(input_shape) == 1 else "pixel_values")
+        if self.adapters is not None:
+            module = self.adapters.on(module)
+        if not _is_abstract():
+            try_out(module, input_shape, outputs, config.model_type)
+        return module
+
+    @property
+    def _given(self) -> str:
+        return f"path {self.path}" if self.config is None else f"config {self.config}"
+
+    def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
+        """The network of a configuration; without its weights where nothing but its size is asked for."""
+        images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
+        auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
+        if self.path is None or _is_abstract():
+            made: nn.Module = auto.from_config(config, attn_implementation=_ATTENTION)
+        else:
+            how = {"attn_implementation": _ATTENTION, "dtype": torch.float32, "local_files_only": True}
+            made = auto.from_pretrained(self.path, config=config, **how)
+        return made
+
+    def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
+        """The configuration, with the outputs of the data and no dropout but the one given."""
+        config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
+        if self.head == "classes":
+            config.num_labels = outputs
+        for name in config.to_dict():
+            if any(part in name for part in _DROPOUT):
+                setattr(config, name, self.dropout)
+        config.use_cache = False
+        return config
+
+    def _stored(self, library: Any) -> Any:
+        try:
+            return library.AutoConfig.from_pretrained(self.path, local_files_only=True)
+        except Exception as error:
+            problem = f"holds no configuration of transformers ({_text(error)}), got {self.path}"
+            raise ScenarioError(f"model.path: {problem}; give a folder that save_pretrained wrote") from error
+
+    def _written(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
+        given = dict(self.config or {})
+        name = given.pop("model_type", None)
+        try:
+            usual = library.AutoConfig.for_model(name)
+        except (ValueError, TypeError) as error:
+            known = sorted(library.models.auto.CONFIG_MAPPING)
+            hint = did_you_mean(str(name), known)
+            raise ScenarioError(f"model.config.model_type: no such architecture, got {name!r}{hint}") from error
+        names = [*usual.to_dict(), *usual.attribute_map]
+        for key in given:
+            if key not in names:
+                what = f"{name} has no such setting, got '{key}'"
+                raise ScenarioError(f"model.config: {what}{did_you_mean(key, names)}")
+            if any(part in key for part in _DROPOUT):
+                raise ScenarioError(f"model.config: dropout has one rate, got {key}; write it as model.dropout")
+        own: dict[str, Any] = {}
+        if len(input_shape) == 3:
+            own = {"num_channels": input_shape[0], "image_size": list(input_shape[1:])}
+        elif self.head == "tokens":
+            own = {"vocab_size": outputs, "bos_token_id": None, "eos_token_id": None}
+        try:
+            return library.AutoConfig.for_model(name, **{**own, **given})
+        except Exception as error:
+            raise ScenarioError(f"model.config: {name} rejects it ({_text(error)}), got {given}") from error
+
+
+class _Scores(nn.Module):
+    """A network of transformers, called with its one input, of whose results the scores are taken."""
+
+    def __init__(self, network: nn.Module, argument: str) -> None:
+        super().__init__()
+        self.network, self.argument = network, argument
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores [n, classes] of samples, or [n, length, tokens] of windows."""
+        scores: Tensor = self.network(**{self.argument: x}).logits
+        return scores
+
+
+def _library() -> Any:
+    try:
+        return import_module("transformers")
+    except ImportError as error:
+        problem = f"transformers is not installed or incomplete ({' '.join(str(error).split())})"
+        raise ScenarioError(
+            f"model: {problem}, got kind 'transformers'; pip install 'fednet-emu[transformers]'"
+        ) from error
+
+
+@contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+    """Inside the block the library writes neither warnings nor bars."""
+    log = library.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(log.CRITICAL)
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+def _is_abstract() -> bool:
+    """Whether networks have shapes only, and no values."""
+    return torch.get_default_device().type == "meta"
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,60 @@
+"""What is learnt of a module by calling it: whether it takes a batch, mixes samples, and keeps its buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fednet_emu.errors import ScenarioError
+
+
+@torch.no_grad()
+def passes(module: nn.Module, x: Tensor) -> bool:
+    """Whether a module takes a batch."""
+    try:
+        module(x)
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+@torch.no_grad()
+def mixes(module: nn.Module, pair: Tensor) -> bool:
+    """Whether the output for the first of two samples differs without the second, or there is none."""
+    try:
+        alone = module(pair[:1])
+    except (RuntimeError, ValueError):
+        return True
+    return not np.allclose(module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+
+
+def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
+    """The one type of number of parameters, of which there is at least one.
+
+    Raises:
+        ScenarioError: there is none, or there are several types.
+    """
+    dtypes = sorted({str(p.dtype) for p in parameters.values()})
+    if not dtypes:
+        raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
+    if len(dtypes) > 1:
+        raise ScenarioError(f"model: parameters of several types, got {', '.join(dtypes)}; use one type throughout")
+    return next(iter(parameters.values())).dtype
+
+
+def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+    """Raise an error if buffers are no longer the same tensors, which would detach them from the vector."""
+    lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
+    if lost:
+        raise ScenarioError(
+            f"model: a new tensor takes the place of a buffer in training, got {', '.join(lost)}; "
+            "change it in place, as with `copy_`"
+        )
+
+
+def owner(buffer: str) -> str:
+    """The name of the layer that a buffer belongs to."""
+    return buffer.rpartition(".")[0]
