@@ -19,7 +19,7 @@ class House:
 
     def __init__(self) -> None:
         self.now_ns = 0
-        self.after_ns: list[int] = []  # what the clock shows from its third reading on
+        self.after_ns: list[int] = []  # what the clock shows at its next readings
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
         for both in pairs:
             for one in both:
@@ -44,7 +44,7 @@ class House:
     def at(self, now_ns: int) -> None:
         """At."""
         self.now_ns = now_ns
-        self.hub.turn(0.0)
+        self.hub.play(0.0)
 
     def heard(self, node: int) -> list[bytes]:
         """Heard."""
@@ -97,9 +97,16 @@ def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
     house.at(40 * MS)  # the host was away for 40 ms
     assert len(house.heard(0)) == 3
     assert [*house.hub.late_ns[0]] == [40 * MS - 2 * MS - 8000 * k for k in (1, 2, 3)]
-    house.nodes[1].send(tcp(1, 0, b"x" * 9000))
-    house.at(41 * MS)
-    assert house.hub.traffic.dropped == [1, 0], "9052 byte do not fit into the queue"
+
+
+def test_what_does_not_fit_into_a_queue_is_dropped(house: House) -> None:
+    """Six packets of 1500 byte are 9000, and a seventh is too much; the other direction has a queue of its own."""
+    for _ in range(7):
+        house.nodes[1].send(tcp(1, 0, b"x" * 1448))
+        house.nodes[0].send(tcp(0, 2, b"x" * 1448))
+    house.nodes[0].send(tcp(0, 2, b"x" * 1448))
+    house.at(0)
+    assert house.hub.traffic.dropped == [1, 2]
 
 
 def test_a_packet_that_comes_while_the_hub_sleeps_joins_no_air_of_the_past(house: House) -> None:
@@ -108,7 +115,7 @@ def test_a_packet_that_comes_while_the_hub_sleeps_joins_no_air_of_the_past(house
     house.at(0)
     house.nodes[2].send(tcp(2, 0, b"x" * 948))
     house.after_ns = [5000, 5000, 20_000]
-    house.hub.turn(0.0)
+    house.hub.play(0.0)
     house.at(3 * MS)
     assert [*house.hub.late_ns[0]] == [MS - 8000, MS - 28_000]
 
@@ -161,6 +168,6 @@ def test_waiting_ends_with_news(house: House) -> None:
     """Waiting ends with news."""
     mine, its = os.pipe()
     os.write(its, b"x")
-    assert house.hub.turn(10.0, mine) == [mine]
+    assert house.hub.play(10.0, mine) == [mine]
     os.close(mine)
     os.close(its)

@@ -2,7 +2,7 @@
 
 from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.messages import Message, Traffic
-from fednet_emu.realtime.packets import address, ends, segment
+from fednet_emu.realtime.packets import address, segment, way
 from tests.live.made import SYN, tcp, udp
 
 MS = 1_000_000
@@ -44,11 +44,8 @@ class Story:
 def test_addresses_are_numbers_of_devices() -> None:
     """Addresses are numbers of devices."""
     assert [address(node) for node in (0, 1, 250, 255)] == ["10.77.0.1", "10.77.0.2", "10.77.0.251", "10.77.1.0"]
-    assert ends(tcp(3, 0, b"")) == (3, 0)
-    assert ends(tcp(255, 1, b"")) == (255, 1)
-    assert ends(b"\x60" + bytes(60)) is None, "IPv6"
-    assert ends(tcp(1, 0, b"")[:16] + b"\x08\x08\x08\x08" + bytes(32)) is None, "somewhere else"
-    assert ends(b"") is None
+    assert way(3, 0) == bytes([10, 77, 0, 4, 10, 77, 0, 1]) == tcp(3, 0, b"")[12:20]
+    assert way(255, 1) == bytes([10, 77, 1, 0, 10, 77, 0, 2])
 
 
 def test_headers_of_tcp_say_what_is_payload() -> None:
@@ -61,6 +58,7 @@ def test_headers_of_tcp_say_what_is_payload() -> None:
     assert opening.opens
     assert segment(udp(1, 0, b"x" * 100)) is None
     assert segment(tcp(1, 0, b"x")[:30]) is None, "cut off"
+    assert segment(tcp(1, 0, b"")) is None, "only acknowledges"
 
 
 def test_a_request_with_a_large_body_is_one_message_and_its_answer_none() -> None:
