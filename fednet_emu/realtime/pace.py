@@ -107,10 +107,9 @@ class RatedPace:
         rate_bps, power = rated.rate_bps[places], np.broadcast_to(rated.power, rated.rate_bps.shape)[places]
         blocks = [
             Paced(tuple(map(work_per_ns, its_bps)), tuple(its_power), min(until_ns, self._until_ns))
-            for begin_ns, until_ns, its_bps, its_power in zip(
-                edges_ns[:-1].tolist(), edges_ns[1:].tolist(), rate_bps.T.tolist(), power.T.tolist(), strict=True
+            for until_ns, its_bps, its_power in zip(
+                edges_ns[1:].tolist(), rate_bps.T.tolist(), power.T.tolist(), strict=True
             )
-            if begin_ns < self._until_ns
         ]
         return blocks[::-1]
 

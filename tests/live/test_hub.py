@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 
@@ -89,6 +90,33 @@ def test_both_directions_have_an_air_of_their_own(house: House) -> None:
     assert (len(house.heard(1)), len(house.heard(2))) == (1, 1)
 
 
+def test_packets_of_both_directions_are_written_in_the_order_of_their_ends(house: House) -> None:
+    """Also where the hub is late for all: no packet waits for one of the other direction that is due after it."""
+    for size in (948, 448):  # up: they leave at 8 and 12 us
+        house.nodes[1].send(tcp(1, 0, b"u" * size))
+    house.nodes[0].send(tcp(0, 1, b"d" * 1198))  # down: at 10 us
+    house.at(0)
+    house.at(3 * MS)
+    assert [*house.hub.late_ns[0]] == [MS - 8000, MS - 10_000, MS - 12_000]
+
+
+def test_the_hub_sleeps_until_the_first_packet_is_due(house: House) -> None:
+    """Not until its packet has left the air: nothing can be done then. Without packets it sleeps as long as it may."""
+    with patch("fednet_emu.realtime.hub.select.select", return_value=([], [], [])) as slept:
+        house.hub.play(0.0)
+        house.after_ns = [0, 0, 10 * MS]
+        house.hub.play(0.01)
+    assert [call.args[3] for call in slept.call_args_list] == [0.0, 0.01]
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.now_ns = 0
+    house.hub.play(0.0)
+    with patch("fednet_emu.realtime.hub.select.select", return_value=([], [], [])) as slept:
+        house.after_ns = [0, 5000, 8000 + 2 * MS, 50 * MS, 60 * MS]
+        house.hub.play(0.05)
+    assert slept.call_args_list[0].args[3] == pytest.approx((8000 + 2 * MS - 5000) / 1e9)
+    assert len(house.heard(0)) == 1
+
+
 def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
     """Lateness moves a packet and adds up to nothing."""
     for _ in range(3):
@@ -128,15 +156,15 @@ def test_packets_to_others_are_strays(house: House) -> None:
         tcp(1, 77, b"to nobody"),
         tcp(1, 0, b"")[:16] + bytes([8, 8, 8, 8]) + bytes(32),
         b"\x60" + bytes(50),
-        b"",
+        b"\x65" + tcp(1, 0, b"of another version")[1:],
     ]
-    for packet in filter(None, strays):
+    for packet in strays:
         house.nodes[1].send(packet)
     house.nodes[0].send(tcp(0, 0, b"to itself"))
     house.at(0)
     house.at(10 * MS)
     assert [house.heard(node) for node in range(3)] == [[], [], []]
-    assert house.hub.strays == 6
+    assert house.hub.strays == 7
 
 
 def test_packets_of_who_is_away_vanish(house: House) -> None:
