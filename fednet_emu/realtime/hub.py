@@ -73,7 +73,7 @@ class Hub:
         clock, waited, (up, down) = self._clock, [*self._waited, *also], self._airs
         end_ns = clock() + to_ns(longest_s)
         while True:
-            next_ns = (up.next_ns if up.next_ns < down.next_ns else down.next_ns) + self._latency_ns
+            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # nothing is due before
             if self._due and self._due[0][0] < next_ns:
                 next_ns = self._due[0][0]
             wait_ns = (next_ns if next_ns < end_ns else end_ns) - clock()

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from unittest.mock import patch
 
 import pytest
@@ -18,7 +19,7 @@ MS = 1_000_000
 class House:
     """A server and two devices behind a hub; the clock stands still unless it is moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold_ns: int = 0) -> None:
         self.now_ns = 0
         self.after_ns: list[int] = []  # what the clock shows at its next readings
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
@@ -27,7 +28,7 @@ class House:
                 one.setblocking(False)
         self.sockets = [one for both in pairs for one in both]
         self.nodes = [mine for mine, _ in pairs]
-        airs = [LiveAir(Fixed(1), places=None, queue_byte=9000, hold_ns=0) for _ in range(2)]
+        airs = [LiveAir(Fixed(1), places=None, queue_byte=9000, hold_ns=hold_ns) for _ in range(2)]
         self.away: list[tuple[int, int, int]] = []  # device, from, until
         ports = {node: its.fileno() for node, (_, its) in enumerate(pairs)}
         self.hub = Hub(self.clock, ports, *airs, 2 * MS, self.is_there)
@@ -41,6 +42,11 @@ class House:
     def is_there(self, device: int, now_ns: int) -> bool:
         """Whether a device is there."""
         return not any(device == own and since <= now_ns < until for own, since, until in self.away)
+
+    def close(self) -> None:
+        """Close."""
+        for each in self.sockets:
+            each.close()
 
     def at(self, now_ns: int) -> None:
         """At."""
@@ -62,8 +68,7 @@ def house() -> Iterator[House]:
     """House."""
     made = House()
     yield made
-    for each in made.sockets:
-        each.close()
+    made.close()
 
 
 def test_a_packet_arrives_after_the_air_and_the_latency(house: House) -> None:
@@ -100,21 +105,16 @@ def test_packets_of_both_directions_are_written_in_the_order_of_their_ends(house
     assert [*house.hub.late_ns[0]] == [MS - 8000, MS - 10_000, MS - 12_000]
 
 
-def test_the_hub_sleeps_until_the_first_packet_is_due(house: House) -> None:
-    """Not until its packet has left the air: nothing can be done then. Without packets it sleeps as long as it may."""
-    with patch("fednet_emu.realtime.hub.select.select", return_value=([], [], [])) as slept:
-        house.hub.play(0.0)
-        house.after_ns = [0, 0, 10 * MS]
-        house.hub.play(0.01)
-    assert [call.args[3] for call in slept.call_args_list] == [0.0, 0.01]
-    house.nodes[1].send(tcp(1, 0, b"x" * 948))
-    house.now_ns = 0
-    house.hub.play(0.0)
-    with patch("fednet_emu.realtime.hub.select.select", return_value=([], [], [])) as slept:
-        house.after_ns = [0, 5000, 8000 + 2 * MS, 50 * MS, 60 * MS]
-        house.hub.play(0.05)
-    assert slept.call_args_list[0].args[3] == pytest.approx((8000 + 2 * MS - 5000) / 1e9)
-    assert len(house.heard(0)) == 1
+def test_the_hub_sleeps_until_the_first_packet_is_due() -> None:
+    """Not until it has left the air, nor until its link leaves it: nothing can be done then."""
+    with closing(House(hold_ns=20 * MS)) as house:
+        house.nodes[1].send(tcp(1, 0, b"x" * 948))
+        house.at(0)
+        with patch("fednet_emu.realtime.hub.select.select", return_value=([], [], [])) as slept:
+            house.after_ns = [0, 5000, 8000 + 2 * MS, 10 * MS, 60 * MS]
+            house.hub.play(0.05)
+        assert [call.args[3] for call in slept.call_args_list] == pytest.approx([2.003e-3, 40e-3])
+        assert len(house.heard(0)) == 1
 
 
 def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
