@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fednet_emu.cli.live import _live_rows
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
@@ -214,3 +215,18 @@ def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
     assert frames["live_host"]["simulated_s"].tolist() == [0, 3]
     assert frames["live_host"]["late_p99_s"].tolist() == [pytest.approx(6e-3), 2e-6]
     assert frames["live_programs"]["device"].tolist() == [-1, 1]
+
+
+def test_the_command_tells_what_it_has_found() -> None:
+    """How late the hub was, what was dropped, how good the prediction is, and how long programs of Flower take to start."""
+    found = {"packets": 1200, "late_p50_s": 5e-5, "late_p99_s": 2e-3, "dropped": [3, 0], "starved": 1}
+    rows = dict(_live_rows({**found, "errors": [0.001, -0.002, 0.03], "start_s": 1.254}))
+    assert rows == {
+        "packets": "1,200",
+        "  written late by": "0.05 ms (half), 2 ms (99 %)",
+        "  dropped": "3 up, 0 down",
+        "messages compared": "3, 1 starved",
+        "  measured - predicted": "-0.20% (half), +3.00% (worst)",
+        "start of a process": "1.25 s (algorithm.control.start_s of this machine)",
+    }
+    assert [title for title, _ in _live_rows({**found, "packets": 0, "errors": []})] == ["packets", "  dropped"]
