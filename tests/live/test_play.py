@@ -218,7 +218,7 @@ def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
 
 
 def test_the_command_tells_what_it_has_found() -> None:
-    """How late the hub was, what was dropped, how good the prediction is, and how long programs of Flower take to start."""
+    """How late the hub was, what was dropped, how good the prediction is, and how long a process takes to start."""
     found = {"packets": 1200, "late_p50_s": 5e-5, "late_p99_s": 2e-3, "dropped": [3, 0], "starved": 1}
     rows = dict(_live_rows({**found, "errors": [0.001, -0.002, 0.03], "start_s": 1.254}))
     assert rows == {
