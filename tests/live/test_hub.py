@@ -125,6 +125,10 @@ def test_lateness_moves_a_packet_and_adds_up_to_nothing(house: House) -> None:
     house.at(40 * MS)  # the host was away for 40 ms
     assert len(house.heard(0)) == 3
     assert [*house.hub.late_ns[0]] == [40 * MS - 2 * MS - 8000 * k for k in (1, 2, 3)]
+    house.nodes[1].send(tcp(1, 0, b"x" * 948))
+    house.at(2000 * MS)
+    house.at(2003 * MS)
+    assert [*house.hub.late_ns[2]] == [MS - 8000], "by the second in which it was written"
 
 
 def test_what_does_not_fit_into_a_queue_is_dropped(house: House) -> None:

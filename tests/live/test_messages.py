@@ -3,7 +3,7 @@
 from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.messages import Message, Traffic
 from fednet_emu.realtime.packets import address, segment, way
-from tests.live.made import SYN, tcp, udp
+from tests.live.made import ACK, SYN, tcp, udp
 
 MS = 1_000_000
 
@@ -159,6 +159,15 @@ def test_a_new_connection_between_the_same_ports_is_another_message() -> None:
     story.sequence = {True: 100, False: 99}
     story.send(True, 6000)
     assert [one.payload_byte for one in story.messages()] == [5000, 6000]
+
+
+def test_an_answer_to_the_opening_that_is_repeated_ends_nothing() -> None:
+    """The server's SYN may come again while the client sends already."""
+    story = Story()
+    story.send(True, 5000)
+    story.packet(False, tcp(0, 1, b"", 6, ports=(80, 4000), flags=SYN | ACK))
+    story.send(True, 5000)
+    assert [one.payload_byte for one in story.messages()] == [10_000]
 
 
 def test_what_is_no_tcp_counts_as_bytes_only() -> None:
