@@ -106,7 +106,8 @@ class _Connection:
 
     def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Sequence[Message]:
         """Add a packet with payload; return the message that it ends, if any."""
-        run, answer, ended = self._run, self._answer, ()
+        run, answer = self._run, self._answer
+        ended: Sequence[Message] = ()
         if not run or upwards == run[0].upwards:
             if run and answer is None:
                 part = run[-1]

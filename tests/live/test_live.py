@@ -364,12 +364,12 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def come(mark: str, count: int) -> None:
-    """Wait until there are so many."""
+def come(mark: str, count: int, every_s: float = 0.05) -> None:
+    """Wait until there are so many, and look for them so often."""
     end = time.monotonic() + LONGEST_S
     while len(marked(mark)) < count:
         assert time.monotonic() < end, f"only {len(marked(mark))} of {count} processes have come"
-        time.sleep(0.005)
+        time.sleep(every_s)
 
 
 def gone(mark: str) -> bool:
@@ -393,7 +393,7 @@ def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path, moment: str
     )
     assert command.stdout is not None
     if moment == "at once":
-        come(mark, 2)  # the keeper has begun
+        come(mark, 2, 0.005)  # the keeper has begun
     else:
         for line in command.stdout:
             if line.strip() == moment or (moment == "running" and line.strip() == "started"):
