@@ -49,7 +49,7 @@ test-latex: $(VENV)/.developing  ## Compile figures and tables with LaTeX, which
 	@command -v pdflatex >/dev/null || { echo "pdflatex: not found; install texlive-latex-recommended, texlive-pictures and lmodern, or the like"; exit 1; }
 	$(BIN)/python -m pytest -q tests/draw/figures
 
-test-live: $(VENV)/.developing  ## Run the tests of live mode that start programs in namespaces, or say what this machine lacks; SLOW=1
+test-live: $(VENV)/.developing  ## Run the tests of live mode that start programs in namespaces, or say what this machine lacks; of Flower apps, too, after test-flower; SLOW=1
 	$(BIN)/python -m pytest -q -m "$(if $(SLOW),live,live and not slow)" tests/live
 
 test-ray: $(VENV)/.developing  ## Run the tests of sweeps and of training on Ray, which this installs (as the extra `ray` does)

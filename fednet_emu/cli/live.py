@@ -108,4 +108,6 @@ def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         half, worst = errors[len(errors) // 2], errors[-1]
         rows.append(("messages compared", f"{len(errors)}{starved}"))
         rows.append(("  measured - predicted", f"{half:+.2%} (half), {worst:+.2%} (worst)"))
+    if (start_s := found.get("start_s")) is not None:
+        rows.append(("start of a process", f"{start_s:.3g} s (algorithm.control.start_s of this machine)"))
     return rows

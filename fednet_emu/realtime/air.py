@@ -87,7 +87,9 @@ class LiveAir:
         hold_ns: how long a link counts as on the air after its queue ran dry, where there is no limit of places.
 
     Attributes:
-        next_ns: the instant of the next departure or change of rates; `departures` must be called by then.
+        next_ns: the instant of the next departure or change of rates; `departures` must be called before the next `put`
+            after it.
+        awaited_ns: `next_ns` while a packet is on its way; without one nothing can leave before the next `put`.
     """
 
     def __init__(self, pace: Pace, *, places: int | None, queue_byte: int, hold_ns: int) -> None:
@@ -98,7 +100,7 @@ class LiveAir:
         self._ends: list[tuple[int, int, _Link]] = []  # heap of the ends of all heads on the air
         self._holds: deque[tuple[int, _Link]] = deque()  # when links leave whose queue is dry, if it stays so
         self._edge_ns = FOREVER_NS
-        self.next_ns = FOREVER_NS
+        self.next_ns = self.awaited_ns = FOREVER_NS
 
     def put(self, link: int, packet: bytes, now_ns: int) -> bool:
         """Queue a packet that comes now; False if its queue is full and it is dropped.
@@ -143,7 +145,9 @@ class LiveAir:
             next_ns = self._ends[0][0]
         if self._holds and self._holds[0][0] < next_ns:
             next_ns = self._holds[0][0]
-        self.next_ns = next_ns
+        self.next_ns = self.awaited_ns = next_ns
+        if not self._ends and not any(link.queue for link in self._on_air):
+            self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
         """Put the head of a queue on the air, of which so much work is done already."""

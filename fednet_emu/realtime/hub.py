@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import select
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from heapq import heappop, heappush
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
 
-from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.realtime.air import Departure, LiveAir
+from fednet_emu.kernel.clock import NS_PER_S, to_ns
+from fednet_emu.realtime.air import LiveAir
+from fednet_emu.realtime.linux import MTU_BYTE
 from fednet_emu.realtime.messages import Traffic
-from fednet_emu.realtime.packets import SERVER_NODE, ends
+from fednet_emu.realtime.packets import SERVER_NODE, way
 
 _AT_ONCE = 32
-_PACKET_BYTE = 1 << 16
+_IPV4 = 4
 
 
 class Hub:
@@ -52,73 +52,77 @@ class Hub:
         self._node = {port: node for node, port in ports.items()}
         self._waited = list(self._node)
         self._airs = (uplink, downlink)
-        self._due: list[tuple[int, int, int, bytes]] = []  # heap of instants, in the order of their departures, ...
-        self._count = 0
+        self._receivers = {
+            port: {way(node, other): other for other in ports if (other == SERVER_NODE) != (node == SERVER_NODE)}
+            for node, port in ports.items()
+        }
+        self._due: deque[tuple[int, int, bytes]] = deque()  # when packets arrive that have left the air, in order
         self._is_there = is_there
         self.traffic, self.strays, self.vanished = Traffic(), 0, [0, 0]
         self.late_ns: dict[int, array[int]] = defaultdict(lambda: array("q"))
 
-    def turn(self, longest_s: float, *also: int) -> list[int]:
-        """Write what is due, wait for the next instant or packet, and take in what has come.
+    def play(self, longest_s: float, *also: int) -> list[int]:
+        """Pass packets until one of these other file descriptors can be read, or for so long.
 
-        Args:
-            longest_s: the longest time to wait.
-            also: further file descriptors that end the waiting.
+        Each pass waits for the next packet, from a node or from the air, writes what is due by then, and takes in what
+        has come.
 
         Returns:
             Those of `also` that can be read.
         """
-        self._advance(self._clock())
-        next_ns = min(self._airs[0].next_ns, self._airs[1].next_ns) + self._latency_ns  # nothing is due before
-        if self._due and self._due[0][0] < next_ns:
-            next_ns = self._due[0][0]
-        wait_s = min(max(next_ns - self._clock(), 0) / NS_PER_S, longest_s)
-        ready, _, _ = select.select(self._waited + list(also), [], [], wait_s)
-        now_ns = self._clock()
-        self._advance(now_ns)  # a packet must not come to links that are behind the time
-        for port in ready:
-            if port in self._node:
-                self._read(port, self._node[port], now_ns)
-        return [port for port in ready if port not in self._node]
-
-    def _read(self, port: int, node: int, now_ns: int) -> None:
-        for packet in self._packets(port):
-            receiver = self._receiver(packet, node)
-            if receiver is None:
-                continue
-            downwards = node == SERVER_NODE
-            link = (receiver if downwards else node) - 1
-            if self._is_there is not None and not self._is_there(link, now_ns):
-                self.vanished[downwards] += 1
-            elif not self._airs[downwards].put(link, packet, now_ns):
-                self.traffic.dropped[downwards] += 1
-
-    def _receiver(self, packet: bytes, node: int) -> int | None:
-        """The node that a packet of this node is for; None for a stray."""
-        sender, receiver = ends(packet) or (-1, -1)
-        if sender != node or (node == SERVER_NODE) == (receiver == SERVER_NODE) or receiver not in self._ports:
-            self.strays += 1
-            return None
-        return receiver
+        clock, waited, (up, down) = self._clock, [*self._waited, *also], self._airs
+        end_ns = clock() + to_ns(longest_s)
+        while True:
+            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # nothing is due before
+            if self._due and self._due[0][0] < next_ns:
+                next_ns = self._due[0][0]
+            wait_ns = (next_ns if next_ns < end_ns else end_ns) - clock()
+            ready, _, _ = select.select(waited, [], [], wait_ns / NS_PER_S if wait_ns > 0 else 0.0)
+            now_ns = clock()
+            self._advance(now_ns)  # a packet must not come to links that are behind the time
+            news = []
+            for port in ready:
+                if port in self._node:
+                    self._read(port, now_ns)
+                else:
+                    news.append(port)
+            if news or now_ns >= end_ns:
+                return news
 
     def relay(self, longest_s: float, *also: int) -> list[int]:
-        """Pass packets at once, and without a record, before scenario time begins; otherwise as `turn`."""
-        ready, _, _ = select.select(self._waited + list(also), [], [], longest_s)
+        """Pass packets at once, and without a record, before scenario time begins, once."""
+        ready, _, _ = select.select([*self._waited, *also], [], [], longest_s)
         for port in ready:
-            for packet in self._packets(port) if port in self._node else ():
-                receiver = self._receiver(packet, self._node[port])
-                if receiver is not None:
-                    self._write(self._ports[receiver], packet)
-        return [port for port in ready if port not in self._node]
+            for packet, receiver in self._packets(port) if port in self._node else ():
+                self._write(self._ports[receiver], packet)
+        return [port for port in ready if port in also]
 
-    @staticmethod
-    def _packets(port: int) -> Iterator[bytes]:
-        """The packets that have come from a node, up to a number."""
-        for _ in range(_AT_ONCE):
-            try:
-                yield os.read(port, _PACKET_BYTE)
-            except BlockingIOError:
-                return
+    def _read(self, port: int, now_ns: int) -> None:
+        """Put packets that have come from a node on the air."""
+        node, is_there = self._node[port], self._is_there
+        downwards = node == SERVER_NODE
+        put = self._airs[downwards].put
+        for packet, receiver in self._packets(port):
+            link = (receiver if downwards else node) - 1
+            if is_there is not None and not is_there(link, now_ns):
+                self.vanished[downwards] += 1
+            elif not put(link, packet, now_ns):
+                self.traffic.dropped[downwards] += 1
+
+    def _packets(self, port: int) -> list[tuple[bytes, int]]:
+        """The packets that have come from a node, up to a number, and their receivers; strays are left out."""
+        receivers, found = self._receivers[port], []
+        try:
+            for _ in range(_AT_ONCE):
+                packet = os.read(port, MTU_BYTE)
+                receiver = receivers.get(packet[12:20]) if packet[0] >> 4 == _IPV4 else None
+                if receiver is None:
+                    self.strays += 1
+                else:
+                    found.append((packet, receiver))
+        except BlockingIOError:
+            pass
+        return found
 
     def _advance(self, now_ns: int) -> None:
         """Let time pass until now in both directions, in order, and write the packets that are due."""
@@ -126,25 +130,28 @@ class Hub:
         while up.next_ns <= now_ns or down.next_ns <= now_ns:
             downwards = down.next_ns < up.next_ns
             air, other = (down, up) if downwards else (up, down)
-            for packet in air.departures(min(other.next_ns, now_ns)):
-                self._depart(packet, downwards=downwards)
+            self._depart(air, min(other.next_ns, now_ns), downwards=downwards)
         due = self._due
-        while due and due[0][0] <= now_ns:
-            due_ns, _, port, content = heappop(due)
-            self._write(port, content)
-            self.late_ns[now_ns // NS_PER_S].append(now_ns - due_ns)
+        if due and due[0][0] <= now_ns:
+            late_ns = self.late_ns[now_ns // NS_PER_S]
+            while due and due[0][0] <= now_ns:
+                due_ns, port, packet = due.popleft()
+                self._write(port, packet)
+                late_ns.append(now_ns - due_ns)
+
+    def _depart(self, air: LiveAir, until_ns: int, *, downwards: bool) -> None:
+        """Let time pass in one direction; what leaves its air goes to its receiver, if that is there."""
+        ports, latency_ns, is_there, passed = self._ports, self._latency_ns, self._is_there, self.traffic.passed
+        for gone in air.departures(until_ns):
+            if is_there is not None and not is_there(gone.link, gone.ended_ns):
+                self.vanished[downwards] += 1
+                continue
+            passed(gone, upwards=not downwards)
+            receiver = gone.link + 1 if downwards else SERVER_NODE
+            self._due.append((gone.ended_ns + latency_ns, ports[receiver], gone.packet))
 
     def _write(self, port: int, packet: bytes) -> None:
         try:
             os.write(port, packet)
         except OSError:  # the receiver's interface takes no more, or is gone
             self.strays += 1
-
-    def _depart(self, packet: Departure, *, downwards: bool) -> None:
-        if self._is_there is not None and not self._is_there(packet.link, packet.ended_ns):
-            self.vanished[downwards] += 1
-            return
-        self.traffic.passed(packet, upwards=not downwards)
-        receiver = packet.link + 1 if downwards else SERVER_NODE
-        self._count += 1
-        heappush(self._due, (packet.ended_ns + self._latency_ns, self._count, self._ports[receiver], packet.packet))

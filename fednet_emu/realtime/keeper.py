@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,15 +32,21 @@ def main() -> None:
     """Keep namespaces for the command behind the socket whose number is the first argument."""
     os.set_inheritable(int(sys.argv[1]), False)
     control = socket.socket(fileno=int(sys.argv[1]))
-    plan = json.loads(control.recv(_MOST_BYTE))
+    with suppress(ConnectionError):  # the command is gone, at whatever moment: nobody is there to be told
+        _keep(control)
+
+
+def _keep(control: socket.socket) -> None:
+    plan = _heard(control)
     host_net = os.readlink("/proc/self/ns/net")
     try:
         linux.unshare(linux.NEW_USERS | linux.NEW_MOUNTS | linux.NEW_PIDS)
         linux.die_with_parent()  # not before: new credentials forget it
         _say(control, unshared=True)
-        if not control.recv(_MOST_BYTE):
-            return
+        _heard(control)
         child = os.fork()
+    except ConnectionError:
+        raise
     except OSError as problem:
         _say(control, missing="namespaces", errno=problem.errno, why=problem.strerror)
         return
@@ -48,6 +55,19 @@ def main() -> None:
         _Keeper(control, plan, host_net).serve()
     control.close()
     os.waitpid(child, 0)
+
+
+def _heard(control: socket.socket) -> dict[str, Any]:
+    """What the command says next.
+
+    Raises:
+        ConnectionError: it has ended.
+    """
+    message = control.recv(_MOST_BYTE)
+    if not message:
+        raise ConnectionResetError
+    told: dict[str, Any] = json.loads(message)
+    return told
 
 
 def _say(control: socket.socket, **what: Any) -> None:
@@ -73,26 +93,24 @@ class _Keeper:
     def serve(self) -> NoReturn:
         """Make the nodes, and do what the command asks, until it ends."""
         step = "proc"
-        try:
-            linux.mount_proc()
-            for node, address in enumerate(self._plan["addresses"]):
-                step = "tun"
-                self._make(node, address)
-            step = "proc"
-            linux.forbid_settings()
-            _say(self._control, made=len(self._nets))
-            while True:
-                asked, _, _ = select.select([self._control], [], [], _GLANCE_S)
-                if asked:
-                    message = self._control.recv(_MOST_BYTE)
-                    if not message:
-                        break
-                    self._start(**json.loads(message))
-                self._look()
-        except ConnectionError:  # the command is gone
-            os._exit(0)
-        except OSError as problem:
-            _say(self._control, missing=step, errno=problem.errno, why=problem.strerror)
+        with suppress(ConnectionError):
+            try:
+                linux.mount_proc()
+                for node, address in enumerate(self._plan["addresses"]):
+                    step = "tun"
+                    self._make(node, address)
+                step = "proc"
+                linux.forbid_settings()
+                _say(self._control, made=len(self._nets))
+                while True:
+                    asked, _, _ = select.select([self._control], [], [], _GLANCE_S)
+                    if asked:
+                        self._start(**_heard(self._control))
+                    self._look()
+            except ConnectionError:
+                raise
+            except OSError as problem:
+                _say(self._control, missing=step, errno=problem.errno, why=problem.strerror)
         os._exit(0)
 
     def _make(self, node: int, address: str) -> None:

@@ -8,7 +8,7 @@ enough for this, so that encryption is no obstacle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fednet_emu.realtime.air import Departure
@@ -104,9 +104,10 @@ class _Connection:
         self._answer: Message | None = None
         self._next: dict[bool, int] = {}  # by direction, the number of the next new byte
 
-    def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Iterator[Message]:
-        """Add a packet with payload; yield the message that it ends, if any."""
+    def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Sequence[Message]:
+        """Add a packet with payload; return the message that it ends, if any."""
         run, answer = self._run, self._answer
+        ended: Sequence[Message] = ()
         if not run or upwards == run[0].upwards:
             if run and answer is None:
                 part = run[-1]
@@ -121,22 +122,24 @@ class _Connection:
         part.add(packet, its)
         self._next[upwards] = part.after
         if part is self._answer and (its.http or part.payload_byte > ANSWER_BYTE):
-            yield from self.end()
-            self._run, self._answer = [part], None
+            ended = self.end()
+            self._run = [part]
+        return ended
 
     def _part(self, packet: Departure, its: Segment, *, upwards: bool, gap_ns: int = 0) -> Message:
         first = self._next.get(upwards, its.sequence)
         times_ns = packet.arrived_ns, packet.started_ns, packet.ended_ns
         return Message(upwards, packet.link, first, first, *times_ns, gap_ns=gap_ns)
 
-    def end(self) -> Iterator[Message]:
-        """End the present run; yield its message, if it has one."""
-        large = [place for place, part in enumerate(self._run) if part.payload_byte >= LEAST_BYTE]
+    def end(self) -> Sequence[Message]:
+        """End the present run; return its message, if it has one."""
+        run, self._run, self._answer = self._run, [], None
+        large = [place for place, part in enumerate(run) if part.payload_byte >= LEAST_BYTE]
         if large:
-            yield _whole(self._run[large[0] : large[-1] + 1])
-        elif self._run and (whole := _whole(self._run)).payload_byte >= LEAST_BYTE:
-            yield whole
-        self._run, self._answer = [], None
+            return (_whole(run[large[0] : large[-1] + 1]),)
+        if run and (whole := _whole(run)).payload_byte >= LEAST_BYTE:
+            return (whole,)
+        return ()
 
 
 class Traffic:
@@ -159,16 +162,19 @@ class Traffic:
         """Note a packet that has left the air."""
         self.air_byte[not upwards] += len(packet.packet)
         its = segment(packet.packet)
-        if its is None or not (its.size_byte or its.opens):
+        if its is None:
             return
         ports = its.ports if upwards else its.ports[::-1]
         key = (packet.link, *ports)
+        connection = self._connections.get(key)
         if its.opens:
-            if upwards or key not in self._connections:
-                self.messages.extend(self._connections.pop(key, _Connection()).end())
+            if connection is not None and upwards:
+                self.messages += connection.end()
+                del self._connections[key]
             return
-        connection = self._connections.setdefault(key, _Connection())
-        self.messages.extend(connection.add(packet, its, upwards=upwards))
+        if connection is None:
+            connection = self._connections[key] = _Connection()
+        self.messages += connection.add(packet, its, upwards=upwards)
 
     def close(self) -> None:
         """End all messages; those of a killed program that nobody had answered, and that were under way, are lost."""

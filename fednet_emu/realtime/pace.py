@@ -47,7 +47,7 @@ class Pace(Protocol):
 class RatedPace:
     """Rates of an access scheme, from its SINRs and shares of the band.
 
-    Answers are kept until the end of their fading block, because links that only acknowledge come and go.
+    They are computed for some fading blocks at once, and kept, because links that only acknowledge come and go.
 
     Args:
         medium: the medium of one direction, of which nothing is on the air; its access scheme is no planned one.
@@ -69,17 +69,19 @@ class RatedPace:
     def _clear(self) -> None:
         self._on_air = ActiveSet(self._band, self._links, self._cells)
         self._there: list[int] = []
-        self._known: dict[tuple[int, ...], Paced] = {}
+        self._known: dict[tuple[int, ...], list[Paced]] = {}  # of the next blocks, the last one first
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
         """Rates from now on of these links; those of moving devices are the links of the present period."""
         self._look_at(now_ns)
         known = self._known.get(links)
-        if known is None or known.until_ns <= now_ns:
+        if known is None or known[0].until_ns <= now_ns:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             known = self._known[links] = self._rated(links, now_ns)
-        return known
+        while known[-1].until_ns <= now_ns:
+            known.pop()
+        return known[-1]
 
     def cell(self, link: int, now_ns: int) -> int:
         """The cell with the strongest station."""
@@ -96,18 +98,20 @@ class RatedPace:
             self._until_ns = self._links.until_ns()
             self._clear()
 
-    def _rated(self, links: tuple[int, ...], now_ns: int) -> Paced:
+    def _rated(self, links: tuple[int, ...], now_ns: int) -> list[Paced]:
+        """Rates of the next blocks, the last one first."""
         self._show(links, now_ns)
-        edges_ns, numbers = self._band.blocks(now_ns, 1)
+        edges_ns, numbers = self._band.blocks(now_ns, _BLOCKS)
         rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
-        place = {link: place for place, link in enumerate(self._there)}
-        rates, power = rated.rate_bps[:, 0].tolist(), rated.power[:, 0].tolist()
-        until_ns = min(int(edges_ns[1]), self._until_ns)
-        return Paced(
-            tuple(work_per_ns(rates[place[link]]) for link in links),
-            tuple(power[place[link]] for link in links),
-            until_ns,
-        )
+        places = [self._there.index(link) for link in links]
+        rate_bps, power = rated.rate_bps[places], np.broadcast_to(rated.power, rated.rate_bps.shape)[places]
+        blocks = [
+            Paced(tuple(map(work_per_ns, its_bps)), tuple(its_power), min(until_ns, self._until_ns))
+            for until_ns, its_bps, its_power in zip(
+                edges_ns[1:].tolist(), rate_bps.T.tolist(), power.T.tolist(), strict=True
+            )
+        ]
+        return blocks[::-1]
 
     def _show(self, links: tuple[int, ...], now_ns: int) -> None:
         """Put these links on the air of the active set, each as a burst without end, and take off all others."""
@@ -135,3 +139,4 @@ def _never_stopped(_transfer: Transfer, _reason: str) -> None:
 
 _ENDLESS_BIT = 1 << 40
 _MOST_KNOWN = 64
+_BLOCKS = 16

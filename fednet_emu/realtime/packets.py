@@ -11,7 +11,7 @@ _NETWORK = b"\x0a\x4d"  # 10.77
 _TCP = 6
 _SYN = 2
 _FRAGMENT = 0x1FFF
-_PORTS_TO_FLAGS = struct.Struct("!HHIIBB").unpack_from
+_PORTS_TO_FLAGS = struct.Struct("!HHI4xBB").unpack_from
 _HTTP = (b"HTTP/1.", b"GET ", b"POST ", b"PUT ")
 
 
@@ -20,11 +20,9 @@ def address(node: int) -> str:
     return f"10.77.{(node + 1) >> 8}.{(node + 1) & 255}"
 
 
-def ends(packet: bytes) -> tuple[int, int] | None:
-    """Nodes that an IPv4 packet comes from and goes to; None if it is no such packet or goes elsewhere."""
-    if len(packet) < 20 or packet[0] >> 4 != 4 or packet[12:14] != _NETWORK or packet[16:18] != _NETWORK:
-        return None
-    return (packet[14] << 8 | packet[15]) - 1, (packet[18] << 8 | packet[19]) - 1
+def way(sender: int, receiver: int) -> bytes:
+    """What the header of an IPv4 packet from one node to another says of both: its bytes 12 to 19."""
+    return b"".join(_NETWORK + (node + 1).to_bytes(2) for node in (sender, receiver))
 
 
 class Segment(NamedTuple):
@@ -46,12 +44,13 @@ class Segment(NamedTuple):
 
 
 def segment(packet: bytes) -> Segment | None:
-    """What the headers of an IPv4 packet say of TCP; None if it has none."""
+    """What the headers of an IPv4 packet say of TCP; None if it has none, or only acknowledges."""
     header = (packet[0] & 15) * 4
     if packet[9] != _TCP or len(packet) < header + 20 or (packet[6] << 8 | packet[7]) & _FRAGMENT:
         return None
-    source, target, sequence, _, offset, flags = _PORTS_TO_FLAGS(packet, header)
+    source, target, sequence, offset, flags = _PORTS_TO_FLAGS(packet, header)
     begin = header + (offset >> 4) * 4
-    size_byte = max((packet[2] << 8 | packet[3]) - begin, 0)
-    http = packet.startswith(_HTTP, begin) if size_byte else False
-    return Segment((source, target), sequence, size_byte, bool(flags & _SYN), http)
+    size_byte, opens = (packet[2] << 8 | packet[3]) - begin, flags & _SYN != 0
+    if size_byte <= 0:
+        return Segment((source, target), sequence, 0, opens, False) if opens else None
+    return Segment((source, target), sequence, size_byte, opens, packet.startswith(_HTTP, begin))

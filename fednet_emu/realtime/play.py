@@ -18,8 +18,8 @@ from fednet_emu.emulation.record import recorded
 from fednet_emu.errors import AppFailed, FednetError, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import noting
-from fednet_emu.host import GRACE_S, ending
-from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.host import GRACE_S, ending, rare_garbage_collection
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.realtime import linux
 from fednet_emu.realtime.air import LiveAir
@@ -162,11 +162,12 @@ class _Live:
         limit_s = self._scenario.stop.simulated_s
         until_ns = FOREVER_NS if limit_s is None else to_ns(limit_s)
         self._busy_s = -time.thread_time()
-        with exactly():
-            while until_ns > self._now_ns():
+        with exactly(), rare_garbage_collection():
+            while (more_ns := until_ns - self._now_ns()) > 0:
                 if self._fed.clock.stopping:
                     raise KeyboardInterrupt
-                if self._hub.turn(_GLANCE_S, self._programs.fileno()) and (left_s := self._look()) is not None:
+                glance_s = min(_GLANCE_S, more_ns / NS_PER_S)
+                if self._hub.play(glance_s, self._programs.fileno()) and (left_s := self._look()) is not None:
                     until_ns = min(until_ns, self._now_ns() + to_ns(left_s))
 
     def _zero_ns(self) -> int:

@@ -19,6 +19,7 @@ from fednet_emu.realtime.packets import address
 
 _MOST_BYTE = 1 << 17
 _ANSWER_S = 30.0
+_GONE = "live: the process that keeps the namespaces has ended; start the run again"
 _KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime.keeper import main; main()"
 
 
@@ -119,7 +120,7 @@ class Programs:
             while True:
                 message = json.loads(self._control.recv(_MOST_BYTE) or b'{"gone": true}')
                 if "gone" in message or "missing" in message:
-                    raise FednetError("live: the process that keeps the namespaces has ended; start the run again")
+                    raise FednetError(_GONE)
                 if "ended" in message:
                     ended.append(Ended(message["ended"], message["code"]))
                 elif "listens" in message:
@@ -128,6 +129,8 @@ class Programs:
                     self.waited_ns.update({int(program): waited for program, waited in message["waited"].items()})
         except BlockingIOError:
             return ended
+        except ConnectionError:
+            raise FednetError(_GONE) from None
         finally:
             self._control.settimeout(_ANSWER_S)
 
@@ -148,11 +151,21 @@ class Programs:
         self._hear("made")
 
     def _tell(self, **what: Any) -> None:
-        self._control.send(json.dumps(what).encode())
+        try:
+            self._control.send(json.dumps(what).encode())
+        except ConnectionError:
+            raise FednetError(_GONE) from None
 
     def _hear(self, what: str) -> tuple[dict[str, Any], int]:
         """The next message, which is to say this, and the file descriptor that comes with it, or -1."""
-        body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
+        body, ports = b"", list[int]()
+        try:
+            body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
+        except TimeoutError:
+            silent = f"the process that keeps the namespaces says nothing, got no word for {_ANSWER_S:g} s"
+            raise FednetError(f"live: {silent}; start the run when this machine is less busy") from None
+        except ConnectionError:  # it has ended before it took what it was told
+            pass
         message = json.loads(body or b'{"missing": "keeper", "errno": 0, "why": "it has ended"}')
         if what not in message:
             raise _missing(message["missing"], message["errno"], message["why"], self._chosen)

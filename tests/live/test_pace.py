@@ -28,7 +28,9 @@ SCHEMES: list[Any] = [
 ]
 
 
-def cell(access: Any, *, way: str = "uplink", cells: Any = None, seed: int = 0, **devices: Any) -> Scenario:
+def cell(
+    access: Any, *, way: str = "uplink", cells: Any = None, seed: int = 0, radio: Any = None, **devices: Any
+) -> Scenario:
     """A cell of four devices whose links fade in blocks of 20 ms."""
     link = {"access": access, "timeout_s": 1e6}
     scenario = {
@@ -39,6 +41,7 @@ def cell(access: Any, *, way: str = "uplink", cells: Any = None, seed: int = 0, 
             "bandwidth_hz": 2e6,
             "fading": {"kind": "rayleigh", "coherence_s": 0.02},
             "rate": {"kind": "shannon", "gap_db": 3},
+            **({"device": radio} if radio else {}),
         },
         "network": {way: {**link, **({"mode": "unicast"} if way == "downlink" else {})}, **(cells or {})},
         "algorithm": "fedavg",
@@ -94,6 +97,13 @@ def test_messages_end_when_the_medium_says_so(access: Any, sent: list[tuple[int,
     """Messages end when the medium says so."""
     due = by_medium(world(access, seed=seed), "uplink", sent)
     assert by_packets(world(access, seed=seed), "uplink", sent) == due
+
+
+def test_a_message_of_many_blocks_ends_when_the_medium_says_so() -> None:
+    """Rates are computed for some blocks at once, and then for the next ones."""
+    sent = [(7, 0, 300 * 5000)]
+    assert by_packets(world("ofdma"), "uplink", sent) == by_medium(world("ofdma"), "uplink", sent)
+    assert by_medium(world("ofdma"), "uplink", sent)[0] > 40 * to_ns(0.02)
 
 
 @settings(max_examples=5)

@@ -2,10 +2,12 @@
 
 import re
 from array import array
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fednet_emu.cli.live import _live_rows
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
@@ -154,6 +156,42 @@ def test_a_message_that_ends_when_predicted_has_no_error() -> None:
     assert frames["transfers"]["energy_j"].iloc[0] == pytest.approx(watts * (ends[0] - NS_PER_S) / NS_PER_S)
 
 
+def test_a_download_is_predicted_on_the_downlink() -> None:
+    """From the server to its device, at the downlink's rate; the receiver's energy is that of its time on the air."""
+    listens: dict[str, Any] = {"way": "downlink", "radio": {"receive_w": 0.75, "idle_w": 0.0}}
+    fed, scenario = world("tdma", **listens), cell("tdma", **listens)
+    band, links = fed.network.downlink.band, fed.network.downlink.links.now()
+    size_bit = 8 * (100_000 + 52 * 70)
+    end_ns = band.alone(*links.link(SERVER, 1), size_bit, 1000)[0]
+    got = replace(message(1, 100_000, 1000, end_ns), upwards=False)
+    assert write_messages(fed, [got], predicted(scenario, [got], None)) == [pytest.approx(0.0, abs=1e-9)]
+    row = fed.ledger.frames()["transfers"].iloc[0]
+    assert (row["kind"], row["sender"], row["receiver"]) == ("downlink", SERVER, 1)
+    assert row["receive_j"] == pytest.approx(0.75 * (end_ns - 1000) / NS_PER_S)
+
+
+def test_a_lost_message_delivers_nothing_and_makes_no_claim() -> None:
+    """What it has sent is offered and sent all the same. Rows are in the order of ends, not of requests."""
+    fed, scenario = world("tdma"), cell("tdma")
+    gone = replace(message(0, 50_000, 0, NS_PER_S), lost="left")
+    both = [gone, message(1, 1000, NS_PER_S // 4, NS_PER_S // 2)]
+    assert len(write_messages(fed, both, predicted(scenario, both, None))) == 1
+    rows = fed.ledger.frames()["transfers"]
+    assert rows["sender"].tolist() == [1, 0]
+    row = rows.iloc[1]
+    assert (row["lost"], row["delivered_bit"], row["size_bit"]) == ("left", 0, 8 * gone.air_byte)
+
+
+def test_time_away_is_that_of_the_device_while_its_message_is_under_way() -> None:
+    """It is there until 1 s, from 2 to 3 s, and from 5 s on; the message goes from 0.5 to 5.5 s."""
+    windows = {"kind": "windows", "devices": {"0": [[0.0, 1.0], [2.0, 3.0], [5.0, 99.0]]}}
+    fed, scenario = world("tdma", availability=windows), cell("tdma", availability=windows)
+    halves = [message(0, 10**8, NS_PER_S // 2, 11 * NS_PER_S // 2), message(1, 1000, 0, NS_PER_S)]
+    errors = write_messages(fed, halves, predicted(scenario, halves, None))
+    assert fed.ledger.frames()["live_messages"]["away_s"].tolist() == [0.0, pytest.approx(1.0 + 2.0)]
+    assert len(errors) == 1, "the simulator loses the transfer of a device that leaves"
+
+
 def test_a_starved_message_makes_no_claim() -> None:
     """A starved message makes no claim."""
     fed, scenario = world("tdma"), cell("tdma")
@@ -164,7 +202,7 @@ def test_a_starved_message_makes_no_claim() -> None:
 
 def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
     """A run is doubtful where packets are late or programs starve."""
-    late = {0: array("q", [1000] * 98 + [6_000_000] * 2), 3: array("q", [2000] * 100)}
+    late = {0: array("q", [1000] * 97 + [5_000_000] + [6_000_000] * 2), 3: array("q", [2000] * 100)}
     ledger = Ledger()
     host = write_host(ledger, late, [Ran(0, 100, 5), Ran(2, 100, 20)])
     assert (host["packets"], host["late_share"]) == (200, 0.01)
@@ -177,3 +215,18 @@ def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
     assert frames["live_host"]["simulated_s"].tolist() == [0, 3]
     assert frames["live_host"]["late_p99_s"].tolist() == [pytest.approx(6e-3), 2e-6]
     assert frames["live_programs"]["device"].tolist() == [-1, 1]
+
+
+def test_the_command_tells_what_it_has_found() -> None:
+    """How late the hub was, what was dropped, how good the prediction is, and how long a process takes to start."""
+    found = {"packets": 1200, "late_p50_s": 5e-5, "late_p99_s": 2e-3, "dropped": [3, 0], "starved": 1}
+    rows = dict(_live_rows({**found, "errors": [0.001, -0.002, 0.03], "start_s": 1.254}))
+    assert rows == {
+        "packets": "1,200",
+        "  written late by": "0.05 ms (half), 2 ms (99 %)",
+        "  dropped": "3 up, 0 down",
+        "messages compared": "3, 1 starved",
+        "  measured - predicted": "-0.20% (half), +3.00% (worst)",
+        "start of a process": "1.25 s (algorithm.control.start_s of this machine)",
+    }
+    assert [title for title, _ in _live_rows({**found, "packets": 0, "errors": []})] == ["packets", "  dropped"]

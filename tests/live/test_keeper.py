@@ -1,0 +1,48 @@
+"""The process that keeps the namespaces ends by itself, and silently, at whatever moment its command ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from fednet_emu.errors import FednetError
+from fednet_emu.realtime.programs import _KEEPER, Programs
+from tests.live.conftest import ROOT
+
+PLAN = {"addresses": ["10.77.0.1"], "congestion": None, "user": os.getuid(), "group": os.getgid()}
+
+
+@pytest.mark.parametrize("moment", ["nothing said", "plan said", "answer heard", "told to go on"])
+def test_a_command_that_is_gone_is_no_error(moment: str) -> None:
+    """Exit code 0 and no traceback; where this machine makes no namespaces the answer says so, and it ends, too."""
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its, mine:
+        keeper = subprocess.Popen(
+            [sys.executable, "-P", "-c", _KEEPER, str(its.fileno()), str(ROOT)],
+            pass_fds=[its.fileno()],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        its.close()
+        if moment != "nothing said":
+            mine.send(json.dumps(PLAN).encode())
+        if moment in ("answer heard", "told to go on"):
+            answer = json.loads(mine.recv(1 << 16))
+            if moment == "told to go on" and "unshared" in answer:
+                mine.send(b"{}")
+    _, said = keeper.communicate()
+    assert (keeper.returncode, said) == (0, "")
+
+
+def test_a_keeper_that_is_gone_is_told_in_a_sentence() -> None:
+    """Also to a command that would only say something."""
+    programs = Programs(1)
+    programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    its.close()
+    with programs._control, pytest.raises(FednetError, match="the process that keeps the namespaces has ended; start"):
+        programs._tell(go=True)

@@ -1,0 +1,80 @@
+"""Uploads of real programs: the instants at which their packets leave, and the ends of their messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.given import scenario_of
+from fednet_emu.kernel.clock import to_ns
+from fednet_emu.realtime.air import Departure, LiveAir
+from fednet_emu.realtime.options import LiveOptions
+from fednet_emu.realtime.pace import RatedPace
+from tests.live.conftest import UPLOAD, cell, table
+from tests.live.test_air import played
+from tests.live.test_live import live
+
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("machine")]
+
+
+class Recorded(LiveAir):
+    """An air that notes what comes (time, link, bytes), and what leaves (link, bytes, start, end)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.came: list[tuple[int, int, int]] = []
+        self.left: list[tuple[int, int, int, int]] = []
+
+    def put(self, link: int, packet: bytes, now_ns: int) -> bool:
+        """Note it."""
+        self.came.append((now_ns, link, len(packet)))
+        return super().put(link, packet, now_ns)
+
+    def departures(self, until_ns: int) -> list[Departure]:
+        """Note them."""
+        gone = super().departures(until_ns)
+        self.left += [(one.link, len(one.packet), one.started_ns, one.ended_ns) for one in gone]
+        return gone
+
+
+@pytest.mark.parametrize(("access", "devices"), [("tdma", 2), ("ofdma", 3)])
+def test_uploads_end_when_they_are_predicted_to(tmp_path: Path, access: str, devices: int) -> None:
+    """Packets leave in the nanosecond in which they do without hub and host; messages end when simulated ones do.
+
+    Their ends may differ by 3 % and by twice the time for which queues were empty, because then others sent, and fading
+    has gone on. However late the host is, that time tells it.
+    """
+    size, airs = 2_000_000, []
+    command = [*UPLOAD, "{role}", "{server}", str(size)]
+
+    def noted(*args: Any, **options: Any) -> Recorded:
+        airs.append(Recorded(*args, **options))
+        return airs[-1]
+
+    out, scenario = tmp_path / "run", cell(devices, access)
+    with patch("fednet_emu.realtime.play.LiveAir", noted):
+        summary = live(scenario, out, command)
+    assert (summary["status"], summary["verified"], summary["kind"]) == ("done", True, "live")
+    transfers, messages = table(out, "transfers"), table(out, "live_messages")
+    assert sorted(transfers["sender"]) == [*range(devices)]
+    assert set(transfers["kind"]) == {"uplink"}
+    assert (messages["payload_byte"] - size).between(100, 300).all(), "the bytes, and the header of the request"
+    sent = 8 * (messages["payload_byte"] + messages["repeated_byte"] + 52 * messages["packets"])
+    assert (transfers["size_bit"] == sent).all()
+    for device in range(devices):
+        assert (out / f"dev-{device}.txt").read_text() == f"the server has received {size} bytes\n"
+    _, plan = scenario_of(scenario)
+    fed, options = build(plan.scenario, learning=False), LiveOptions()
+    places, hold_ns = fed.network.uplink.settings.access.capacity, to_ns(options.hold_s)
+    again = LiveAir(
+        RatedPace(fed.network.uplink, fed.clock), places=places, queue_byte=options.queue_byte, hold_ns=hold_ns
+    )
+    left, _ = played(again, airs[0].came)
+    assert airs[0].left == left[: len(airs[0].left)]
+    foreseen_s = messages["predicted_s"] - transfers["requested_s"]
+    allowed_s = 0.03 * foreseen_s + 2.0 * messages["starved_s"].sum()
+    assert ((messages["error"] * foreseen_s).abs() <= allowed_s).all(), messages
