@@ -1,8 +1,8 @@
 """What all tests share: hypothesis without time limits, and with the same examples every time where CI says so.
 
 Python's cyclic garbage collector looks through all modules and tests each time; it runs rarely, as it does in a run.
-Nothing that tests write has to outlive a power cut: files are not forced to the disk, which may be busy. The server that
-processes are forked from imports once what commands import late.
+Nothing that tests write has to outlive a power cut: files are not forced to the disk, which may be busy. The server
+that processes are forked from imports once what commands import late.
 """
 
 import gc
