@@ -17,16 +17,16 @@ from tests.commands import Forked, fednet
 KILL_AFTER_TWO_CELLS = """
 import os, signal, sys
 from fednet_emu.cli import main
-from fednet_emu.study import sweep as module
+from fednet_emu.results import running
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has processes in the background ignore
-sweep, number = module.sweep, int(sys.argv.pop())
+sweep, number = running.run_sweep, int(sys.argv.pop())
 def sweep_and_die(*args, on_event, **more):
     def told(progress):
         on_event(progress)
         if len(progress.done) == 2:
             os.kill(os.getpid(), number)
     return sweep(*args, on_event=told, **more)
-module.sweep = sweep_and_die
+running.run_sweep = sweep_and_die
 main()
 """
 STUDY = """
