@@ -19,7 +19,6 @@ with rare_garbage_collection():
     for _name in (
         "fednet_emu.study.attempt",
         "pandas",
-        "pyarrow.pandas_compat",
         "pyarrow.parquet",
         "scipy.special",
         "threadpoolctl",

