@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from fednet_emu.kernel.clock import Clock
@@ -107,15 +109,24 @@ def none_left_behind() -> Iterator[None]:
                 _put_back()
 
 
+@lru_cache(maxsize=1)
+def _blas(_modules: int) -> list[Any]:
+    """The BLAS libraries of this process, which has imported so many modules: only an import loads another one.
+
+    Looking for them takes as long as the events of a short run.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
 def _kept() -> Callable[[], None]:
     import torch  # the command line imports this file, and must not wait for it
-    from threadpoolctl import ThreadpoolController
 
     collector, threads, level = gc.get_threshold(), torch.get_num_threads(), LOG.level
     filters = warnings.catch_warnings()  # libraries that are loaded on the way add their own
     filters.__enter__()
-    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-    blas = [(library, library.get_num_threads()) for library in libraries]
+    blas = [(library, library.get_num_threads()) for library in _blas(len(sys.modules))]
 
     def put_back() -> None:
         gc.set_threshold(*collector)

@@ -6,7 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
@@ -28,9 +28,11 @@ _GIT_S = 5.0
 
 def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
     """Return the manifest entries that record the code and the data of a run, by the files that were read for it."""
+    names = sorted(set(_outside(scenario)))
+    packages = packages_distributions() if names else {}  # reads the metadata of all that is installed
     return {
         "fednet_emu": {"version": __version__, "commit": commit()},
-        "plugins": {name: _origin(name) for name in sorted(set(_outside(scenario)))} | _app(scenario.algorithm),
+        "plugins": {name: _origin(name, packages) for name in names} | _app(scenario.algorithm),
         "data": {name: checksum(path) for name, path in sorted(read.items())},
     }
 
@@ -105,12 +107,14 @@ def _app(algorithm: Algorithm) -> dict[str, str]:
     return {f"flower app {algorithm.app}": f"flwr {version('flwr')}, files {whole.hexdigest()}"}
 
 
-def _origin(path: str) -> str:
-    """Return the package and version that a class comes from, or the checksum of its file if it is in no package."""
+def _origin(path: str, packages: Mapping[str, Sequence[str]]) -> str:
+    """Return the package and version that a class comes from, or the checksum of its file if it is in no package.
+
+    `packages` has the packages that install a top-level module.
+    """
     module = path.partition(":")[0]
-    packages = packages_distributions().get(module.partition(".")[0], ())
-    if packages:
-        return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(packages))
+    if found := packages.get(module.partition(".")[0]):
+        return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(found))
     try:
         source = inspect.getsourcefile(sys.modules[module])
         return f"file {checksum(Path(str(source)))}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from fednet_emu.component.component import Component
@@ -45,6 +46,7 @@ class Setting:
     value: Node
 
     @staticmethod
+    @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
         """Parse `key.path=value`; the place of the value is `--set key.path`.
 

@@ -22,7 +22,7 @@ TRACES = "document.querySelector('#{} .figure').data"
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
+def study(tmp_path_factory, cells_here):
     """Two accesses; with a small rate nobody reaches the target, with a huge one runs diverge."""
     out = tmp_path_factory.mktemp("study") / "out"
     base = from_text(DIGITS, "small").data
@@ -289,7 +289,7 @@ def test_names_in_figures_are_short_and_distinct(shown):
 
 
 @pytest.fixture(scope="module")
-def searched(tmp_path_factory):
+def searched(tmp_path_factory, cells_here):
     """A search of step sizes and accesses, with limits that some break."""
     out = tmp_path_factory.mktemp("search") / "out"
     space = {"algorithm.lr": {"low": 0.001, "high": 1.0, "log": True}, "network.uplink.access": ["tdma", "ofdma"]}

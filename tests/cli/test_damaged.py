@@ -60,13 +60,13 @@ Damage = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory: pytest.TempPathFactory, cells_here: None) -> Path:
     """A run and a study, both finished."""
     room = tmp_path_factory.mktemp("sound")
     (room / "small.yaml").write_text(SMALL.replace("rounds: 3", "rounds: 2"), encoding="utf-8")
     (room / "study.yaml").write_text("base: small\ngrid: {algorithm.lr: [0.1, 0.2]}\nseeds: 2\n", encoding="utf-8")
     assert fednet("run", room / "small.yaml", "--out", room / "run", "--no-plots").exit_code == 0
-    assert fednet("sweep", room / "study.yaml", "--out", room / "study", "--workers", 2, "--quiet").exit_code == 0
+    assert fednet("sweep", room / "study.yaml", "--out", room / "study", "--quiet").exit_code == 0
     return room
 
 
@@ -112,6 +112,6 @@ def test_a_study_with_a_damaged_file(name: str, damage: Damage, sound: Path, tmp
         assert_told(result, study / name, damage)
     if damage is a_folder:
         (study / name).rmdir()
-    mended = fednet("sweep", sound / "study.yaml", "--out", study, "--workers", 2, "--quiet")
+    mended = fednet("sweep", sound / "study.yaml", "--out", study, "--quiet", "--no-plots")
     assert mended.exit_code == 0, mended.output
     assert {path.name: path.read_bytes() for path in study.glob("*.parquet") if path.stem != "hosts"} == before

@@ -10,22 +10,23 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fednet_emu.study import runners
 from fednet_emu.testing import SMALL
 from tests.commands import Forked, fednet
 
 KILL_AFTER_TWO_CELLS = """
 import os, signal, sys
 from fednet_emu.cli import main
-from fednet_emu.study import sweep as module
+from fednet_emu.results import running
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has processes in the background ignore
-sweep, number = module.sweep, int(sys.argv.pop())
+sweep, number = running.run_sweep, int(sys.argv.pop())
 def sweep_and_die(*args, on_event, **more):
     def told(progress):
         on_event(progress)
         if len(progress.done) == 2:
             os.kill(os.getpid(), number)
     return sweep(*args, on_event=told, **more)
-module.sweep = sweep_and_die
+running.run_sweep = sweep_and_die
 main()
 """
 STUDY = """
@@ -58,6 +59,12 @@ def swept(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert f"report: {out}/report.html" in result.stdout
     assert re.search(r"5 of 6 done, [01] running, 0 failed, about", result.stderr)  # the last may be about to start
     return out
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps run their cells in this process: where they run is not what the test claims."""
+    monkeypatch.setattr(runners, "run_locally", lambda jobs, _workers: runners.run_here(jobs))
 
 
 def tables(out: Path) -> list[bytes]:
@@ -123,6 +130,7 @@ def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: 
     assert tables(out) == tables(swept)
 
 
+@pytest.mark.usefixtures("here")
 def test_failed_cells_end_with_exit_code_1(study: Path, tmp_path: Path) -> None:
     """Each failure is told with its reason and the command that replays it; the replay fails in the same way."""
     impossible = ["--set", "model={kind: module, path: 'nowhere:Net'}"]
@@ -151,6 +159,7 @@ def test_a_wrong_study_is_a_mistake(study: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("here")
 def test_one_cell_is_one_cell(study: Path, tmp_path: Path) -> None:
     """What is one is not told as many."""
     lone = study.with_name("lone.yaml")
@@ -159,6 +168,7 @@ def test_one_cell_is_one_cell(study: Path, tmp_path: Path) -> None:
     assert "1 of 1 run done" in fednet("sweep", str(lone), "--out", str(tmp_path / "out"), "--timing-only").stdout
 
 
+@pytest.mark.usefixtures("here")
 def test_timing_only_sweeps_have_totals(study: Path, tmp_path: Path) -> None:
     """Time, bits and energy are those of the runs that learn; nothing is evaluated."""
     out = tmp_path / "out"
@@ -242,6 +252,7 @@ def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monk
     assert "nowhere: no such run folder" in nothing.stderr
 
 
+@pytest.mark.usefixtures("here")
 def test_a_failed_report_loses_no_sweep(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are there, the exit code is that of the runs, and it is said what went wrong and how to go on."""
 
@@ -327,6 +338,7 @@ def test_one_run_of_a_study_is_run_by_its_levels(study: Path, swept: Path, tmp_p
         assert problem in result.stderr
 
 
+@pytest.mark.usefixtures("here")
 def test_reproduce_refreshes_the_reference(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that fit are swept, and leave a small table and pictures; nothing is left to do the second time."""
     monkeypatch.chdir(tmp_path)

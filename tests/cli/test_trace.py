@@ -69,6 +69,7 @@ def test_mistakes_end_with_exit_code_2(finished: Path, tmp_path: Path) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_a_study_has_no_single_trace(tmp_path: Path) -> None:
     """For the folder of a study it is said that a run is needed."""
     settings = {"stop.rounds": 1}

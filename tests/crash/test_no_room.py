@@ -32,10 +32,10 @@ FILES = ("checkpoint.bin", "transfers.parquet", "rounds.parquet", "summary.json"
 Opener = Callable[..., Any]
 
 
-@pytest.fixture
-def scenario(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A scenario file."""
-    path = tmp_path / "small.yaml"
+    path = tmp_path_factory.mktemp("scenario") / "small.yaml"
     path.write_text(SMALL, encoding="utf-8")
     return path
 
@@ -67,11 +67,20 @@ def tables(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.glob("*.parquet")}
 
 
+@pytest.fixture(scope="module")
+def whole(scenario: Path) -> dict[str, bytes]:
+    """The tables of an undisturbed run."""
+    out = scenario.with_name("whole")
+    assert run(scenario, out, "--no-plots").exit_code == 0
+    return tables(out)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO])
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_cannot_be_written(name: str, number: int, scenario: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written(
+    name: str, number: int, scenario: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     """One sentence names it; the status is `failed`, other tables are kept, and the same command later ends the run."""
-    assert run(scenario, tmp_path / "whole", "--no-plots").exit_code == 0
     out = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, name, number, after=1 if name == "manifest.json" else 0)
@@ -94,7 +103,7 @@ def test_a_file_that_cannot_be_written(name: str, number: int, scenario: Path, t
     assert not list(out.glob(f".*{PART}"))
 
     assert run(scenario, out, "--no-plots").exit_code == 0
-    assert tables(out) == tables(tmp_path / "whole")
+    assert tables(out) == whole
 
 
 def test_a_folder_that_cannot_be_written_at_all(

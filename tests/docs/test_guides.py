@@ -76,6 +76,7 @@ def test_a_model_and_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monkey
     assert own_data.summary["verified"]
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_the_search_of_its_guide_is_right(tmp_path: Path) -> None:
     """The file passes `fednet check`, and the code runs, here for two settings of two rounds."""
     (text,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "guides/search.md").read_text(encoding="utf-8"), re.DOTALL)

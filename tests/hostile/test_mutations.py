@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,22 @@ from fednet_emu.scenario.document import apply_overrides, from_mapping, from_tex
 from fednet_emu.scenario.yaml_text import dump
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-LIBRARY = {path.stem: load(path).data for path in sorted(FOLDER.glob("*.yaml"))}
-KEYS = sorted(
-    {str(key) for data in LIBRARY.values() for path in from_mapping(data, "x").places for key in path if key != "kind"}
-)
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+
+@cache
+def library() -> dict[str, Any]:
+    """The scenarios of the library by name."""
+    return {path.stem: load(path).data for path in FILES}
+
+
+@cache
+def known_keys() -> list[str]:
+    """All keys in them."""
+    paths = (path for data in library().values() for path in from_mapping(data, "x").places)
+    return sorted({str(key) for path in paths for key in path if key != "kind"})
+
+
 NUMBERS = [0, -1, 1, 2, 3, 7, 0.5, 1e-9, 1e9, 1e39, -1e39, 1e41, 2**63, 10**400, float("nan"), float("inf"), 1e-320]
 TEXTS = [
     "",
@@ -47,7 +60,9 @@ scalars = (
     | st.floats(allow_nan=True)
     | st.text(max_size=8)
 )
-keys = st.sampled_from(KEYS) | st.sampled_from(["kind", "include", ""]) | st.text(max_size=8)
+keys = (
+    st.deferred(lambda: st.sampled_from(known_keys())) | st.sampled_from(["kind", "include", ""]) | st.text(max_size=8)
+)
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4), max_leaves=8
 )
@@ -69,7 +84,7 @@ def parent_of(data: Any, path: tuple[Any, ...]) -> Any:
 @st.composite
 def mutated(draw: st.DrawFn) -> dict[str, Any]:
     """A scenario of the library in which one to three things were replaced, removed, renamed, added or swapped."""
-    data = copy.deepcopy(LIBRARY[draw(st.sampled_from(sorted(LIBRARY)))])
+    data = copy.deepcopy(library()[draw(st.sampled_from(sorted(library())))])
     for _ in range(draw(st.integers(1, 3))):
         paths = places_in(data)
         path = draw(st.sampled_from(paths))
@@ -126,17 +141,17 @@ def test_any_text_is_a_scenario_or_has_problems(text: str) -> None:
 @given(st.lists(keys, min_size=1, max_size=4), st.text(max_size=20))
 def test_any_override_is_applied_or_has_problems(path: list[str], value: str) -> None:
     """The same for `--set`."""
-    document = from_mapping(LIBRARY["quickstart"], "quickstart")
+    document = from_mapping(library()["quickstart"], "quickstart")
     problems_of(lambda: checked(apply_overrides(document, [f"{'.'.join(path)}={value}"])))
 
 
 def test_every_scenario_of_the_library_is_there() -> None:
     """What is mutated is what is shipped."""
-    assert len(LIBRARY) >= 20
-    assert "quickstart" in LIBRARY
+    assert len(library()) >= 20
+    assert "quickstart" in library()
 
 
-@pytest.mark.parametrize("name", sorted(LIBRARY))
+@pytest.mark.parametrize("name", [path.stem for path in FILES])
 def test_the_unchanged_scenario_is_valid(name: str) -> None:
     """A mutation that is refused is refused for the mutation."""
-    assert not problems_of(lambda: checked(from_mapping(LIBRARY[name], name)))
+    assert not problems_of(lambda: checked(from_mapping(library()[name], name)))

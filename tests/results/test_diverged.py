@@ -71,6 +71,7 @@ def test_a_diverged_model_does_not_stop_at_a_target_accuracy():
     assert fe.run(DIGITS, settings=wild | target).summary["rounds"] == 4
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_a_diverged_cell_is_in_the_table_but_reaches_no_target():
     """Its row says so, with the reason; time to target is blank, also for another target; the other cell is as ever."""
     study = fe.sweep(

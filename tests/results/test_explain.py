@@ -265,6 +265,7 @@ def test_a_page_tells_the_path(tmp_path):
     assert "What decided when rounds ended" in page
 
 
+@pytest.mark.usefixtures("cells_here")
 def test_the_command_prints_it_and_knows_studies(tmp_path):
     """The lines of the explanation; the folder of a study is a mistake with its remedy."""
     run = fe.run(MAPPING, out=tmp_path / "run")

@@ -7,18 +7,14 @@ import fednet_emu as fe
 from fednet_emu.analysis.scales import TRADED
 from fednet_emu.draw.figures.study_pareto import pareto_figure
 from fednet_emu.draw.page.study_page import study_document
-from fednet_emu.results import running
-from fednet_emu.study.runners import run_here
 
 COSTS = [cost.column for cost in TRADED.values()]
 
 
 @pytest.fixture(scope="module")
-def study():
-    """The study of the tutorial, with 8 of its 40 rounds, whose cells run in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "runner_of", lambda *_: run_here)
-        return fe.sweep("quickstart_access", settings={"stop.rounds": 8}, progress=False)
+def study(cells_here):
+    """The study of the tutorial, with 8 of its 40 rounds."""
+    return fe.sweep("quickstart_access", settings={"stop.rounds": 8}, progress=False)
 
 
 def points(table):

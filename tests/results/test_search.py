@@ -10,13 +10,15 @@ from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
 from tests.commands import fednet
 
+pytestmark = pytest.mark.usefixtures("cells_here")
+
 MAPPING = from_text(SMALL, "small").data
 SPACE = {"algorithm.lr": {"low": 0.01, "high": 0.2, "log": True}, "algorithm.local_steps": [1, 2, 4]}
 ASKED = {"target": {"loss": 0.6}, "seeds": 3, "trials": 6, "settings": {"stop.rounds": 12, "channel": "urban-micro"}}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, cells_here):
     """A search in a folder; tests only look at it."""
     return fe.search(MAPPING, SPACE, out=tmp_path_factory.mktemp("search") / "out", workers=2, **ASKED)
 

@@ -1,8 +1,6 @@
 """`fe.sweep`, `fe.open`, `fe.compare`: studies from Python."""
 
 import gc
-import subprocess
-import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -11,6 +9,9 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL
+from tests.commands import Forked
+
+pytestmark = pytest.mark.usefixtures("cells_here")
 
 MAPPING = from_text(SMALL, "small").data
 TDMA, OFDMA = "network.uplink.access=tdma", "network.uplink.access=ofdma"
@@ -32,7 +33,7 @@ class Silent(fe.Algorithm):
 
 
 @pytest.fixture(scope="module")
-def study():
+def study(cells_here):
     """Two access schemes, two seeds; tests only look at it."""
     return fe.sweep(MAPPING, grid=GRID, seeds=2, workers=2, settings={"stop.rounds": 2})
 
@@ -196,7 +197,7 @@ def test_a_script_needs_no_guard(tmp_path):
         "print(len(study.cells))\n",
         encoding="utf-8",
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = Forked(script, cwd=tmp_path).ended()
 
     assert done.stdout.split() == ["top", "2"], done.stderr
 

@@ -14,7 +14,7 @@ from fednet_emu.cli.app import app
 from fednet_emu.errors import FednetError
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.study import slurm
-from fednet_emu.study.runners import run_locally
+from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.runs import runs_of
 from fednet_emu.study.slurm import Slurm, collected, submit
 from fednet_emu.study.sweep import sweep
@@ -72,18 +72,18 @@ def test_one_command_submits_the_cells_and_the_tables(study_file, moods, tmp_pat
 
 
 def test_an_array_runs_what_is_left(study_file, tmp_path, monkeypatch):
-    """Seven runs in three elements, in any order and twice: nothing is run twice, and the tables are the same."""
+    """Five runs in three elements, in any order and twice: nothing is run twice, and the tables are the same."""
     monkeypatch.setattr(slurm, "MOST_ELEMENTS", 3)
-    path, out = study_file("seeds: 7\nlimits: {time_s: 600, memory_mb: 2500, gpus: 0.5}\n"), tmp_path / "out"
+    path, out = study_file("seeds: 5\nlimits: {time_s: 600, memory_mb: 2500, gpus: 0.5}\n"), tmp_path / "out"
     loaded = runs_of(path)
-    sweep(loaded, tmp_path / "local", lambda tasks: run_locally(tasks, 2))
+    sweep(loaded, tmp_path / "local", run_here)
     first = Slurm(out, ["true"])
     sweep(loaded, out, first)
 
     assert first.jobs is not None
-    assert first.jobs.runs == 7
+    assert first.jobs.runs == 5
     script = first.jobs.array.read_text(encoding="utf-8")
-    for option in ("--array=0-2", "--time=35", "--mem=3500M", "--gpus=1"):  # three runs of 10 min, and 5 min
+    for option in ("--array=0-2", "--time=25", "--mem=3500M", "--gpus=1"):  # two runs of 10 min, and 5 min
         assert f"#SBATCH {option}\n" in script
     order = [0, 1, 2] * 2
     random.Random(0).shuffle(order)

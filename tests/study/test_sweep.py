@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -18,16 +19,22 @@ from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.runs import runs_of
 from fednet_emu.study.sweep import Sweep, sweep
+from fednet_emu.testing import SMALL
 
 
-def swept(path, out, workers=2):
-    """The progress of a sweep in processes of their own, when it has ended."""
+def swept(path, out):
+    """The progress of a sweep in this process, when it has ended."""
+    return sweep(runs_of(path), out, run_here)
+
+
+def swept_apart(path, out, workers=2):
+    """The same in processes of their own."""
     return sweep(runs_of(path), out, lambda tasks: run_locally(tasks, workers))
 
 
 def backwards(tasks):
     """A runner that finishes runs in the opposite order."""
-    for news in run_locally(tasks[::-1], 1):
+    for news in run_here(tasks[::-1]):
         yield news._replace(place=len(tasks) - 1 - news.place)
 
 
@@ -76,7 +83,7 @@ def test_cells_of_an_earlier_sweep_tell_the_time_left(study_file, tmp_path):
     swept(path, tmp_path / "out")
     seen = []
     longer = runs_of(study_file("grid: {algorithm.lr: [0.05, 0.1, 0.2]}\nseeds: 1\n"))
-    sweep(longer, tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=lambda now: seen.append(now.left_s))
+    sweep(longer, tmp_path / "out", run_here, on_event=lambda now: seen.append(now.left_s))
 
     assert len(seen) == 3  # before anything, at the start of the third run, at its end
     assert math.isnan(seen[0])
@@ -85,10 +92,10 @@ def test_cells_of_an_earlier_sweep_tell_the_time_left(study_file, tmp_path):
 
 
 def test_tables_do_not_depend_on_who_finished_first(study_file, tmp_path):
-    """One worker or two, forwards or backwards: the tables are the same to the byte."""
+    """One worker or two or none, forwards or backwards: the tables are the same to the byte."""
     path = study_file("grid: {algorithm.lr: [0.05, 0.1]}\nseeds: 2\n")
-    swept(path, tmp_path / "one", workers=1)
-    swept(path, tmp_path / "two", workers=2)
+    swept_apart(path, tmp_path / "one", workers=1)
+    swept_apart(path, tmp_path / "two", workers=2)
     sweep(runs_of(path), tmp_path / "backwards", backwards)
 
     assert tables(tmp_path / "one") == tables(tmp_path / "two") == tables(tmp_path / "backwards")
@@ -112,7 +119,7 @@ def test_a_cell_that_never_ends_is_ended_after_its_time(study_file, moods, tmp_p
     monkeypatch.setattr(attempt, "time", HourWhenHung(told))
     path = study_file(moods("calm", "hangs", told=str(told)) + "seeds: 1\nlimits: {time_s: 1800}\n")
 
-    progress = swept(path, tmp_path / "out", workers=1)
+    progress = swept_apart(path, tmp_path / "out", workers=1)
 
     assert (progress.done, progress.failures) == ({0}, {1: "took longer than limits.time_s, 1800 s"})
 
@@ -120,7 +127,7 @@ def test_a_cell_that_never_ends_is_ended_after_its_time(study_file, moods, tmp_p
 def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, moods, tmp_path):
     """Raising and growing without bounds are two failures; what is calm is done."""
     path = study_file(moods("raises", "grows", "calm") + "seeds: 1\nlimits: {memory_mb: 1500}\n")
-    progress = swept(path, tmp_path / "out")
+    progress = swept_apart(path, tmp_path / "out")
 
     runs = pd.read_parquet(tmp_path / "out" / "cells.parquet").set_index("mood")
     assert progress.done == {2}
@@ -135,7 +142,7 @@ def test_bad_cells_fail_with_their_reason_and_the_rest_complete(study_file, mood
 def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_path):
     """A process killed with -9 is a failure of that run; the next sweep runs that one only."""
     path = study_file(moods("dies", "calm", once=str(tmp_path / "died")) + "seeds: 1\n")
-    first = swept(path, tmp_path / "out")
+    first = swept_apart(path, tmp_path / "out")
     calm = first.folder_of[1] / "manifest.json"
     before = calm.stat().st_mtime_ns
     assert first.failures == {0: "its process was killed by SIGKILL; the host may have run out of memory"}
@@ -152,7 +159,7 @@ def test_a_killed_worker_fails_alone_and_is_tried_again(study_file, moods, tmp_p
 def test_a_worker_that_others_interrupt_has_failed(study_file, moods, tmp_path):
     """An interrupt that is not the sweep's own is told as a failure; the next sweep runs that run."""
     path = study_file(moods("leaves", "calm", once=str(tmp_path / "left")) + "seeds: 1\n")
-    first = swept(path, tmp_path / "out")
+    first = swept_apart(path, tmp_path / "out")
     assert (first.done, first.failures) == ({1}, {0: "its process was told to stop from outside"})
 
     assert swept(path, tmp_path / "out").done == {0, 1}
@@ -165,7 +172,7 @@ def test_finished_cells_never_run_again(study_file, tmp_path):
 
     def counting(tasks):
         handed.extend(tasks)
-        yield from run_locally(tasks, 1)
+        yield from run_here(tasks)
 
     progress = sweep(runs_of(study_file("grid: {air: {new: {}}}\nseeds: 3\n")), tmp_path / "out", counting)
 
@@ -185,7 +192,7 @@ def test_an_unfinished_sweep_says_what_is_waiting(study_file, tmp_path):
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        sweep(runs_of(path), tmp_path / "out", lambda tasks: run_locally(tasks, 1), on_event=stop_after_one)
+        sweep(runs_of(path), tmp_path / "out", run_here, on_event=stop_after_one)
     assert pd.read_parquet(tmp_path / "out" / "cells.parquet")["status"].tolist() == ["done", "waiting", "waiting"]
 
     assert swept(path, tmp_path / "out").done == {0, 1, 2}
@@ -204,7 +211,7 @@ def test_two_sweeps_do_not_share_a_folder(study_file, tmp_path):
     def meddling(tasks):
         with pytest.raises(DataError, match="is being written by another sweep or search"):
             swept(path, tmp_path / "out")
-        yield from run_locally(tasks, 1)
+        yield from run_here(tasks)
 
     assert sweep(runs_of(path), tmp_path / "out", meddling).done == {0}
 
@@ -225,23 +232,35 @@ def test_cells_of_broken_laws_have_failed(study_file, tmp_path):
 def test_processes_have_one_thread_each_and_leave_the_environment_alone(study_file, tmp_path, monkeypatch):
     """Limits on threads are given to the runs, not to this process."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    swept(study_file("seeds: 1\n"), tmp_path / "out")
+    swept_apart(study_file("seeds: 1\n"), tmp_path / "out")
 
     assert "OMP_NUM_THREADS" not in os.environ
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A study of two runs that has ended, and its runs; tests copy its folder."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "small.yaml").write_text(SMALL, encoding="utf-8")
+    (folder / "study.yaml").write_text("base: small\nseeds: 2\n", encoding="utf-8")
+    runs = runs_of(folder / "study.yaml")
+    sweep(runs, folder / "out", run_here)
+    return folder / "out", runs
+
+
 @pytest.mark.parametrize("name", ["summary.json", "evaluations.parquet", "rounds.parquet", "scenario.yaml"])
 @pytest.mark.parametrize("damage", [None, b"", b"{}", b"garbage"])
-def test_a_finished_cell_with_a_damaged_file_is_run_again(study_file, tmp_path, name, damage, caplog):
+def test_a_finished_cell_with_a_damaged_file_is_run_again(finished, tmp_path, name, damage, caplog):
     """The sweep names the file, repeats that run only, and leaves the tables that it left before."""
-    path, out = study_file("seeds: 2\n"), tmp_path / "out"
-    folders = swept(path, out).folder_of
+    (whole, runs), out = finished, tmp_path / "out"
+    shutil.copytree(whole, out)
+    folders = [out / "cells" / run.name for run in runs]
     before = [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")]
     others = (folders[1] / "manifest.json").stat().st_mtime_ns
     (folders[0] / name).unlink()
     if damage is not None:
         (folders[0] / name).write_bytes(damage)
-    again = swept(path, out)
+    again = sweep(runs, out, run_here)
 
     problem = "no such file" if damage is None else "damaged, its content is not what was written"
     assert f"{folders[0] / name}: {problem}; the run is repeated" in caplog.messages

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Forked
+
 SCRIPT = """
 import sys
 import fednet_emu as fe
@@ -32,10 +34,11 @@ def test_a_script_needs_no_guard_and_workers_end_with_it(tmp_path):
     """
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    one, two, told_by_input = (
+    two, told_by_input = (
         subprocess.run([sys.executable, *given], input=SCRIPT, capture_output=True, text=True, timeout=600, check=False)
-        for given in ([script, "1"], [script, "2", "die"], ["-", "2"])
+        for given in ([script, "2", "die"], ["-", "2"])
     )
+    one = Forked(script, "1").ended()
     told, pids = two.stdout.splitlines()
 
     assert one.stdout.split()[:2] == told.split()[:2] == told_by_input.stdout.split()[:2], two.stderr

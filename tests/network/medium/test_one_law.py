@@ -229,7 +229,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("days", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("days", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_hundred_days_do_not_depend_on_vector_instructions(days):
     """Of every fading law: the bits of rates, and the events of turns and shared bands over so many simulated days."""
     narrow = os.environ | {"NPY_DISABLE_CPU_FEATURES": " ".join(_wide_features())}
