@@ -98,6 +98,7 @@ def test_window_updates_do_not_tear_a_message_apart() -> None:
         story.send(False, 120)
     (one,) = story.messages()
     assert (one.payload_byte, one.starved_ns) == (100_000, 4 * MS), "four answers of 1 ms in between"
+    assert (one.packets, one.power_ns) == (5 * 14, 70 * MS)
 
 
 def test_what_is_small_before_and_after_answers_is_cut_off() -> None:
