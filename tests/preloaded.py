@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from importlib import import_module
 
@@ -20,4 +19,3 @@ with rare_garbage_collection():
     ):
         import_module(_name)
 os.fsync = lambda _file: None
-gc.freeze()
