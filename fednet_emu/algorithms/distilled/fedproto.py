@@ -144,7 +144,7 @@ def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int)
 def class_means(featured: Featured, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The mean features of each class among y [n], in order, [classes, d], at w [P] and x [n, ...]."""
     features = outputs_of(featured.model, w, x)[:, featured.outputs :]
-    return torch.stack([features[y == c].mean(0) for c in y.unique()])
+    return torch.stack([features[y == c].mean(0) for c in sorted(set(y.tolist()))])
 
 
 def merged(
