@@ -259,24 +259,6 @@ def test_ad_psgd_uses_edges_between_an_even_and_an_odd_number() -> None:
     }  # fmt: skip
 
 
-def test_staleness_counts_the_averages_amid_the_steps_of_a_device() -> None:
-    """Device 1 needs 7.2 ms a step, device 0 0.6 ms and 0.64 ms for an exchange: five, as the records have it."""
-    speed = "devices.speed={kind: list, flop_per_s: [1.2e6, 1e5]}"
-    local = "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}"
-    fed = run_small("devices.count=2", "data.n_samples=40", sidelink([(0, 1)]), speed, local, "stop.rounds=40")
-    frames, series = fed.ledger.frames(), fed.ledger.series["averaging"]
-    answers = frames["transfers"].query("sender == 1 and lost == ''")["ended_s"]
-    steps = frames["computes"].query("device == 1")
-    amid = [((answers > row.started_s) & (answers < row.ended_s)).sum() for row in steps.itertuples()]
-    rounds = frames["rounds"]
-    ends = [int((rounds["ended_s"] < end_s).sum()) for end_s in steps["ended_s"]]
-    known = {t: n for t, n, stopped in zip(ends, amid, steps["stopped"], strict=True) if not stopped}
-
-    assert len(known) > 3
-    assert set(known.values()) == {5}
-    assert {t: row["staleness"] for t, row in enumerate(series) if row["staleness"]} == known
-
-
 # ---- settings, evaluation --------------------------------------------------------------------------------------------
 
 
