@@ -43,6 +43,7 @@ ELSEWHERE = {
     ("model", "word-lstm"),
     ("model", "module"),
     ("model", "torchvision"),
+    ("model", "transformers"),
     ("model", "lenet"),
     ("model", "niid-bench-cnn"),
     ("model", "resnet-18"),
