@@ -16,8 +16,8 @@ STEPS = {
     "a scenario": """
 from fednet_emu.emulation.load import load_scenario
 load_scenario('quickstart', ['data={kind: torchvision, name: CIFAR10}'])
-load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}'])
-load_scenario('quickstart', ['model={kind: transformers, config: {model_type: gpt2}}'])
+load_scenario('quickstart', ['data={kind: hugging-face, path: x, input: a, target: b}',
+                             'model={kind: transformers, config: {model_type: gpt2}}'])
 """,
     "a check": "import fednet_emu.emulation.build, fednet_emu.emulation.given",
     "the commands": "import fednet_emu.cli.app, fednet_emu.study.runners",

@@ -85,11 +85,13 @@ class TransformersModel(ExactlyOne, Model):
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():
-            made: nn.Module = auto.from_config(config, attn_implementation=_ATTENTION)
+            made: Any = auto.from_config(config, attn_implementation=_ATTENTION)
+            made.tie_weights()  # without memory for them, transformers 5.0 has not done so
         else:
             how = {"attn_implementation": _ATTENTION, "dtype": torch.float32, "local_files_only": True}
             made = auto.from_pretrained(self.path, config=config, **how)
-        return made
+        network: nn.Module = made
+        return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
         """The configuration, with the outputs of the data and no dropout but the one given."""

@@ -76,7 +76,6 @@ def counts(module: nn.Module) -> tuple[int, int]:
             ("q_proj", "v_proj"),
             4_194_304,
         ),
-        ({"model_type": "vit"}, "classes", 86_567_656, 16, ("q_proj", "v_proj"), 589_824),
     ],
     ids=lambda value: value.get("model_type") if isinstance(value, dict) else None,
 )
