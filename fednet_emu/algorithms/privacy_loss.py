@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
 
 from fednet_emu.arrays import Array
@@ -121,8 +120,12 @@ def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float
     value = (rounds * middle - below + np.arange(n)) * own.step
     left = delta * (1 - 2 * _BEYOND)
 
+    from scipy.optimize import brentq
+
     def excess(eps: float) -> float:
         far = value > eps
         return float(total[far] @ -np.expm1(eps - value[far])) - left
 
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, float(value[-1]), xtol=1e-9))
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, float(value[-1]), xtol=1e-9))

@@ -138,7 +138,7 @@ class Learner:
             trained = self._graph.untrained(model.size, squares=squares)
             work: Work = _new(Work, (flop, trained, params.number, trained.params.number))
             return work
-        job = self.job(device, params, plan, key, t, subset, data, squares=squares, **terms)
+        job = self.job(device, params, plan, key, t, subset, data, of=of, model=model, squares=squares, **terms)
         trained = self._graph.train(job)
         return Work(job.flop, trained, params.number, trained.params.number)
 
@@ -151,12 +151,15 @@ class Learner:
         t: int,
         subset: IntArray | None = None,
         data: TrainData | None = None,
+        *,
+        of: Device | None = None,
+        model: FlatModel | None = None,
         **terms: Any,
     ) -> TrainJob:
         """The job of local training of a device in round t, for those who do not train by it but need its batches."""
-        mine = self._task.slice_of(device.index)
+        mine = self._task.slice_of((of or device).index)
         return TrainJob(
-            model=self._task.model,
+            model=model or self._task.model,
             data=data or self._task.data,
             indices=mine if subset is None else mine.start + subset,
             params=params,

@@ -260,7 +260,7 @@ def test_ad_psgd_uses_edges_between_an_even_and_an_odd_number() -> None:
 
 
 def test_staleness_counts_the_averages_amid_the_steps_of_a_device() -> None:
-    """Device 1 needs 7.2 ms a step, device 0 0.6 ms and 0.64 ms for an exchange: its answers amid a step are the staleness."""
+    """Device 1 needs 7.2 ms a step, device 0 0.6 ms and 0.64 ms for an exchange: its answers amid a step."""
     speed = "devices.speed={kind: list, flop_per_s: [1.2e6, 1e5]}"
     local = "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}"
     fed = run_small("devices.count=2", "data.n_samples=40", sidelink([(0, 1)]), speed, local, "stop.rounds=40")
