@@ -111,6 +111,8 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
     """The epsilon of the sum of so many losses within these numbers of points but for a share `_BEYOND` of delta."""
+    from scipy.optimize import brentq
+
     middle, _ = _centred(own)
     n = next_fast_len(max(above + below + 1, len(own.mass)), real=True)
     folded = np.zeros(n)
@@ -119,8 +121,6 @@ def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float
     total = np.roll(total, below)  # the first is now `below` points under the middle
     value = (rounds * middle - below + np.arange(n)) * own.step
     left = delta * (1 - 2 * _BEYOND)
-
-    from scipy.optimize import brentq
 
     def excess(eps: float) -> float:
         far = value > eps
