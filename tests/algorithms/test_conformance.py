@@ -92,7 +92,7 @@ ALGORITHM_SETTINGS = {
         "server={samples: 40, validation_samples: 40, flop_per_s: 1e6}",
         "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
     ),
-    "flexlora": (*ADAPTED, local_sgd("flexlora", "ranks: [2]"), "algorithm.lr=0.3"),
+    "flexlora": (*ADAPTED, local_sgd("flexlora", "ranks: [2], clip_norm: 1.0"), "algorithm.lr=0.15"),
     "hetlora": (*ADAPTED, local_sgd("hetlora", "ranks: [1, 2], per_row: true")),
     "frank-wolfe-clustering": (local_sgd("frank-wolfe-clustering", "alpha: 1.0, dual_lr: 0.01, tolerance: 1e-9"),),
     "cyclic-fedavg": (

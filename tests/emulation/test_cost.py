@@ -179,3 +179,13 @@ def test_check_and_run_tell_the_cost_first(tmp_path: Path) -> None:
 
     assert loud.stderr.splitlines()[0].startswith("cost: devices 20, rounds up to 1, ")
     assert "cost" not in quiet.output
+
+
+def test_frozen_weights_are_in_memory_once_and_sent_never() -> None:
+    """Four bytes each, however many devices hold an update."""
+    few, many = (Cost(5, 3, participants, 2, 100, 1000, 3200) for participants in (2, 8))
+    frozen = [replace(cost, frozen=10**6) for cost in (few, many)]
+
+    for with_, without in zip(frozen, (few, many), strict=True):
+        assert with_.least_byte - without.least_byte == with_.most_byte - without.most_byte == 4 * 10**6
+    assert "a model of 100 parameters and 1,000,000 frozen ones" in str(frozen[0])

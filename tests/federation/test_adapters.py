@@ -34,9 +34,9 @@ SCENARIO: dict[str, Any] = {
 
 
 def two_owners() -> Samples:
-    """Windows of the two halves of the text, with the next token at every position."""
-    x, y, group = windows([characters(TEXT[:250]), characters(TEXT[250:])], [0, 1], 5, predict="every")
-    test = np.arange(len(y)) % 250 > 200
+    """Windows of two parts of the text of unequal size, with the next token at every position."""
+    x, y, group = windows([characters(TEXT[:200]), characters(TEXT[200:])], [0, 1], 5, predict="every")
+    test = np.arange(len(y)) % 50 > 40
     pick = [torch.from_numpy(part) for part in (x[~test], y[~test], x[test], y[test])]
     return Samples(*pick, None, group[~test], group[test], vocabulary=80)
 

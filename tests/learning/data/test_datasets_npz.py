@@ -175,6 +175,9 @@ def test_integers_for_each_token_are_the_tokens_that_follow(tmp_path):
     np.savez(tmp_path / "own.npz", **{**tokens, "train_y": x + 1})
     with pytest.raises(DataError, match=r"train_y must hold tokens 0..4, got 5; renumber the tokens"):
         Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG)
+    np.savez(tmp_path / "own.npz", **{name: array % 2 for name, array in tokens.items()})
+    binary = Npz(path="own.npz", vocabulary=2).load(tmp_path, RNG)
+    assert (binary.task, binary.outputs, binary.multi_label) == ("next-token", 2, False)
     labels = {"train_y": x % 2, "test_y": x[:3] % 2.0}
     np.savez(tmp_path / "own.npz", **{**tokens, **labels})
     assert Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG).task == "multi-label"
