@@ -260,7 +260,7 @@ def test_a_lost_gradient_ends_the_round_of_its_device() -> None:
 @pytest.mark.parametrize(("variant", "each"), [("sl", 2 + 5 * 4), ("v1", 2 + 5 * 4), ("v2", 2 + 5 * 4), ("psl", 7 * 4)])
 def test_check_tells_the_events(variant: str, each: int) -> None:
     """Transfers and computations of three devices with four batches each, for which psl shares those of the server."""
-    data = "data={kind: synthetic, features: 9, classes: 3, n_samples: 45, n_test: 3}"
+    data = "data={kind: synthetic, features: 9, classes: 3, n_samples: 42, n_test: 3}"
     settings = (*UNEVEN, "devices.count=3", "partition=iid", data, splitfed(variant), "network.downlink.mode=unicast")
     told = Outlook(small_scenario(*settings)).cost.events
     fed = timed(*settings)
