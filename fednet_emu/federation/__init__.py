@@ -17,7 +17,7 @@ from fednet_emu.learning.graph.accumulation import Accumulation, accumulated, of
 from fednet_emu.learning.graph.augment import AnyAugmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Trained
-from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
+from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam, AnyOptimizer, Momentum, Sgd
 from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.graph.schedules import AnySchedule, Constant
@@ -54,6 +54,7 @@ __all__ = [
     "Statistic",
     "Streams",
     "TrainData",
+    "TrainJob",
     "Trained",
     "Work",
     "accumulated",

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from fednet_emu.errors import Diverged
-from fednet_emu.federation import SgdPlan, Streams, TrainData, accumulated, average
-from fednet_emu.learning.graph.jobs import TrainJob
+from fednet_emu.federation import SgdPlan, Streams, TrainData, TrainJob, accumulated, average
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 

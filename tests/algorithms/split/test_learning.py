@@ -45,6 +45,14 @@ def test_the_order_of_service_matters_in_v2_only() -> None:
     assert (its.v2() - its.v1()).norm() > 1e-1
 
 
+def test_a_batch_that_waits_at_the_server_has_not_been_served() -> None:
+    """The server of v2 is amid the first batch when the round ends: it has made no step, though all have arrived."""
+    fed, found = trained(*UNEVEN, "stop.rounds=2", "server.flop_per_s=100", splitfed("v2", deadline_s=1))
+
+    assert any(message.bit > 0 for message in Oracle(fed).arrived[0])
+    assert torch.equal(found, fed.task.model.initial())
+
+
 @pytest.mark.parametrize("own", ["{kind: sgd}", "{kind: momentum, beta: 0.5}", "adam"])
 @pytest.mark.parametrize("engine", ["serial", "batched", "by-rule"])
 def test_v1_is_federated_averaging(engine: str, own: str) -> None:
