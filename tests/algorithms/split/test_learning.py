@@ -45,6 +45,17 @@ def test_the_order_of_service_matters_in_v2_only() -> None:
     assert (its.v2() - its.v1()).norm() > 1e-1
 
 
+def test_a_step_of_psl_whose_parts_are_all_lost_is_the_server_s_alone() -> None:
+    """One device at a time, many of whose uploads are lost: its part stays what it was, the server's has moved."""
+    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    fed, found = trained(*UNEVEN, lossy, splitfed("psl", cohort=1, retries=0))
+    its = Oracle(fed)
+    its.cohorts = [list(range(5))] * 5
+
+    assert any(messages and messages[-1].bit != 32 * its.size for messages in its.arrived)
+    torch.testing.assert_close(found.double(), its.psl(), rtol=0, atol=1e-5)
+
+
 def test_a_batch_that_waits_at_the_server_has_not_been_served() -> None:
     """The server of v2 is amid the first batch when the round ends: it has made no step, though all have arrived."""
     fed, found = trained(*UNEVEN, "stop.rounds=2", "server.flop_per_s=100", splitfed("v2", deadline_s=1))
