@@ -90,9 +90,7 @@ class SplitFed(Algorithm, LocalTraining):
             what = f"neither end has the whole gradient, got clip_norm={self.clip_norm:g}"
             raise ValueError(f"{what}; leave it out")
         if self.variant == "psl" and self.local_optimizer != Sgd():
-            what = (
-                f"means after each step are one step of plain steps only, got local_optimizer={self.local_optimizer!r}"
-            )
+            what = f"means after each step are a step only if steps are plain, got {self.local_optimizer!r}"
             raise ValueError(f"local_optimizer: {what}; leave it out, or choose another variant than psl")
         if self.server_queue == "parallel" and self.variant != "v1":
             what = f"one server part makes one step at a time, got parallel with {self.variant}"

@@ -45,6 +45,56 @@ def test_the_order_of_service_matters_in_v2_only() -> None:
     assert (its.v2() - its.v1()).norm() > 1e-1
 
 
+def test_a_step_of_psl_whose_parts_are_all_lost_is_the_server_s_alone() -> None:
+    """One device at a time, many of whose uploads are lost: its part stays what it was, the server's has moved."""
+    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    fed, found = trained(*UNEVEN, lossy, splitfed("psl", cohort=1, retries=0))
+    its = Oracle(fed)
+    its.cohorts = [list(range(5))] * 5
+
+    assert any(messages and messages[-1].bit != 32 * its.size for messages in its.arrived)
+    torch.testing.assert_close(found.double(), its.psl(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_steps_follow_the_schedule(variant: str) -> None:
+    """With steps of next to nothing from the second round on, the model is that of the first, to the last bit."""
+    schedule = "lr_schedule: {kind: step, every_rounds: 1, gamma: 1e-30}"
+    _, first = trained(*UNEVEN, "stop.rounds=1", splitfed(variant))
+    fed, found = trained(*UNEVEN, "stop.rounds=3", f"{splitfed(variant)[:-1]}, {schedule}}}")
+
+    assert not torch.equal(first, fed.task.model.initial())
+    assert torch.equal(found, first)
+
+
+def test_who_has_lost_a_message_of_psl_sends_no_more_in_the_round() -> None:
+    """Without retries a device's lost activations or part are the last that it sends until the next round."""
+    lossy = "network.uplink.loss={kind: random, probability: 0.2}"
+    frames = timed(*UNEVEN, lossy, splitfed("psl", retries=0), "stop.rounds=12").ledger.frames()
+    ups = frames["transfers"][frames["transfers"]["receiver"] == -1].sort_values("requested_s", kind="stable")
+    ups = ups.assign(round=frames["rounds"]["ended_s"].searchsorted(ups["requested_s"], side="right"))
+
+    assert (ups["lost"] == "erased").sum() > 12
+    for _, own in ups.groupby(["round", "sender"]):
+        assert (own["lost"].iloc[:-1] == "").all()
+
+
+def test_parts_of_psl_have_a_deadline_of_their_own() -> None:
+    """Activations that are there in time, and parts of the model that are not: the latter are lost for the deadline."""
+    fed = timed(*UNEVEN, splitfed("psl", cut=2, deadline_s=0.013))
+    ups = fed.ledger.frames()["transfers"].query("receiver == -1 and lost == 'deadline'")
+
+    assert (ups["size_bit"] == 32 * Oracle(fed, 2).size).any()
+
+
+def test_a_batch_that_waits_at_the_server_has_not_been_served() -> None:
+    """The server of v2 is amid the first batch when the round ends: it has made no step, though all have arrived."""
+    fed, found = trained(*UNEVEN, "stop.rounds=2", "server.flop_per_s=100", splitfed("v2", deadline_s=1))
+
+    assert any(message.bit > 0 for message in Oracle(fed).arrived[0])
+    assert torch.equal(found, fed.task.model.initial())
+
+
 @pytest.mark.parametrize("own", ["{kind: sgd}", "{kind: momentum, beta: 0.5}", "adam"])
 @pytest.mark.parametrize("engine", ["serial", "batched", "by-rule"])
 def test_v1_is_federated_averaging(engine: str, own: str) -> None:
