@@ -93,7 +93,7 @@ def test_kinds_are_printed_with_the_keys_that_hold_them():
         ("netw", ["network."]),
         ("network.uplink.acc", ["network.uplink.access."]),
         ("network.uplink.access=t", ["network.uplink.access=tdma"]),
-        ("algorithm.kind=fedp", ["algorithm.kind=fedper", "algorithm.kind=fedprox"]),
+        ("algorithm.kind=fedp", ["algorithm.kind=fedper", "algorithm.kind=fedproto", "algorithm.kind=fedprox"]),
         ("algorithm=scaf", ["algorithm=scaffold"]),
         ("algorithm.cohor", ["algorithm.cohort="]),
         ("training.tf32=", ["training.tf32=true", "training.tf32=false"]),

@@ -18,6 +18,8 @@ TRACES = str(Path(__file__).parents[2] / "channels" / "traces")
 
 ELSEWHERE = {
     ("algorithm", "flower"),
+    ("algorithm", "flexlora"),
+    ("algorithm", "hetlora"),
     ("mobility", "trace"),
     ("mobility", "ns2"),
     ("mobility", "tle"),
@@ -48,9 +50,9 @@ ELSEWHERE = {
     ("model", "niid-bench-cnn"),
     ("model", "resnet-18"),
 }
-"""Kinds that are not drawn: they need recordings, texts or larger images that are not here, or a library or code of
-the user, or, as a network of 11 million parameters, they would take the time of a thousand other scenarios; satellites
-go together only, as mixtures have them."""
+"""Kinds that are not drawn: they need recordings, texts or larger images that are not here, a model with adapters, or a
+library or code of the user, or, as a network of 11 million parameters, they would take the time of a thousand other
+scenarios; satellites go together only, as mixtures have them."""
 
 EITHER = ("local_steps", "local_epochs")
 """Two settings of which an algorithm needs one, where it has both."""
