@@ -1,8 +1,9 @@
 """Reference tables that today's code no longer makes: python tools/stale.py [--cells N] [NAME...].
 
-Plays runs of `results/reference/NAME/cells.csv` again without training, for as many rounds as the row has, and compares
-simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`, `stale` with
-the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code is then 1.
+Plays runs of the first seed in `results/reference/NAME/cells.csv` again without training, to where the row ended, and
+compares simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`,
+`stale` with the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code
+is then 1.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def differences(run: StudyRun, row: Mapping[str, float]) -> list[str]:
     """What the run costs otherwise than its row says; it ends where the row's run ended."""
     stop = run.scenario.stop
     by_time = stop.simulated_s is not None and row["simulated_s"] >= stop.simulated_s
-    ends = {"rounds": None if by_time else int(row["rounds"]), "accuracy": None, "milestones": ()}
+    ends = {"rounds": int(row["rounds"]) + by_time, "accuracy": None, "milestones": ()}
     scenario = run.scenario.model_copy(update={"stop": stop.model_copy(update=ends)})
     summary = fe.run(scenario, timing_only=True, progress=False).summary
     pairs = [(name, row[name], summary.get(name)) for name in COMPARED if name in row and not pd.isna(row[name])]
@@ -78,6 +79,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="studies; all by default")
     parser.add_argument("--cells", type=int, default=3, help="runs of each; %(default)s by default")
     chosen = parser.parse_args()
+    if chosen.cells < 1:
+        parser.error(f"--cells: nothing to play, got {chosen.cells}; give 1 or more")
     names = chosen.names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv"))
     found = False
     for name in names:

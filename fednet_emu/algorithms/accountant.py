@@ -43,7 +43,7 @@ def epsilon(
 
     Args:
         noise_multiplier: standard deviation of the noise on the sum over the largest norm of an update (z).
-        delta: probability of a worse loss, above 0 and below 1.
+        delta: probability of a worse loss, above 0 and below 1; `pld` rounds probabilities below 1e-9 away.
         rounds: number of rounds (T).
         rate: probability with which each device takes part in a round, independently of all others (q).
         accountant: how rounds are added up; at a rate of 1 both are exact.
@@ -102,20 +102,22 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, ac
     """
     from scipy.optimize import brentq
 
-    for name, value, right in (
-        ("target", target, 0 < target < math.inf),
-        ("delta", delta, 0 < delta < 1),
-        ("rounds", rounds, rounds >= 1),
-        ("rate", rate, 0 < rate <= 1),
+    rounded = accountant == "pld" and rate < 1
+    least = privacy_loss.LEAST_DELTA if rounded else 0.0
+    for name, value, right, range_ in (
+        ("target", target, 0 < target < math.inf, "above 0"),
+        ("delta", delta, 0 < delta < 1 and delta >= least, f"above 0 and below 1{f', {least:g} at least' * rounded}"),
+        ("rounds", rounds, rounds >= 1, "1 or more"),
+        ("rate", rate, 0 < rate <= 1, "above 0, and 1 at most"),
     ):
         if not right:
-            raise FednetError(f"noise_for: {name} is out of its range, got {value}; see its documentation")
+            raise FednetError(f"noise_for: {name} is out of its range, got {value}; must be {range_}")
 
     def too_much(log_z: float) -> float:
         return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
-    if accountant == "pld" and rate < 1:  # near what divergences ask for, as little noise has many losses
+    if rounded:  # near what divergences ask for, as little noise has many losses
         high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
         while high > low and too_much(high - 1) <= 0:
             high -= 1

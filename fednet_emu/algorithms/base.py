@@ -84,8 +84,8 @@ class Algorithm(Component):
         """The number of answers that end a round without losses, out of `count` devices: one of each participant."""
         return self.participants(count)
 
-    def events(self, n_samples: int) -> int:
-        """Number of transfers and computations of a device with so many samples in a round, about."""
+    def events(self, n_samples: int | None) -> int | None:
+        """Number of transfers and computations of a device with so many samples in a round, about; None if unknown."""
         return EVENTS
 
     def asking_rate(self, count: int) -> float | None:

@@ -197,13 +197,13 @@ class CentralPrivacy(_Private):
         if rate is None:
             what = f"needs devices that are asked independently, got selection: {algorithm.selection.kind}"
             yield "", f"{what}; choose poisson or all"
-        elif rate == 1 and self.accountant == "pld":
+        if rate == 1 and self.accountant == "pld":
             yield "accountant", "epsilon is exact where all devices are asked, got pld; leave it out"
         elif self.accountant == "pld" and self.delta < privacy_loss.LEAST_DELTA:
             what = f"rounding hides probabilities below {privacy_loss.LEAST_DELTA:g}, got delta {self.delta:g}"
             yield "accountant", f"{what}; leave it out"
-        elif self.adaptive is not None and self.noise_multiplier >= 2 * self.adaptive.noise(rate * count):
-            most = 2 * self.adaptive.noise(rate * count)
+        most = math.inf if rate is None or self.adaptive is None else 2 * self.adaptive.noise(rate * count)
+        if self.noise_multiplier >= most:
             what = f"is all spent on the count of updates, got {self.noise_multiplier:g}"
             yield (
                 "noise_multiplier",

@@ -15,6 +15,8 @@ from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
 
 LARGEST_HALF = 65504.0
 """Largest number of IEEE half precision."""
+_LEAST_NORM = 2.0**-110
+"""Norms below this count as zero: in single precision the levels over them are infinite."""
 
 
 def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
@@ -49,7 +51,7 @@ class Qsgd(Compression):
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
         """Round the parts of the norm at random."""
         norm = _norm(v)
-        level = randomly_rounded(v.abs() * (self.levels / norm) if norm else v.abs(), self.levels, rng)
+        level = randomly_rounded(v.abs() * (self.levels / norm if norm >= _LEAST_NORM else 0.0), self.levels, rng)
         bit = self.bit(len(v))
         if self.coding == "elias":
             bit = 1 + min(bit - 1, FLOAT_BIT + sparse_bit(level.cpu().numpy().astype(np.int64)))

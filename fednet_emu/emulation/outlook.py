@@ -57,7 +57,7 @@ class Cost:
         data_byte: the memory of the samples; 0 if unknown.
         upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
             models are sent.
-        events_each: the number of transfers and computations of each of these devices in a round.
+        events_each: the number of transfers and computations of each of these devices in a round; None if unknown.
     """
 
     devices: int
@@ -67,7 +67,7 @@ class Cost:
     parameters: int | None
     data_byte: int
     upload_bit: int | None = None
-    events_each: int = EVENTS
+    events_each: int | None = EVENTS
     frozen: int = 0
 
     @classmethod
@@ -79,7 +79,7 @@ class Cost:
         """
         count, (parameters, frozen) = scenario.devices.count, _parameters(scenario, extent, data_dir)
         sends_models = "uplink-compression" in scenario.algorithm.uses
-        samples = -(-(extent.samples or 0) // count) if extent else 0
+        samples = None if extent is None or extent.samples is None else max(1, -(-extent.samples // count))
         return cls(
             devices=count,
             rounds=scenario.stop.rounds,
@@ -88,7 +88,7 @@ class Cost:
             parameters=parameters,
             data_byte=extent.byte if extent else 0,
             upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
-            events_each=scenario.algorithm.events(max(samples, 1)),
+            events_each=scenario.algorithm.events(samples),
             frozen=frozen,
         )
 
@@ -99,8 +99,10 @@ class Cost:
 
     @property
     def events(self) -> int | None:
-        """Transfers and computations of all rounds; None without a number of rounds."""
-        return None if self.rounds is None else self.events_each * self.answers * self.rounds
+        """Transfers and computations of all rounds; None without a number of rounds, or if unknown in a round."""
+        if self.rounds is None or self.events_each is None:
+            return None
+        return self.events_each * self.answers * self.rounds
 
     @property
     def least_byte(self) -> int:
@@ -119,13 +121,16 @@ class Cost:
             size += f" and {self.frozen:,} frozen ones"
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
             size += f" sent up in {self.upload_bit:,} bits"
-        events = (
-            f"{self.events_each * self.answers:,} events a round" if self.events is None else f"{self.events:,} events"
-        )
+        if self.events_each is None:
+            events = "an unknown number of events"
+        elif self.events is None:
+            events = f"about {self.events_each * self.answers:,} events a round"
+        else:
+            events = f"about {self.events:,} events"
         memory = f"{readable(self.least_byte)} of memory, with all records {readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
             memory = f"{readable(self.most_byte)} of memory"
-        return f"cost: devices {self.devices:,}, {rounds}, {size}, about {events}, {memory} beside the program itself"
+        return f"cost: devices {self.devices:,}, {rounds}, {size}, {events}, {memory} beside the program itself"
 
 
 def host_memory_byte() -> float:

@@ -38,7 +38,7 @@ class Metric(Component):
         """Return why it cannot measure a model of these samples; None if it can."""
         if samples.task in self.suits:
             return None
-        return f"{self.column} suits {' and '.join(self.suits)}, got a {samples.task}; leave it out"
+        return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
         """What `value` needs of each sample of a chunk [B, ...], from outputs [B, outputs], targets and losses [B]."""

@@ -19,7 +19,6 @@ from fednet_emu.realtime.packets import address
 
 _MOST_BYTE = 1 << 17
 _ANSWER_S = 30.0
-_GONE = "live: the process that keeps the namespaces has ended; start the run again"
 _KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime.keeper import main; main()"
 
 
@@ -120,7 +119,7 @@ class Programs:
             while True:
                 message = json.loads(self._control.recv(_MOST_BYTE) or b'{"gone": true}')
                 if "gone" in message or "missing" in message:
-                    raise FednetError(_GONE)
+                    raise self._gone()
                 if "ended" in message:
                     ended.append(Ended(message["ended"], message["code"]))
                 elif "listens" in message:
@@ -130,7 +129,7 @@ class Programs:
         except BlockingIOError:
             return ended
         except ConnectionError:
-            raise FednetError(_GONE) from None
+            raise self._gone() from None
         finally:
             self._control.settimeout(_ANSWER_S)
 
@@ -153,8 +152,17 @@ class Programs:
     def _tell(self, **what: Any) -> None:
         try:
             self._control.send(json.dumps(what).encode())
+        except TimeoutError:
+            raise _silent() from None
         except ConnectionError:
-            raise FednetError(_GONE) from None
+            raise self._gone() from None
+
+    def _gone(self) -> FednetError:
+        try:
+            code = f"exit code {self._keeper.wait(GRACE_S)}"
+        except subprocess.TimeoutExpired:
+            code = f"no exit code for {GRACE_S:g} s"
+        return FednetError(f"live: the process that keeps the namespaces has ended, got {code}; start the run again")
 
     def _hear(self, what: str) -> tuple[dict[str, Any], int]:
         """The next message, which is to say this, and the file descriptor that comes with it, or -1."""
@@ -162,14 +170,18 @@ class Programs:
         try:
             body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
         except TimeoutError:
-            silent = f"the process that keeps the namespaces says nothing, got no word for {_ANSWER_S:g} s"
-            raise FednetError(f"live: {silent}; start the run when this machine is less busy") from None
+            raise _silent() from None
         except ConnectionError:  # it has ended before it took what it was told
             pass
         message = json.loads(body or b'{"missing": "keeper", "errno": 0, "why": "it has ended"}')
         if what not in message:
             raise _missing(message["missing"], message["errno"], message["why"], self._chosen)
         return message, ports[0] if ports else -1
+
+
+def _silent() -> FednetError:
+    what = f"the process that keeps the namespaces says nothing, got no word for {_ANSWER_S:g} s"
+    return FednetError(f"live: {what}; start the run when this machine is less busy")
 
 
 def _given_environment() -> dict[bytes, bytes]:

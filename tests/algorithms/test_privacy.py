@@ -78,7 +78,7 @@ def test_bounds_of_the_accountant():
     """No round reveals nothing, no noise everything; arguments out of range are named."""
     assert epsilon(1.0, delta=1e-5, rounds=0) == 0
     assert epsilon(0.0, delta=1e-5, rounds=1) == math.inf
-    for wrong in ({"delta": 0.0}, {"rounds": 0}, {"rate": 1.5}):
+    for wrong in ({"delta": 0.0}, {"rounds": 0}, {"rate": 1.5}, {"delta": 1e-10, "rate": 0.5, "accountant": "pld"}):
         with pytest.raises(FednetError, match=f"noise_for: {next(iter(wrong))} is out of its range"):
             fe.noise_for(1.0, **{"delta": 1e-5, "rounds": 10, **wrong})
 

@@ -131,6 +131,14 @@ def test_rounding_stays_next_to_the_number(v: np.ndarray, scheme: Compression, s
     assert float((read - x).abs().max()) <= step * (1 + 1e-4) + 1e-6
 
 
+def test_a_vector_next_to_nothing_is_read_as_nothing() -> None:
+    """The levels over its norm are no number of single precision, and an infinite factor makes no number of a zero."""
+    for least in (1e-45, 1e-40, 1e-36):
+        read = Qsgd(levels=1).compress(torch.tensor([0.0, least]), Streams(0)("q")).read
+        assert read.tolist() == [0.0, 0.0]
+    assert Qsgd(levels=1).compress(torch.tensor([0.0, 1e-30]), Streams(0)("q")).read[1] == pytest.approx(1e-30)
+
+
 def test_short_floats() -> None:
     """NumPy's half precision, but saturated; bfloat16 has the first 16 bits of single precision, rounded."""
     v = torch.cat([vector(1000) * 10.0 ** torch.arange(-3, 2).repeat(200), torch.tensor([1e6, -1e9])])

@@ -126,7 +126,7 @@ def test_several_labels_are_learnt_by_their_mean_binary_cross_entropy():
     assert last["accuracy"] == pytest.approx(right.float().mean().item())
     assert last["accuracy"] > 0.8
     assert last["exact_match"] == pytest.approx(right.all(1).float().mean().item())
-    with pytest.raises(ScenarioError, match=r"evaluation.metrics.0: rmse suits regression, got a multi-label"):
+    with pytest.raises(ScenarioError, match=r"evaluation.metrics.0: rmse suits regression, got data for multi-label"):
         fe.run({**SCENARIO, **changes, "evaluation": {"metrics": ["rmse"]}}, data=samples, progress=False)
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -39,10 +40,31 @@ def test_a_command_that_is_gone_is_no_error(moment: str) -> None:
     assert (keeper.returncode, said) == (0, "")
 
 
-def test_a_keeper_that_is_gone_is_told_in_a_sentence() -> None:
-    """Also to a command that would only say something."""
+GONE = "the process that keeps the namespaces has ended, got exit code 3; start the run again"
+
+
+@pytest.mark.parametrize("does", [lambda programs: programs._tell(go=True), Programs.news], ids=["tell", "news"])
+def test_a_keeper_that_is_gone_is_told_in_a_sentence(does: Callable[[Programs], object]) -> None:
+    """With its exit code; also to a command that would only say something."""
     programs = Programs(1)
+    programs._keeper = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
     programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     its.close()
-    with programs._control, pytest.raises(FednetError, match="the process that keeps the namespaces has ended; start"):
-        programs._tell(go=True)
+    with programs._control, pytest.raises(FednetError, match=GONE):
+        does(programs)
+
+
+def _say_much(programs: Programs) -> None:
+    while True:
+        programs._tell(command=["x" * 10_000])
+
+
+@pytest.mark.parametrize("does", [_say_much, lambda programs: programs._hear("made")], ids=["tell", "hear"])
+def test_a_keeper_that_is_silent_is_told_in_a_sentence(does: Callable[[Programs], object]) -> None:
+    """Whether it takes nothing more of what it is told, or says nothing."""
+    programs = Programs(1)
+    programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    programs._control.settimeout(0.05)
+    silent = "says nothing, got no word for 30 s; start the run when this machine is less busy"
+    with its, programs._control, pytest.raises(FednetError, match=silent):
+        does(programs)

@@ -35,7 +35,8 @@ class FlexLora(Ranked):
         share = [weight / sum(weights) for weight in weights]
         mean = w + sum(p * (x - w) for p, x in zip(share, whole, strict=True))
         layers = zip(*map(adapters.factors, whole), strict=True)
-        return adapters.put(torch.where(adapters.others, mean, w), [split(own, share, adapters.rank) for own in layers])
+        rest = torch.where(adapters.others.to(w.device), mean, w)
+        return adapters.put(rest, [split(own, share, adapters.rank) for own in layers])
 
 
 def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:

@@ -12,9 +12,11 @@ the last model.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from torch import Tensor
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
@@ -29,6 +31,12 @@ class FedDF(PublicSamples, Synchronous):
     kind = "feddf"
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"server-samples", "server-speed"}
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if scenario.server.flop_per_s is None:
+            yield "kind", "computes on the server, got no speed of it; give server.flop_per_s"
 
     def run(self, fed: Federation) -> Process:
         """The server: average the models, score the public samples by each, train the mean towards their scores."""

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
@@ -30,6 +31,10 @@ class FedMD(PublicSamples, Synchronous):
 
     kind = "fedmd"
     uses: ClassVar[frozenset[str]] = frozenset({"server-samples"})
+
+    @override
+    def events(self, n_samples: int | None) -> int:
+        return 5
 
     def run(self, fed: Federation) -> Process:
         """The server: average the scores that arrive, all alike; without any it keeps the consensus."""

@@ -22,6 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import check_classifier
@@ -49,6 +50,10 @@ class FedProto(Synchronous):
     uses: ClassVar[frozenset[str]] = frozenset()
     pull: float = Field(1.0, ge=0)
     """Factor of the term that pulls features towards the global prototypes (lambda)."""
+
+    @override
+    def events(self, n_samples: int | None) -> int:
+        return 4
 
     def run(self, fed: Federation) -> Process:
         """The server: average the prototypes of each class that arrive."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.errors import ScenarioError
@@ -21,16 +23,30 @@ class PublicSamples(LocalTraining):
     distil_lr: float | None = Field(None, ge=0)
     """Step size of these passes; null takes `lr`. Batches have the size `batch_size`, and steps are plain."""
 
+    @property
+    def distil_plan(self) -> SgdPlan:
+        """The steps on the public samples."""
+        lr = self.lr if self.distil_lr is None else self.distil_lr
+        return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if not scenario.server.samples:
+            yield "kind", "distils on public samples, got none; give server.samples, whose labels are not used"
+
     def public(self, fed: Federation) -> Tensor:
         """The public samples [M, ...].
 
         Raises:
-            ScenarioError: there are none, or the model gives no scores of classes.
+            ScenarioError: the model gives no scores of classes, or has batch norm and a batch would have one sample.
         """
         check_classifier(fed, self.kind)
-        if not fed.server.n_samples:
-            what = f"{self.kind} distils on public samples, got 0"
-            raise ScenarioError(f"server.samples: {what}; give it some, whose labels are not used")
+        n, least = fed.server.n_samples, fed.task.model.least_batch
+        if least > 1 and self.distil_plan.least_batch(n) < least:
+            what = f"the model has batch norm, so a batch must have {least} samples or more"
+            found = f"got {n}, of which batches of {self.batch_size or n} leave 1"
+            raise ScenarioError(f"server.samples: {what}, {found}; give another number")
         return fed.task.data.x[fed.task.slice_of(fed.server.index)]
 
     def n_scores(self, fed: Federation) -> int:
@@ -39,10 +55,7 @@ class PublicSamples(LocalTraining):
 
     def distil(self, fed: Federation, k: Device, w: Deferred, scores: Deferred, *key: Any) -> Computation:
         """Event of training w on device k, or on the server, towards scores of the public samples [M, classes]."""
-        plan = SgdPlan(
-            self.lr if self.distil_lr is None else self.distil_lr, self.batch_size, epochs=self.distil_epochs
-        )
-        return k.train(w, plan, *key, "distil", of=fed.server, loss=divergence, targets=scores)
+        return k.train(w, self.distil_plan, *key, "distil", of=fed.server, loss=divergence, targets=scores)
 
 
 def check_classifier(fed: Federation, kind: str) -> None:

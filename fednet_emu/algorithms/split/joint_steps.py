@@ -78,18 +78,18 @@ class JointSteps:
         with self._drawing(key):
             for k, step in served.order:
                 front.copy_(own[k])
-                gradient = self._gradient(live, served.batches[k][step])
+                gradient = _gradient(live, self._losses(live, served.batches[k][step]).mean())
                 move_server(gradient[cut:])
                 move[k](gradient[:cut])
         front.copy_(accumulated(average(w[:cut], served.weights), [own[k] for k in served.arrived]))
-        return _finite(live.let_go(), plan.lr)
+        return _finite(live.let_go(), plan.lr, key)
 
     def together(
         self,
         w: Tensor,
         lr: float,
         forward: Sequence[DeviceBatches],
-        backward: Sequence[DeviceBatches],
+        backward: Sequence[int],
         step: int,
         key: tuple[int, ...],
     ) -> Tensor:
@@ -99,9 +99,10 @@ class JointSteps:
             w: the model before.
             lr: step size.
             forward: devices whose activations have arrived: the server steps along the mean gradient of their batches.
-            backward: those of them whose parts of the model have arrived, which are averaged.
+            backward: places in `forward` of those whose parts of the model have arrived, which are averaged; they come
+                from the same forward pass, with what it has drawn.
             step: which of their batches it is.
-            key: names what the model draws.
+            key: round and step, which name what the model draws.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -109,13 +110,17 @@ class JointSteps:
         live, cut = self._live, self._cut
         live.start(w)
         with self._drawing(key):
-            gradient = self._gradient(live, torch.cat([own[step] for own in forward]))
-            if not backward:
+            rows = [own[step] for own in forward]
+            losses = self._losses(live, torch.cat(rows))
+            some = 0 < len(backward) < len(forward)
+            gradient = _gradient(live, losses.mean(), again=some)
+            if some:
+                of = torch.split(losses, [len(own) for own in rows])
+                gradient[:cut] = _gradient(live, torch.cat([of[place] for place in backward]).mean())[:cut]
+            elif not backward:
                 gradient[:cut] = 0.0
-            elif len(backward) < len(forward):
-                gradient[:cut] = self._gradient(live, torch.cat([own[step] for own in backward]))[:cut]
         live.weights.sub_(gradient, alpha=lr)
-        return _finite(live.let_go(), lr)
+        return _finite(live.let_go(), lr, key)
 
     def _drawing(self, key: tuple[int, ...]) -> AbstractContextManager[None]:
         """What the model draws in the block is that of the stream of this key."""
@@ -123,18 +128,23 @@ class JointSteps:
             return nullcontext()
         return torch_seed(int(self._streams("split", *key).integers(2**63)))
 
-    def _gradient(self, live: Live, rows: Tensor) -> Tensor:
-        """The gradient [P] of the mean loss over rows of the data."""
+    def _losses(self, live: Live, rows: Tensor) -> Tensor:
+        """The losses [B] of rows of the data, in one forward pass."""
         x, y = self._data.x.index_select(0, rows), self._data.y.index_select(0, rows)
-        loss = self._model.sample_losses(live.module(self._model.laid_out(x)), y).mean()
-        gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True)
-        return torch.cat([part.reshape(-1) for part in gradient])
+        return self._model.sample_losses(live.module(self._model.laid_out(x)), y)
 
 
-def _finite(w: Tensor, lr: float) -> Tensor:
+def _gradient(live: Live, loss: Tensor, *, again: bool = False) -> Tensor:
+    """The gradient [P] of a loss, whose graph is kept if there is one of it `again`."""
+    gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True, retain_graph=again)
+    return torch.cat([part.reshape(-1) for part in gradient])
+
+
+def _finite(w: Tensor, lr: float, key: tuple[int, ...]) -> Tensor:
     if not torch.isfinite(w).all():
+        when = ", ".join(f"{name} {number + 1}" for name, number in zip(("round", "step"), key, strict=False))
         raise Diverged(
-            f"splitfed: training diverges, got parameters that are not finite with lr={lr:g}; lower the learning rate "
-            "or look for extreme values in the data"
+            f"splitfed, {when}: training diverges, got parameters that are not finite with lr={lr:g}; lower the "
+            "learning rate or look for extreme values in the data"
         )
     return w

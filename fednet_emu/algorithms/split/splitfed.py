@@ -87,8 +87,8 @@ class SplitFed(Algorithm, LocalTraining):
     @model_validator(mode="after")
     def _only_what_both_ends_can_do(self) -> Self:
         if self.clip_norm is not None:
-            what = f"neither end has the whole gradient, got clip_norm={self.clip_norm:g}"
-            raise ValueError(f"{what}; leave it out")
+            what = f"neither end has the whole gradient, got {self.clip_norm:g}"
+            raise ValueError(f"clip_norm: {what}; leave it out")
         if self.variant == "psl" and self.local_optimizer != Sgd():
             what = f"means after each step are a step only if steps are plain, got {self.local_optimizer!r}"
             raise ValueError(f"local_optimizer: {what}; leave it out, or choose another variant than psl")
@@ -107,8 +107,10 @@ class SplitFed(Algorithm, LocalTraining):
             yield "kind", "computes on the server, got no speed of it; give server.flop_per_s"
 
     @override
-    def events(self, n_samples: int) -> int:
-        steps = self.plan.n_steps(n_samples)
+    def events(self, n_samples: int | None) -> int | None:
+        if n_samples is None and self.local_steps is None:
+            return None
+        steps = self.plan.n_steps(n_samples or 1)
         return 7 * steps if self.variant == "psl" else 2 + 5 * steps
 
     def run(self, fed: Federation) -> Process:
@@ -173,15 +175,15 @@ class SplitFed(Algorithm, LocalTraining):
             if not size:
                 break
             forward = (yield from self.exchange(its, list(size), self.forward, size, counts=False)).devices
-            backward: list[Device] = []
+            backward: list[int] = []
             if forward:
                 yield its.link.serve(cut, sum(size[k] for k in forward))
                 sent = yield fed.gather((self.backward(its, k, size[k]) for k in forward), self.deadline_s)
-                backward = [k for k, delivery in zip(forward, sent, strict=True) if not delivery.lost]
-                rows = ([batches[k] for k in part] for part in (forward, backward))
-                w = fed.defer(joint.together, its.w, lr, *rows, step, (its.t, step), size=its.w.size)
+                backward = [place for place, delivery in enumerate(sent) if not delivery.lost]
+                rows = [batches[k] for k in forward]
+                w = fed.defer(joint.together, its.w, lr, rows, backward, step, (its.t, step), size=its.w.size)
                 its = its._replace(w=w)
-            left.update(size.keys() - set(backward))
+            left.update(size.keys() - {forward[place] for place in backward})
         fed.answered(len(cohort), len(cohort) - len(left))
         return its.w
 

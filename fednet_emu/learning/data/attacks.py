@@ -70,7 +70,9 @@ def deal_poisoned(
         ScenarioError: The samples have no classes, or the target is not one of their classes.
     """
     if samples.classes is None or attack.target >= samples.classes:
-        found = f"a {samples.task}" if samples.classes is None else f"{attack.target} of {samples.classes} classes"
+        found = (
+            f"data for {samples.task}" if samples.classes is None else f"{attack.target} of {samples.classes} classes"
+        )
         raise ScenarioError(f"attack.target: there is no such class, got {found}; use data with that class")
     bad = attack.devices(count)
     if attack.data == "own":

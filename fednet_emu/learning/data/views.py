@@ -82,7 +82,8 @@ class LabelPermuted(Groups):
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         """Draw one permutation per group."""
         if samples.classes is None:
-            raise ScenarioError(f"groups: label-permuted needs classes, got a {samples.task}; use tilted-targets")
+            remedy = "use tilted-targets" if samples.task == "regression" else "leave it out"
+            raise ScenarioError(f"groups: label-permuted needs classes, got data for {samples.task}; {remedy}")
         drawn = [rng.permutation(samples.classes) for _ in range(1, self.count)]
         return [_renamed(np.arange(samples.classes)), *map(_renamed, drawn)]
 

@@ -81,6 +81,10 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
     """The names of the server's parameters and statistics; both stand in the vector in the order of the layers."""
+    in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
+    if in_layers > model.n_trainable:
+        what = f"layers share parameters, got {in_layers} of them in its layers for {model.n_trainable} that are sent"
+        raise ScenarioError(f"model: {what}; choose a model without tied weights")
     names, first = list(model.unflatten(model.initial())), 0
     theirs: list[str] = []
     for kind in (_trained, _statistics):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.flat import FlatModel
 
 
@@ -28,7 +29,7 @@ def with_features(model: FlatModel, outputs: int) -> Featured:
     """A model with what its last layer with parameters, in the order of the module, receives.
 
     Raises:
-        ScenarioError: that layer does not receive something for each sample.
+        ScenarioError: that layer is not called as a module.
     """
     exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
     one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)
@@ -55,4 +56,7 @@ class _Exposed(nn.Module):
             outputs = self.module(x)
         finally:
             hook.remove()
+        if not received:
+            what = "fedproto reads the input of its last layer, got one that is not called as a module"
+            raise ScenarioError(f"model: {what}, {self.last or 'the model'}; choose one whose last layer is called")
         return torch.cat([outputs, received[-1].flatten(1)], 1)

@@ -24,14 +24,17 @@ _DROPOUT = ("dropout", "pdrop")
 """Parts of the names of settings that are rates of dropout."""
 _ATTENTION = "eager"
 """Two matrix products, which PyTorch can vectorise over devices; its fused kernel, which it cannot, counts the same."""
+_NO_TOKEN = -1
+"""A number that no token of any data has."""
 
 
 class TransformersModel(ExactlyOne, Model):
     """A network of the library transformers, such as GPT-2, BERT or ViT, with adapters or trained as a whole.
 
     It comes from a configuration, with random weights, or from a folder that `save_pretrained` wrote; nothing is
-    downloaded. The vocabulary of a configuration, or the size of images, is that of the data unless it is given. Needs
-    the extra `transformers`.
+    downloaded. The vocabulary of a configuration for `head: tokens`, or the size of images, is that of the data unless
+    it is given; for windows with `head: classes`, `vocab_size` is that of the configuration. With `head: tokens` every
+    position sees only those up to it, in encoders such as BERT too. Needs the extra `transformers`.
     """
 
     kind = "transformers"
@@ -91,6 +94,9 @@ class TransformersModel(ExactlyOne, Model):
             how = {"attn_implementation": _ATTENTION, "dtype": torch.float32, "local_files_only": True}
             made = auto.from_pretrained(self.path, config=config, **how)
         network: nn.Module = made
+        for layer in network.modules():
+            if hasattr(layer, "create_position_ids_from_input_ids") and layer.padding_idx is None:
+                layer.padding_idx = _NO_TOKEN  # RoBERTa numbers positions from the one after it, and skips such tokens
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
@@ -98,6 +104,12 @@ class TransformersModel(ExactlyOne, Model):
         config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
         if self.head == "classes":
             config.num_labels = outputs
+            if len(input_shape) == 1 and getattr(config, "pad_token_id", None) is None:
+                what = f"{config.model_type} classifies by the last token that is no padding, got none"
+                remedy = "give the number of a token that the data do not have"
+                raise ScenarioError(f"model.config.pad_token_id: {what}; {remedy}")
+        elif getattr(config, "is_decoder", None) is False:
+            config.is_decoder = True  # an encoder would see the token that it predicts
         for name in config.to_dict():
             if any(part in name for part in _DROPOUT):
                 setattr(config, name, self.dropout)
@@ -118,24 +130,25 @@ class TransformersModel(ExactlyOne, Model):
             usual = library.AutoConfig.for_model(name)
         except (ValueError, TypeError) as error:
             known = sorted(library.models.auto.CONFIG_MAPPING)
-            hint = did_you_mean(str(name), known)
+            hint = (name and did_you_mean(str(name), known)) or "; give model_type, such as gpt2"
             raise ScenarioError(f"model.config.model_type: no such architecture, got {name!r}{hint}") from error
         names = [*usual.to_dict(), *usual.attribute_map]
         for key in given:
             if key not in names:
                 what = f"{name} has no such setting, got '{key}'"
-                raise ScenarioError(f"model.config: {what}{did_you_mean(key, names)}")
+                raise ScenarioError(f"model.config: {what}{did_you_mean(key, names) or '; leave it out'}")
             if any(part in key for part in _DROPOUT):
                 raise ScenarioError(f"model.config: dropout has one rate, got {key}; write it as model.dropout")
         own: dict[str, Any] = {}
         if len(input_shape) == 3:
             own = {"num_channels": input_shape[0], "image_size": list(input_shape[1:])}
         elif self.head == "tokens":
-            own = {"vocab_size": outputs, "bos_token_id": None, "eos_token_id": None}
+            own = {"vocab_size": outputs, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
         try:
             return library.AutoConfig.for_model(name, **{**own, **given})
         except Exception as error:
-            raise ScenarioError(f"model.config: {name} rejects it ({_text(error)}), got {given}") from error
+            problem = f"{name} rejects it ({_text(error)}), got {given}"
+            raise ScenarioError(f"model.config: {problem}; correct these settings") from error
 
 
 class _Scores(nn.Module):

@@ -312,15 +312,52 @@ def test_features_are_what_the_last_layer_receives() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "problems"),
+    [
+        ((FEDMD,), ["distils on public samples, got none; give server.samples"]),
+        (("server.flop_per_s=1e6", FEDDF), ["distils on public samples, got none; give server.samples"]),
+        (("server.samples=30", FEDDF), ["computes on the server, got no speed of it; give server.flop_per_s"]),
+        ((FEDDF,), ["distils on public samples", "computes on the server"]),
+    ],
+)
+def test_what_they_need_of_the_server(settings: tuple[str, ...], problems: list[str]) -> None:
+    """Samples, and a speed if it computes: told before anything is built."""
+    found = list(small_scenario(*DATA, *settings).contradictions())
+
+    assert [path for path, _ in found] == [("algorithm", "kind")] * len(problems)
+    assert all(what.startswith(problem) for (_, what), problem in zip(found, problems, strict=True))
+
+
+class Uncalled(torch.nn.Module):
+    """A network that uses the weights of its last layer without calling it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(9, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores [n, 3] of x [n, 9]."""
+        return self.first(x) @ self.last.weight.T + self.last.bias
+
+
+def test_a_last_layer_that_is_not_called_has_no_features() -> None:
+    """The error names it."""
+    with pytest.raises(ScenarioError, match="its last layer, got one that is not called as a module, last;"):
+        with_features(FlatModel(Uncalled(), "cross-entropy", (9,)), 3)
+
+
+@pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ((*DATA, FEDMD), "server.samples: fedmd distils on public samples, got 0"),
-        ((*DATA, FEDDF), "server.samples: feddf distils"),
+        (
+            ("data=digits", "model=digit-model", "server.samples=33", FEDMD),
+            "server.samples: the model has batch norm, .* got 33, of which batches of 8 leave 1",
+        ),
         (("server.samples=20", FEDMD), "model: fedmd needs one score per class, got one of loss squared-error"),
         ((FEDPROTO,), "model: fedproto needs one score per class"),
     ],
 )
 def test_what_they_need(settings: tuple[str, ...], what: str) -> None:
-    """Public samples, and scores of classes."""
+    """Batches that suit the model, and scores of classes."""
     with pytest.raises(ScenarioError, match=what):
         run_small(*settings)

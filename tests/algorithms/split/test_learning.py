@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+from itertools import islice
 
 import pytest
 import torch
 from torch import nn
 
+from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import SgdPlan
+from fednet_emu.learning.models.base import torch_seed
+from fednet_emu.learning.models.cuts import cuts_of
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation, small_scenario
 from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained
@@ -174,6 +179,36 @@ def test_dropout_is_that_of_the_run(variant: str) -> None:
     assert not torch.allclose(without, again, atol=1e-3)
 
 
+def test_a_step_of_psl_with_a_lost_part_has_one_set_of_masks() -> None:
+    """Server and devices step along gradients of one forward pass of PyTorch: of all samples, and of those left."""
+    model = "model={kind: mlp, hidden: [7], dropout: [0.3, 0.3]}"
+    fed, _ = trained(*UNEVEN, model, "stop.rounds=1", splitfed("psl"))
+    task, w = fed.task, fed.task.model.initial()
+    [cut, *_] = cuts_of(task.model)
+    size, joint = cut.device.n_shared, JointSteps(task.model, task.data, cut.device.n_shared, fed.streams)
+    start = fed.initial_model()
+    jobs = [fed.learner.job(k, start, SgdPlan(LR, BATCH, epochs=1), (0,), 0) for k in islice(fed.devices(), 3)]
+    own = [DeviceBatches(job) for job in jobs]
+    rows = [batches[0] for batches in own]
+
+    network = copy.deepcopy(nn.Sequential(*task.model.layers)).train()
+    parameters = list(network.parameters())
+    x, y = task.data.x[torch.cat(rows)], task.data.y[torch.cat(rows)]
+    with torch_seed(int(fed.streams("split", 0, 0).integers(2**63))):
+        losses = nn.functional.cross_entropy(network(x), y, reduction="none")
+    parts = losses.split([len(its) for its in rows])
+
+    def gradient(loss: torch.Tensor) -> torch.Tensor:
+        return torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, parameters, retain_graph=True)])
+
+    for there in ([0, 1, 2], [2, 0], [1]):
+        found = (w - joint.together(w, LR, own, there, 0, (0, 0))) / LR
+        expected = gradient(torch.cat([parts[place] for place in there]).mean())
+        torch.testing.assert_close(found[:size], expected[:size], rtol=0, atol=1e-5)
+        torch.testing.assert_close(found[size:], gradient(losses.mean())[size:], rtol=0, atol=1e-5)
+        assert len(there) == 3 or (expected - gradient(losses.mean()))[:size].norm() > 1e-2
+
+
 @pytest.mark.parametrize("optimizer", ["{kind: momentum, beta: 0.5}", "adam"])
 def test_each_end_of_v2_has_a_state_of_its_own(optimizer: str) -> None:
     """Momentum or Adam of PyTorch for the server's part, and another for each device's, make the same model."""
@@ -195,10 +230,11 @@ def test_each_end_of_v2_has_a_state_of_its_own(optimizer: str) -> None:
     torch.testing.assert_close(found.double(), torch.cat([front, back.detach()]), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("variant", ["v2", "psl"])
-def test_training_that_diverges_says_so(variant: str) -> None:
-    """Steps far too large end the run with what to change."""
-    with pytest.raises(ScenarioError, match="training diverges, got parameters that are not finite with lr=1e"):
+@pytest.mark.parametrize(("variant", "when"), [("v2", "round 1"), ("psl", "round 1, step 2")])
+def test_training_that_diverges_says_so(variant: str, when: str) -> None:
+    """Steps far too large end the run with when it was, and with what to change."""
+    said = f"splitfed, {when}: training diverges, got parameters that are not finite with lr=1e"
+    with pytest.raises(ScenarioError, match=said):
         trained(*UNEVEN, splitfed(variant, lr=1e30))
 
 

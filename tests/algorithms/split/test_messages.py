@@ -290,7 +290,7 @@ def test_check_tells_the_events(variant: str, each: int) -> None:
             "one step at a time, got parallel with sl; leave it out",
         ),
         (splitfed("psl", local_optimizer="adam"), "only if steps are plain, got Adam"),
-        (splitfed("v1", clip_norm=1), "neither end has the whole gradient, got clip_norm=1; leave it out"),
+        (splitfed("v1", clip_norm=1), "clip_norm: neither end has the whole gradient, got 1; leave it out"),
         (splitfed("v1", private_sgd="{clip_norm: 1, noise_multiplier: 1}"), "devices send more than models"),
         (splitfed("v1", cut=0), "algorithm.cut"),
     ],

@@ -130,5 +130,5 @@ def test_an_attack_needs_its_class() -> None:
         dealt(Backdoor(target=10))
     with pytest.raises(ScenarioError, match=r"attack\.patch: does not fit in samples of shape \(1, 8, 8\), got 9"):
         dealt(Backdoor(patch=9))
-    with pytest.raises(ScenarioError, match="got a regression"):
+    with pytest.raises(ScenarioError, match="got data for regression"):
         run_small("attack=label-flip")

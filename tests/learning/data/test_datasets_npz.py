@@ -183,6 +183,17 @@ def test_integers_for_each_token_are_the_tokens_that_follow(tmp_path):
     assert Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG).task == "multi-label"
 
 
+@pytest.mark.parametrize(("part", "rows"), [("train", 5), ("train", 7), ("test", 2)])
+def test_each_token_has_one_that_follows(tmp_path, part, rows):
+    """As many windows of targets as of inputs, in both parts."""
+    x = np.zeros((6, 2), int)
+    tokens = {"train_x": x, "train_y": x, "test_x": x[:3], "test_y": x[:3], f"{part}_y": np.zeros((rows, 2), int)}
+    np.savez(tmp_path / "own.npz", **tokens)
+
+    with pytest.raises(DataError, match=rf"{part}_y must hold a token .* of {part}_x \[., 2\], got \[{rows}, 2\]"):
+        Npz(path="own.npz", vocabulary=5).load(tmp_path, RNG)
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float64])
 def test_zeros_and_ones_of_several_columns_are_labels(tmp_path, dtype):
     """Any number of them may apply to a sample."""

@@ -114,7 +114,9 @@ def test_every_token_of_a_window_has_the_one_that_follows(tmp_path):
         assert np.array_equal(x, getattr(last, f"{part}_x"))
         assert np.array_equal(y[:, :-1], x[:, 1:])
         assert np.array_equal(y[:, -1], getattr(last, f"{part}_y"))
-    with pytest.raises(ScenarioError, match="partition: shards deals by class, got a next-token without classes"):
+    with pytest.raises(
+        ScenarioError, match="partition: shards deals by class, got data for next-token without classes"
+    ):
         Shards().split(every, 2, np.random.default_rng(0))
 
 

@@ -83,7 +83,7 @@ def test_tilted_targets_are_equally_far_apart() -> None:
     ("groups", "samples", "message"),
     [
         (Rotated(count=2), regression(), r"groups: rotated needs square images, got samples of shape \(4,\)"),
-        (LabelPermuted(count=2), regression(), "groups: label-permuted needs classes, got a regression"),
+        (LabelPermuted(count=2), regression(), "groups: label-permuted needs classes, got data for regression"),
         (TiltedTargets(count=2, distance=1.0), images(), "groups: tilted-targets needs a regression, got 5 classes"),
         (TiltedTargets(count=5, distance=1.0), regression(), r"groups\.count: .* got 5 groups; must be at most 4"),
     ],

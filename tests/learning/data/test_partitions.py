@@ -317,7 +317,9 @@ def test_laws_about_classes_refuse_a_regression(partition):
     """Targets that are no labels cannot be dealt by class."""
     x, y = torch.zeros(10, 2), torch.linspace(0, 1, 10)
 
-    with pytest.raises(ScenarioError, match=f"{partition.kind} deals by class, got a regression .*; use iid or group"):
+    with pytest.raises(
+        ScenarioError, match=f"{partition.kind} deals by class, got data for regression .*; use iid or group"
+    ):
         split(partition, Samples(x, y, x, y, classes=None), 2)
 
 

@@ -169,6 +169,44 @@ def test_weights_come_from_a_folder(tmp_path, text):
         fe.run({**SCENARIO, "data": text, "model": model}, data_dir=tmp_path, progress=False)
 
 
+@pytest.mark.parametrize("stored", [False, True], ids=["written", "stored"])
+@pytest.mark.parametrize("name", ["gpt2", "bert", "roberta"])
+def test_a_position_does_not_see_those_after_it(name, stored, tmp_path):
+    """The last token alone changes: so do the scores at its position, and no others."""
+    config = SMALL if name == "gpt2" else {**BERT, "model_type": name, "max_position_embeddings": 16}
+    model = TransformersModel(config=config)
+    if stored:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        AutoModelForCausalLM.from_config(AutoConfig.for_model(**{**config, "vocab_size": 30})).save_pretrained(tmp_path)
+        model = TransformersModel(path=str(tmp_path))
+    module, x = seeded_module(lambda: model.build((8,), 30), 1).eval(), torch.arange(2, 18).view(2, 8)
+    other = x.clone()
+    other[:, -1] = 29
+    apart = (module(x) - module(other)).abs().amax((0, 2))
+
+    assert apart[:-1].max() < 1e-6
+    assert apart[-1] > 1e-3
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_every_token_of_the_data_is_learnt(name):
+    """None is padding, whose embedding would stay as it is."""
+    module = TransformersModel(config={**BERT, "model_type": name}).build((8,), 30)
+
+    assert all(its.padding_idx is None for its in module.modules() if isinstance(its, nn.Embedding))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_classes_by_the_last_token_need_a_padding_token(name):
+    """Which is refused before the network is made; with one they are built."""
+    config = {"model_type": name, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 31}
+    with pytest.raises(ScenarioError, match=rf"model.config.pad_token_id: {name} classifies by .*, got none; give"):
+        TransformersModel(config=config, head="classes").build((6,), 5)
+
+    TransformersModel(config={**config, "pad_token_id": 30}, head="classes").build((6,), 5)
+
+
 @pytest.mark.parametrize(("config", "shape"), [(BERT, (6,)), (VIT, (1, 8, 8))], ids=["bert", "vit"])
 def test_classes_of_windows_and_of_images(config, shape):
     """A head of transformers gives a score for each class; dropout is off unless it is asked for."""
@@ -185,8 +223,10 @@ def test_classes_of_windows_and_of_images(config, shape):
     ("settings", "error"),
     [
         ({"config": {"model_type": "gtp2"}}, r"model_type: no such architecture, got 'gtp2'; did you mean 'gpt2'"),
-        ({"config": {}}, r"model_type: no such architecture, got None"),
+        ({"config": {}}, r"model_type: no such architecture, got None; give model_type, such as gpt2"),
         ({"config": {**SMALL, "n_layers": 3}}, r"gpt2 has no such setting, got 'n_layers'; did you mean 'n_layer'"),
+        ({"config": {**SMALL, "qqqqqq": 3}}, r"gpt2 has no such setting, got 'qqqqqq'; leave it out"),
+        ({"config": {**SMALL, "n_layer": "x"}}, r"gpt2 rejects it .*; correct these settings"),
         ({"config": {**SMALL, "attn_pdrop": 0.1}}, r"dropout has one rate, got attn_pdrop; write it as model.dropout"),
         ({"config": {**SMALL, "n_head": 3}}, r"the library cannot make gpt2 .*n_head.: 3"),
         ({"config": {**SMALL, "vocab_size": 7}}, r"gpt2 .*"),

@@ -103,6 +103,31 @@ def test_trying_it_draws_nothing() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_layers_that_share_parameters_are_refused() -> None:
+    """Two layers with one weight: it is counted twice, and sent once."""
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    tied = FlatModel(nn.Sequential(first, nn.ReLU(), second), "cross-entropy", (4,))
+    said = "layers share parameters, got 40 of them in its layers for 24 that are sent; choose a model without tied"
+    with pytest.raises(ScenarioError, match=f"model: {said}"):
+        cuts_of(tied)
+
+
+class Scaled(nn.Linear):
+    """A layer with a buffer that training does not change."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        self.register_buffer("scale", torch.ones(4))
+
+
+def test_buffers_that_stay_are_refused() -> None:
+    """They are no part of the vector."""
+    said = "model: cannot be cut, got 5 parameters and buffers in its layers for 4 that are sent; leave out buffers"
+    with pytest.raises(ScenarioError, match=said):
+        cuts_of(FlatModel(nn.Sequential(Scaled(), nn.ReLU(), nn.Linear(4, 4)), "cross-entropy", (4,)))
+
+
 class Branches(nn.Module):
     """Two layers that are no sequence."""
 

@@ -71,11 +71,15 @@ def checked_samples(
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
         raise DataError(where, problem, "both must have the same shape after the first dimension")
     of_tokens = all(arrays[f"{part}_y"].dtype.kind in "iu" for part in ("train", "test"))
-    of_tokens &= vocabulary is not None and arrays["train_y"].shape == train_x.shape
+    of_tokens &= vocabulary is not None and arrays["train_y"].shape[1:] == train_x.shape[1:]
     train_y, test_y = (
         _inputs(where, arrays, name, vocabulary) if of_tokens else _targets(where, arrays, name, n)
         for name, n in (("train_y", len(train_x)), ("test_y", len(test_x)))
     )
+    for part, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        if of_tokens and y.shape != x.shape:
+            problem = f"{part}_y must hold a token that follows each one of {part}_x {list(x.shape)}"
+            raise DataError(where, f"{problem}, got {list(y.shape)}", "give both the same shape")
     if train_y.shape[1:] != test_y.shape[1:]:
         problem = f"test_y has {test_y.shape[1:]} numbers for a sample, got {train_y.shape[1:]} in train_y"
         raise DataError(where, problem, "both must have the same shape after the first dimension")

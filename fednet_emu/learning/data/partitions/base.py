@@ -76,7 +76,8 @@ def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
         ScenarioError: The samples have no classes.
     """
     if samples.classes is None:
-        raise ScenarioError(f"partition: {kind} deals by class, got a {samples.task} without classes; use iid or group")
+        found = f"data for {samples.task} without classes"
+        raise ScenarioError(f"partition: {kind} deals by class, got {found}; use iid or group")
     return samples.train_y.numpy(), samples.test_y.numpy(), samples.classes
 
 
