@@ -118,7 +118,7 @@ def test_a_metric_refuses_what_it_does_not_suit(kind):
     }
     for task, samples in tasks.items():
         what = METRICS[kind]().unfit(samples)
-        assert what is None if task in METRICS[kind].suits else f"got a {task}; leave it out" in what
+        assert what is None if task in METRICS[kind].suits else f"got data for {task}; leave it out" in what
 
 
 def test_the_classes_among_which_one_may_be_are_fewer_than_all():
