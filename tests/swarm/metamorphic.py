@@ -194,6 +194,8 @@ def twice_the_time(settings: Settings) -> str | None:
     ways = scenario.network.uplink, scenario.network.downlink
     if any(way.access.law(1e6) is not None or way.access.delays for way in ways):
         return None  # shares of rates of their own are rounded, or frames and slots last as a standard says
+    if getattr(scenario.channel.fading, "delay_spread_s", None) is not None:
+        return None  # as are the rates of independent parts of a band
     slow = scenario_of(_slower(scenario.model_dump(mode="json", by_alias=True)))
     one, two = played(scenario, timing_only=True), played(slow, timing_only=True)
     if one.ledger.transfers.column("lost").any() or one.ledger.receptions.column("lost").any():
