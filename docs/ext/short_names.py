@@ -1,4 +1,4 @@
-"""Resolve the short names that annotations have where an import is for type checkers only: `pd.DataFrame`."""
+"""Resolve the names that annotations have in place of documented ones: `pd.DataFrame`, or where a class is defined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sphinx.ext.intersphinx import missing_reference
 OUTSIDE = {
     "pd.DataFrame": "pandas.DataFrame",
     "pd.Series": "pandas.Series",
-    "nn.Module": "torch.nn.Module",
+    **dict.fromkeys(("nn.Module", "torch.nn.modules.module.Module"), "torch.nn.Module"),
     "Figure": "matplotlib.figure.Figure",
     "Path": "pathlib.Path",
     **{name: f"collections.abc.{name}" for name in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence")},
