@@ -9,7 +9,7 @@ Needs Sionna RT 1.0 or later (https://nvlabs.github.io/sionna/rt), on a CPU with
       carrier_hz: 3.5e+9
       path_loss: {kind: table, path: canyon.npz}
       base_station: {height_m: 10}
-    network: {cells: {kind: list, xy_m: [[-32.5, 10.5], [32.5, 10.5]]}}
+    network: {cells: {kind: list, xy_m: [[-32.5, 9.0], [32.5, 9.0]]}}
 """
 
 import sys
@@ -19,7 +19,7 @@ import sionna.rt
 from sionna.rt import PathSolver, PlanarArray, Receiver, Transmitter, load_scene
 
 CARRIER_HZ = 3.5e9
-STATIONS_M = np.array([[-32.5, 10.5, 10.0], [32.5, 10.5, 10.0]])
+STATIONS_M = np.array([[-32.5, 9.0, 10.0], [32.5, 9.0, 10.0]])
 X_M, Y_M, HEIGHT_M = np.arange(-60.0, 61.0, 2.0), np.arange(-8.0, 9.0, 2.0), 1.5
 AT_ONCE = 200
 """Places in one call of the solver, which holds all their paths in memory."""
