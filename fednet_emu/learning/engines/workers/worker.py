@@ -19,7 +19,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class KeptModel(NamedTuple):
-    """Where a model lies: it is pickled without its constants, of which it is told whether they are parameters."""
+    """Where a model lies in shared memory: its pickle, and each constant with whether it is a parameter."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
