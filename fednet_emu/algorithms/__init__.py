@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fednet_emu.algorithms.adapters.flexlora import FlexLora
+from fednet_emu.algorithms.adapters.flora import Flora
 from fednet_emu.algorithms.adapters.hetlora import HetLora
 from fednet_emu.algorithms.asynchronous.fedasync import FedAsync
 from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
@@ -68,6 +69,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     FedRep,
     FedUL,
     FlexLora,
+    Flora,
     Flower,
     FrankWolfeClustering,
     Gossip,

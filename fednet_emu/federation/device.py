@@ -112,8 +112,8 @@ class Device:
             data: what stands for `task.data`, row by row, for example with other labels; that when None.
             difference: whether the result is the trained parameters minus w instead; neither of the two is then held.
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
-                loss, augment, mask, targets; `of`, whose samples are used, such as the server's that are public; and
-                `model`, another one with the same parameters.
+                loss, augment, mask, targets, base; `of`, whose samples are used, such as the server's that are public;
+                and `model`, another one with the same parameters.
         """
         asked, fed = self.invitation.statistics, self._federation
         squares = "square" in asked

@@ -195,11 +195,12 @@ class Learner:
         if models is None:
             return
         size = self._task.model.size
+        whole = size if verb == "k.train" else size + self._task.model.base_size
         for model in (models,) if isinstance(models, Deferred) or not isinstance(models, Sequence) else models:
             if not isinstance(model, Deferred):
                 what = f"expected a model, or a list of one for each device, got {type(models).__name__}"
                 raise AlgorithmError(verb, what, "give a value, for example the `params` of what was trained")
-            if model.size != size:
+            if model.size not in (size, whole):
                 what = f"got a value of {model.size} numbers, the model of the scenario has {size} parameters"
                 raise AlgorithmError(verb, what, "give a model of its shape, or say `size` where it is made")
 

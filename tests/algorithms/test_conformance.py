@@ -93,6 +93,7 @@ ALGORITHM_SETTINGS = {
         "algorithm={kind: fedul, cohort: 3, lr: 0.1, batch_size: 8, supervision: M2}",
     ),
     "flexlora": (*ADAPTED, local_sgd("flexlora", "ranks: [2], clip_norm: 1.0"), "algorithm.lr=0.15"),
+    "flora": (*ADAPTED, local_sgd("flora", "ranks: [1, 2]")),
     "hetlora": (*ADAPTED, local_sgd("hetlora", "ranks: [1, 2], per_row: true")),
     "frank-wolfe-clustering": (local_sgd("frank-wolfe-clustering", "alpha: 1.0, dual_lr: 0.01, tolerance: 1e-9"),),
     "cyclic-fedavg": (
@@ -147,8 +148,8 @@ CONDITIONS = {
 ROUNDS = 4
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", f"stop.rounds={ROUNDS}")
 
-SPLIT_ANEW = {"flexlora"}
-"""Algorithms that give a product other factors in each round."""
+SPLIT_ANEW = {"flexlora", "flora"}
+"""Algorithms that give a product other factors in each round, or move it into the weights."""
 
 SHUFFLED = {"ifca"}
 """Algorithms that start some models from the initial one with its entries in another order."""
@@ -179,10 +180,11 @@ def compared(algorithm: str, fed: Federation, models: list[torch.Tensor]) -> lis
     if algorithm in SHUFFLED:
         return [(w.sort().values, initial.sort().values) for w in models]
     if algorithm in SPLIT_ANEW:
-        adapters = Adapters(fed.task.model)
+        adapters, size = Adapters(fed.task.model), fed.task.model.size
 
         def function(w: torch.Tensor) -> torch.Tensor:
-            return torch.cat([w[adapters.others], *((b @ a).flatten() for b, a in adapters.factors(w))])
+            base = w[size:] if len(w) > size else adapters.base()
+            return torch.cat([w[:size][adapters.others], adapters.grown(base, adapters.factors(w))])
 
         return [(function(w), function(initial)) for w in models]
     return [(w, initial) for w in models]

@@ -19,6 +19,7 @@ TRACES = str(Path(__file__).parents[2] / "channels" / "traces")
 ELSEWHERE = {
     ("algorithm", "flower"),
     ("algorithm", "flexlora"),
+    ("algorithm", "flora"),
     ("algorithm", "hetlora"),
     ("mobility", "trace"),
     ("mobility", "ns2"),

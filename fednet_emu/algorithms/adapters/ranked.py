@@ -16,8 +16,8 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
-class Ranked(Synchronous):
-    """Devices receive and send the first rows of each A and columns of each B, and the rest of what is trained whole.
+class Ranks(Synchronous):
+    """Devices train and send the first rows of each A and columns of each B, and the rest of what is trained whole.
 
     Rows that a device lacks are zero in both factors, and stay so while it trains.
     """
@@ -29,10 +29,28 @@ class Ranked(Synchronous):
     """Who has which. by-speed: the slowest devices have the lowest, as many devices each; in-turn: device 0 the first,
     device 1 the second, and so on, again and again."""
 
+    def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
+        """What each device has of the model."""
+        if max(self.ranks) > adapters.rank:
+            what = f"larger than that of the adapters, {adapters.rank}"
+            raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")
+        n, place = fed.n_devices, list(range(fed.n_devices))
+        own = [self.ranks[k % len(self.ranks)] for k in place]
+        if self.dealt == "by-speed":
+            ascending = sorted(self.ranks)
+            for nth, k in enumerate(sorted(place, key=lambda k: fed.device(k).flop_per_s)):
+                own[k] = ascending[nth * len(ascending) // n]
+        part = {rank: adapters.part(rank) for rank in self.ranks}
+        return [part[rank] for rank in own]
+
+
+class Ranked(Ranks):
+    """The server has adapters, of which it sends each device its part."""
+
     def run(self, fed: Federation) -> Process:
         """The server: send each device its part of the adapters, and make new ones of what arrives."""
         adapters, w = Adapters(fed.task.model), fed.initial_model()
-        parts = self._parts(fed, adapters)
+        parts = self.parts(fed, adapters)
         for t in fed.rounds():
             sent = {part: fed.defer(part.take, w, size=part.size) for part in dict.fromkeys(parts)}
             message = partial(_message, parts, sent)
@@ -62,20 +80,6 @@ class Ranked(Synchronous):
             models: what they have made of that, each [the size of its part].
             weights: their numbers of samples.
         """
-
-    def _parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
-        """What each device has of the model."""
-        if max(self.ranks) > adapters.rank:
-            what = f"larger than that of the adapters, {adapters.rank}"
-            raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")
-        n, place = fed.n_devices, list(range(fed.n_devices))
-        own = [self.ranks[k % len(self.ranks)] for k in place]
-        if self.dealt == "by-speed":
-            ascending = sorted(self.ranks)
-            for nth, k in enumerate(sorted(place, key=lambda k: fed.device(k).flop_per_s)):
-                own[k] = ascending[nth * len(ascending) // n]
-        part = {rank: adapters.part(rank) for rank in self.ranks}
-        return [part[rank] for rank in own]
 
 
 def _message(parts: Sequence[Part], sent: Mapping[Part, Deferred], k: Device) -> Deferred:

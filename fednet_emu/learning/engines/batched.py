@@ -174,7 +174,7 @@ def _trained_stack(
             active = len(batch.x)
             own, into, factor = w[:active], total[:active], terms.factor[:active]
             mask = None if terms.mask is None else terms.mask[:active]
-            step = form.on(own, into, squares=shape.squares)
+            step = form.on(own, into, squares=shape.squares, base=shape.base)
         pull, before = terms.pull(own), None if mask is None else own.clone()
         losses[place, ..., :active] = step(batch, factor)
         if noise is not None:

@@ -28,7 +28,7 @@ class Parcel(NamedTuple):
     Attributes:
         text: the jobs, with numbers in the place of what is kept and of tensors.
         kept: models and data of the jobs.
-        tensors: starting parameters, linear terms, anchors, masks and targets, each once.
+        tensors: starting parameters, linear terms, anchors, masks, targets and bases, each once.
     """
 
     text: bytes
@@ -122,7 +122,7 @@ def _shared(own: ResolvedJob) -> tuple[Any, ...]:
     """What jobs may have in common; the values of Deferreds are in the resolved job."""
     job = own.job
     its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
-    return (*its, own.params, own.linear, own.drift, own.anchor, own.targets)
+    return (*its, own.params, own.linear, own.drift, own.anchor, own.targets, own.base)
 
 
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
@@ -133,12 +133,12 @@ def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> lis
     jobs = []
     for given, rng_key, label, scale, prox, l1, squares, *places in rows:
         model, data, plan, streams, loss, augment, mask, params, *rest = (things[own] for own in places)
-        linear, drift, anchor, targets = rest
+        linear, drift, anchor, targets, base = rest
         if isinstance(data, Shard):
             given, data = data.own(given), data.data  # noqa: PLW2901
         terms = {"l1": l1, "loss": loss, "augment": augment, "mask": mask, "squares": squares}
         job = TrainJob(model, data, given, _UNKNOWN, plan, streams, rng_key, label, **terms)
-        jobs.append(ResolvedJob(job, params, scale, linear, drift, prox, anchor, targets))
+        jobs.append(ResolvedJob(job, params, scale, linear, drift, prox, anchor, targets, base))
     return jobs
 
 

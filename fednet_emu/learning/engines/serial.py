@@ -50,7 +50,7 @@ class SerialEngine(Engine):
         live = self._live.get(model)
         if live is None:
             live = self._live[model] = model.live()
-        live.start(resolved.params)
+        live.start(resolved.params, resolved.base)
         if model.draws:
             seed = resolved.job.streams(*resolved.job.rng_key, "torch").integers(2**63)
             with torch_seed(int(seed)):

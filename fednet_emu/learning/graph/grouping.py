@@ -39,6 +39,7 @@ class JobShape(NamedTuple):
         mask: mask [size] of trained parameters, or None; masks are equal only if they are the same object.
         rule: how steps are made of gradients; None for plain steps, whose sizes may differ from job to job.
         squares: whether the mean square of the samples' losses is wanted.
+        base: weights under adapters, or None; equal only if they are the same object.
     """
 
     model: FlatModel
@@ -53,6 +54,7 @@ class JobShape(NamedTuple):
     mask: Tensor | None
     rule: Rule | None
     squares: bool = False
+    base: Tensor | None = None
 
     @property
     def private(self) -> PrivateSgd | None:
@@ -77,6 +79,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
         mask=job.mask,
         rule=None if plan.is_plain else Rule(plan.optimizer, plan.lr, plan.clip_norm, plan.private),
         squares=job.squares,
+        base=resolved.base,
     )
 
 

@@ -183,6 +183,8 @@ class TrainJob:
         squares: whether the mean square of the samples' losses is wanted, too.
         targets: what `loss` is to compare the outputs with in the place of the data's own targets: values
             [n_samples, ...], one for each row of a slice; None for those of the data.
+        base: weights under adapters [base_size] in the place of the model's own, which are used without a copy. Jobs
+            run together only if they share the same value.
         n_samples: number of samples the device trains on.
         first_row: the first of these rows of the data.
         flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
@@ -210,6 +212,7 @@ class TrainJob:
     mask: Tensor | None = None
     squares: bool = False
     targets: Deferred | None = None
+    base: Deferred | None = None
 
     n_samples: int = field(init=False)
     first_row: int = field(init=False)
@@ -242,7 +245,7 @@ class TrainJob:
 
     def inputs(self) -> list[Deferred]:
         """The Deferreds that must be known before the job can run."""
-        own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor, self.targets)
+        own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor, self.targets, self.base)
         return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
@@ -265,6 +268,7 @@ class TrainJob:
             prox=prox,
             anchor=(self.params if self.anchor is None else self.anchor).value if prox else None,
             targets=None if self.targets is None else self.targets.value,
+            base=None if self.base is None else self.base.value,
         )
 
     def rows(self) -> IntArray:
@@ -309,6 +313,7 @@ class ResolvedJob:
     prox: float
     anchor: Tensor | None
     targets: Tensor | None = None
+    base: Tensor | None = None
 
     @property
     def is_plain(self) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -100,6 +102,27 @@ def lora(
 ADAPTERS: dict[str, type[Lora]] = kinds(Lora)
 AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
 """Type of a field that holds one kind of adapters."""
+
+
+def base_names(module: nn.Module) -> list[str]:
+    """The names of the base: weights under adapters, but those that are trained or that another layer has, too."""
+    names: dict[int, list[str]] = {}
+    for name, weight in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(weight), []).append(name)
+    layers = {f"{name}.weight".removeprefix("."): layer for name, layer in module.named_modules()}
+    alone = [name for name, *others in names.values() if not others and hasattr(layers.get(name), "lora_A")]
+    return [name for name in alone if not module.get_parameter(name).requires_grad]
+
+
+def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
+    """What factors B [m, rank] and A [rank, n] add to the weights of a layer, in their shape."""
+    added: Tensor = layer.lora_scale * (b @ a)
+    return added.T if _is_transposed(layer) else added
+
+
+def drawn(rng: np.random.Generator, rank: int, n: int) -> NDArray[np.float64]:
+    """A [rank, n] of an adapter, uniform from +-1/sqrt(n)."""
+    return rng.uniform(-1, 1, (rank, n)) / math.sqrt(n)
 
 
 def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.learning.models.adapters import base_names
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flops import FlopCount
 from fednet_emu.learning.models.losses import HITS, LOSSES
@@ -27,7 +28,8 @@ class Live:
     """A module in training mode whose parameters and statistics are views into `vector`.
 
     `weights` are the trainable parameters, the front part of the vector; running statistics behind them are updated by
-    every forward pass. `counters` are buffers that are not sent, such as the number of batches seen.
+    every forward pass. `counters` are buffers that are not sent, such as the number of batches seen; `base` are the
+    weights under adapters.
     """
 
     model: FlatModel
@@ -35,15 +37,21 @@ class Live:
     parameters: tuple[nn.Parameter, ...]
     statistics: tuple[Tensor, ...]
     counters: tuple[Tensor, ...]
+    base: tuple[nn.Parameter, ...]
     vector: Tensor
     weights: Tensor
 
-    def start(self, vector: Tensor) -> None:
-        """Copy `vector` into a new vector to train on, and reset the counters; later starts leave that vector alone."""
+    def start(self, vector: Tensor, base: Tensor | None = None) -> None:
+        """Copy `vector` into a new vector to train on, and reset the counters; later starts leave that vector alone.
+
+        A base [base_size] is used as it is, without a copy; None takes that of the model.
+        """
         self.vector = vector.clone()
         self.weights = self.vector[: self.model.n_trainable]
         for part, view in zip((*self.parameters, *self.statistics), self.model.pieces(self.vector), strict=True):
             part.data = view
+        for weight, view in zip(self.base, self.model.base_weights(base).values(), strict=True):
+            weight.data = view
         for counter in self.counters:
             counter.zero_()
 
@@ -65,6 +73,9 @@ class FlatModel:
     gradient stay inside and are never sent. The module given is copied; vectors and data belong on the device that it
     is on.
 
+    Of these, weights under adapters are the base [base_size]. In a call another one may take its place, or follow the
+    vector, [size + base_size].
+
     Args:
         module: a float module from [B, *input_shape] to outputs.
         loss: a name in `LOSSES`.
@@ -74,6 +85,7 @@ class FlatModel:
     Attributes:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, which come first in the vector.
+        base_size: number of scalars in the base.
         loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers from torch, as dropout does.
         is_classifier: whether there is one right class for each sample.
@@ -115,6 +127,8 @@ class FlatModel:
         self._sizes = [part.numel() for part in parts.values()]
         self.size = sum(self._sizes)
         self.n_trainable = sum(part.numel() for part in trainable.values())
+        self._base = base_names(self._module)
+        self.base_size = sum(self._module.get_parameter(name).numel() for name in self._base)
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._module.modules())
         self.batchable = self._separable and not recurrent
 
@@ -160,17 +174,28 @@ class FlatModel:
         parts = torch.split(vector, self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
-    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """The parts of a flat vector by name; views, not copies."""
-        return dict(zip(self._names, self.pieces(vector), strict=True))
+    def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
+        """The parts of a flat vector by name, with those of a base that is given or follows it; views, not copies."""
+        if base is None and len(vector) > self.size:
+            vector, base = vector[: self.size], vector[self.size :]
+        parts = dict(zip(self._names, self.pieces(vector), strict=True))
+        return parts if base is None else parts | self.base_weights(base)
 
-    def forward(self, vector: Tensor, x: Tensor, *, training: bool = False) -> Tensor:
+    def base_weights(self, base: Tensor | None = None) -> dict[str, Tensor]:
+        """The weights under adapters by name, of a base [base_size] or the model's own; views, not copies."""
+        own = {name: self._module.get_parameter(name).detach() for name in self._base}
+        if base is None:
+            return own
+        parts = torch.split(base, [weight.numel() for weight in own.values()])
+        return {name: part.view(own[name].shape) for name, part in zip(own, parts, strict=True)}
+
+    def forward(self, vector: Tensor, x: Tensor, *, training: bool = False, base: Tensor | None = None) -> Tensor:
         """The outputs [B, ...] for the inputs x [B, *input_shape].
 
         `training` switches dropout, and batch norm by batch statistics, on; the statistics in the vector do not change,
         and no gradient reaches them.
         """
-        tensors = self.unflatten(vector)
+        tensors = self.unflatten(vector, base)
         for name in self._statistics:
             tensors[name] = tensors[name].detach().clone() if training else tensors[name].detach()
         outputs: Tensor = functional_call(self._module if training else self._eval_module, tensors, (x,))
@@ -189,18 +214,20 @@ class FlatModel:
         """The accuracy [B] of each sample, from the outputs of `forward`; None for a regression."""
         return None if self._hits is None else self._hits(outputs, y)
 
-    def loss(self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    def loss(
+        self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
+    ) -> Tensor:
         """The training loss sum(weight * loss) / sum(weight) over a batch; the plain mean without weights [B]."""
-        losses = self._loss(self.forward(vector, x, training=True), y)
+        losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
         return (losses * weight).sum() / weight.sum()
 
     def loss_and_squares(
-        self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None
+        self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The training loss as `loss` has it, and the sum of the samples' squared losses, times their weights."""
-        losses = self._loss(self.forward(vector, x, training=True), y)
+        losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean(), losses.square().sum()
         return (losses * weight).sum() / weight.sum(), (losses.square() * weight).sum()
@@ -220,15 +247,17 @@ class FlatModel:
     def live(self) -> Live:
         """A new module whose parameters and statistics are views into one flat vector, for training in place.
 
-        Parameters that are not trained, and buffers that training leaves alone, are those of this model, not copies.
+        What is not trained, and buffers that training leaves alone, are in the memory of this model, not in copies.
         """
-        module = _copied(self._module, self.constants)
+        base = {name: nn.Parameter(weight, requires_grad=False) for name, weight in self.base_weights().items()}
+        own = {id(self._module.get_parameter(name)): weight for name, weight in base.items()}
+        module = copy.deepcopy(self._module, {id(tensor): tensor for tensor in self.constants} | own)
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         trainable = tuple(parameters[name] for name in self._names if name not in self._statistics)
         statistics = tuple(buffers[name] for name in self._statistics)
         counters = tuple(buffers[name] for name in self._counters)
         vector = self.initial()
-        live = Live(self, module, trainable, statistics, counters, vector, vector)
+        live = Live(self, module, trainable, statistics, counters, tuple(base.values()), vector, vector)
         live.start(vector)
         return live
 

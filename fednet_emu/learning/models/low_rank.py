@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.models.adapters import drawn, product
 from fednet_emu.learning.models.flat import FlatModel
 
 
@@ -26,9 +28,11 @@ class Part:
     """What a device of some rank has of a flat vector: the first rows of each A, the first columns of each B, the rest.
 
     Attributes:
+        rank: the rank.
         places: int64 [n], its places in the vector.
     """
 
+    rank: int
     places: Tensor
 
     @property
@@ -40,6 +44,10 @@ class Part:
         """The part [n] of a vector [size]."""
         return vector[self.places.to(vector.device)]
 
+    def only(self, vector: Tensor) -> Tensor:
+        """A vector [size] with zeros in the place of all else."""
+        return self.padded(self.take(vector), len(vector))
+
     def padded(self, part: Tensor, size: int) -> Tensor:
         """A vector [size] with this part [n], and zeros elsewhere."""
         return part.new_zeros(size).index_copy(0, self.places.to(part.device), part)
@@ -47,7 +55,7 @@ class Part:
 
 @final
 class Adapters:
-    """Where the factors of all adapters are in the flat vectors of a model.
+    """Where the factors of all adapters are in the flat vectors of a model, and what they add to its base.
 
     Attributes:
         rank: the rank of the adapters.
@@ -58,9 +66,9 @@ class Adapters:
     """
 
     def __init__(self, model: FlatModel) -> None:
-        places = model.unflatten(torch.arange(model.size))
-        layers = [name.removesuffix("_A") for name in places if name.endswith("lora_A")]
-        self._places = [Factors(places[f"{name}_B"], places[f"{name}_A"]) for name in layers]
+        self._model, places = model, model.unflatten(torch.arange(model.size))
+        self._layers = [name.removesuffix("lora_A") for name in places if name.endswith("lora_A")]
+        self._places = [Factors(places[f"{layer}lora_B"], places[f"{layer}lora_A"]) for layer in self._layers]
         ranks = {its.a.shape[0] for its in self._places}
         if len(ranks) != 1:
             got = f"ranks {sorted(ranks)}" if ranks else "no A that is trained"
@@ -70,16 +78,43 @@ class Adapters:
         for its in self._places:
             self.others[its.a], self.others[its.b] = False, False
 
-    def part(self, rank: int) -> Part:
+    def part(self, rank: int, *, adapters_alone: bool = False) -> Part:
         """What a device of this rank has."""
-        has = torch.ones(len(self.others), dtype=torch.bool)
+        has = ~self.others if adapters_alone else torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False
-        return Part(has.nonzero().squeeze(1))
+        return Part(rank, has.nonzero().squeeze(1))
 
     def factors(self, vector: Tensor) -> list[Factors]:
         """The adapters in a vector [size], as copies in double precision."""
         return [Factors(vector[its.b].double(), vector[its.a].double()) for its in self._places]
+
+    def drawn(self, vector: Tensor, streams: Streams, *name: Any) -> Tensor:
+        """A copy of a vector [size] with new adapters: A from the random stream of this name, B zero."""
+        rng = streams(*name)
+        new = [(vector.new_zeros(its.b.shape), torch.from_numpy(drawn(rng, *its.a.shape))) for its in self._places]
+        return self.put(vector, [Factors(*its) for its in new])
+
+    def base(self) -> Tensor:
+        """The weights under the adapters [base_size], as they are in the model.
+
+        Raises:
+            ScenarioError: one of them is trained, or another layer has it, too.
+        """
+        weights = self._model.base_weights()
+        for name in (f"{layer}weight" for layer in self._layers):
+            if name not in weights:
+                problem = f"weights under adapters must be frozen, and of one layer alone, got {name}"
+                raise ScenarioError(f"model: {problem}; leave it out of train, or its layer out of targets")
+        return torch.cat([weight.reshape(-1) for weight in weights.values()])
+
+    def grown(self, base: Tensor, factors: Sequence[Factors]) -> Tensor:
+        """The base [base_size] with the products of factors of any ranks, one pair for each adapter, added to it."""
+        after = base.double()
+        weights, module = self._model.base_weights(after), self._model.live().module
+        for layer, its in zip(self._layers, factors, strict=True):
+            weights[f"{layer}weight"] += product(module.get_submodule(layer.removesuffix(".")), *its)
+        return after.to(base.dtype)
 
     def put(self, vector: Tensor, factors: Sequence[Factors]) -> Tensor:
         """A copy of a vector [size] with other adapters."""

@@ -54,7 +54,7 @@ def test_who_has_the_slot() -> None:
     """The synchronous methods that invite a cohort and make local steps."""
     personal = ["cfl", "ditto", "fedper", "fedrep", "frank-wolfe-clustering", "ifca", "per-fedavg", "pfedme"]
     distilled = ["feddf", "fedmd", "fedproto"]
-    others = {"fedavg", "feddyn", "fednova", "fedprox", "flexlora", "hetlora", "q-ffl", "scaffold"}
+    others = {"fedavg", "feddyn", "fednova", "fedprox", "flexlora", "flora", "hetlora", "q-ffl", "scaffold"}
     assert sorted(others.union(personal, distilled)) == WITH_SLOT
 
 

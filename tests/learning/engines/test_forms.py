@@ -196,8 +196,8 @@ def test_full_batches_of_neighbours_are_views_whatever_the_order_of_jobs():
         def __init__(self, form):
             self._form, self.byte_per_job = form, form.byte_per_job
 
-        def on(self, w, into=None, *, squares=False):
-            step = self._form.on(w, into, squares=squares)
+        def on(self, w, into=None, *, squares=False, base=None):
+            step = self._form.on(w, into, squares=squares, base=base)
 
             def spied(batch, factor):
                 seen.append((batch.x.data_ptr(), len(batch.x)))

@@ -38,8 +38,9 @@ class ChainForm:
         """Whether there is no convolution."""
         return not any(isinstance(layer, Convolution) for layer in self._layers)
 
-    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
+    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
         """The step on the parameters w [A, P]."""
+        assert base is None, "a chain has no adapters"
         total = w if into is None else into
         stages = [
             (layer, layer.parameters(w[:, place]), layer.parameters(total[:, place]))

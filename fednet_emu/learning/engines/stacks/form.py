@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol, final
 
 import torch
@@ -32,10 +32,10 @@ A step with squares returns [2, A]: the losses, and the sums of the samples' squ
 class Form(Protocol):
     """An implementation of one training step for many jobs of one model."""
 
-    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
+    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
         """The step on the parameters w [A, P], which adds to `into` [A, P], by default to w; rows are contiguous.
 
-        `squares` asks for the sums of the samples' squared losses, too.
+        `squares` asks for the sums of the samples' squared losses, too; `base` [base_size] is that of all jobs.
         """
         ...
 
@@ -56,48 +56,41 @@ class VmapForm:
         self._model, self._private = model, private
 
     @cached_property
-    def _gradient(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        return vmap(grad_and_value(self._model.copied().loss))
-
-    @cached_property
-    def _gradient_and_squares(self) -> Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]:
-        return vmap(grad_and_value(self._model.copied().loss_and_squares, has_aux=True))
-
-    @cached_property
-    def _gradient_by_sample(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        loss = self._model.copied().loss
-
-        def of_one(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            return loss(vector, x[None], y[None])
-
-        return vmap(vmap(grad_and_value(of_one), (None, 0, 0)))
+    def _own(self) -> FlatModel:
+        return self._model.copied()
 
     @cached_property
     def works(self) -> bool:
         """Whether PyTorch can vectorise the model; the first check loads 80 MB, which takes seconds."""
         return self._model.vectorises()
 
-    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False) -> Step:
+    def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
         """The step on the parameters w [A, P]."""
         total = w if into is None else into
         if self._private is not None:
-            return self._private_step(self._private, w, total, squares=squares)
+            return self._private_step(self._private, w, total, base, squares=squares)
+        loss = self._own.loss_and_squares if squares else self._own.loss
+        gradient = vmap(grad_and_value(partial(loss, base=base), has_aux=squares))
 
         def step(batch: Batch, factor: Tensor) -> Tensor:
-            given = (batch.x, batch.y) if batch.weight is None else batch
+            g, losses = gradient(w, *((batch.x, batch.y) if batch.weight is None else batch))
             if squares:
-                g, (losses, sums) = self._gradient_and_squares(w, *given)
-                losses = torch.stack((losses, sums))
-            else:
-                g, losses = self._gradient(w, *given)
+                losses = torch.stack(losses)
             total.addcmul_(g, factor[:, None])
             return losses
 
         return step
 
-    def _private_step(self, private: PrivateSgd, w: Tensor, total: Tensor, *, squares: bool) -> Step:
+    def _private_step(
+        self, private: PrivateSgd, w: Tensor, total: Tensor, base: Tensor | None, *, squares: bool
+    ) -> Step:
+        def loss(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            return self._own.loss(vector, x[None], y[None], base=base)
+
+        gradient = vmap(vmap(grad_and_value(loss), (None, 0, 0)))
+
         def step(batch: Batch, factor: Tensor) -> Tensor:
-            g, losses = self._gradient_by_sample(w, batch.x, batch.y)
+            g, losses = gradient(w, batch.x, batch.y)
             weight = torch.ones_like(losses) if batch.weight is None else batch.weight
             count = weight.sum(1)
             total.addcmul_(torch.einsum("abp,ab->ap", g, weight * private.factors(g)), (factor / count)[:, None])
