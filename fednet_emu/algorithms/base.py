@@ -58,6 +58,9 @@ class Algorithm(Component):
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
 
+    serverless: ClassVar[bool] = False
+    """Whether no server sends anything."""
+
     @property
     def equal_weights(self) -> bool:
         """Whether all updates of a round weigh the same."""

@@ -87,7 +87,7 @@ class Federation:
         self.server, self.memory, self.kept = Device(self, SERVER), dict[str, Any](), Kept()
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
-        self.links = Links(network, graph, streams, self.learner.read)
+        self.links = Links(network, graph, streams, self.learner.read, 0 if task is None else task.model.shipped_bit)
         self.sums = sums_of(self)
         self.observers: list[Callable[[Federation], None]] = []
         score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)

@@ -10,7 +10,7 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device, Fed
-from fednet_emu.federation.payload import Shared, parcel
+from fednet_emu.federation.payload import Shared, n_scalars, parcel
 from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
@@ -35,10 +35,11 @@ class Links:
         graph: makes deferred values.
         streams: the randomness of the run.
         read: reads the bits of a message that depend on its values.
+        base_bit: what the first message to each device brings along.
     """
 
-    def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read) -> None:
-        self._network, self._shared = network, 0
+    def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, base_bit: int = 0) -> None:
+        self._network, self._shared, self._base_bit, self._has_base = network, 0, base_bit, set[int]()
         self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages are of few sizes
         self.grants: dict[int, Grant[float]] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
@@ -57,15 +58,21 @@ class Links:
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
+        bare = self._base_bit > 0 and device not in self._has_base
+        if bare:
+            whole = payload.payload if isinstance(payload, Shared) else payload
+            size_bit = self._base_bit + (n_scalars(whole) * FLOAT_BIT if size_bit is None else size_bit)
         payload, group, number, bits = parcel(payload, size_bit, self._wire_bit)
         transfer = self._network.downlink.send(SERVER, device, payload, number, bits, group=group)
+        if bare:
+            transfer.callbacks.append(lambda event: None if event.lost else self._has_base.add(device))
         if published is not None:
             published.until_arrived(device, payload, transfer)
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
         """Send from the server to several devices, to each what `downlink` would."""
-        if self._publications is not None:
+        if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
         payload, group, number, bits = parcel(payload, None, self._wire_bit)
         return self._network.downlink.send_all(SERVER, devices, payload, number, bits, group)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ from torch.nn.functional import linear
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.models.bases import AnyBase, Base, Float32
 
 
 class Lora(Component):
@@ -43,6 +45,8 @@ class Lora(Component):
     train: tuple[str, ...] = ()
     """Parameters that are trained and sent beside the adapters, such as those of a new head (`score.*`): names as for
     targets."""
+    base: AnyBase = Float32()
+    """How the frozen weights are stored, and whether devices are sent them."""
 
     def on(self, module: nn.Module) -> nn.Module:
         """The module itself, which has adapters now; A is drawn from PyTorch's generator.
@@ -53,9 +57,13 @@ class Lora(Component):
         parameters, layers = dict(module.named_parameters()), dict(module.named_modules())
         dense = [name for name, layer in layers.items() if _is_dense(layer)]
         chosen = [layers[name] for name in _matches("targets", self.targets, dense, "dense layer")]
+        own = _of_one_layer(module)
         module.requires_grad_(requires_grad=False)
         for name in _matches("train", self.train, list(parameters), "parameter"):
             parameters[name].requires_grad = True
+        self.base.on(
+            module, [own[name] for name in (f"{layer}.weight".removeprefix(".") for layer in dense) if name in own]
+        )
         for layer in chosen:
             self._adapt(layer)
         return module
@@ -80,6 +88,7 @@ def lora(
     alpha: float = 16,
     freeze: Literal["A"] | None = None,
     train: Iterable[str] = (),
+    base: str | Mapping[str, Any] | Base = "float32",
 ) -> nn.Module:
     """A copy of a module with LoRA adapters, of which alone runs train and send the parameters.
 
@@ -90,12 +99,14 @@ def lora(
         alpha: factor of the product B A, times the rank.
         freeze: A trains and sends B alone (FFA-LoRA).
         train: further parameters that are trained and sent, such as those of a head.
+        base: how the frozen weights are stored, such as `nf4` or `{"kind": "nf4", "ship": True}`.
 
     Raises:
         ValueError: a setting is out of range.
         ScenarioError: a name matches nothing.
     """
-    own = Lora(rank=rank, alpha=alpha, targets=tuple(targets), freeze=freeze, train=tuple(train))
+    settings: dict[str, Any] = {"rank": rank, "alpha": alpha, "freeze": freeze, "base": base}
+    own = Lora(targets=tuple(targets), train=tuple(train), **settings)
     return own.on(copy.deepcopy(module))
 
 
@@ -106,12 +117,21 @@ AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
 
 def base_names(module: nn.Module) -> list[str]:
     """The names of the base: weights under adapters, but those that are trained or that another layer has, too."""
-    names: dict[int, list[str]] = {}
-    for name, weight in module.named_parameters(remove_duplicate=False):
-        names.setdefault(id(weight), []).append(name)
     layers = {f"{name}.weight".removeprefix("."): layer for name, layer in module.named_modules()}
-    alone = [name for name, *others in names.values() if not others and hasattr(layers.get(name), "lora_A")]
-    return [name for name in alone if not module.get_parameter(name).requires_grad]
+    own = _of_one_layer(module)
+    return [name for name in own if hasattr(layers.get(name), "lora_A") and not own[name].requires_grad]
+
+
+def shipped_bit(module: nn.Module) -> int:
+    """Bits of the frozen weights that each device is sent once; 0 if it has them from the start."""
+    return sum(getattr(part, "shipped_bit", 0) for part in module.modules())
+
+
+def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that have one name."""
+    named = list(module.named_parameters(remove_duplicate=False))
+    times = Counter(id(weight) for _, weight in named)
+    return {name: weight for name, weight in named if times[id(weight)] == 1}
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fednet_emu.errors import ScenarioError, did_you_mean
-from fednet_emu.learning.models.adapters import base_names
+from fednet_emu.learning.models.adapters import base_names, shipped_bit
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flops import FlopCount
 from fednet_emu.learning.models.losses import HITS, LOSSES
-from fednet_emu.learning.models.trying import check_kept, common_dtype, mixes, owner, passes
+from fednet_emu.learning.models.trying import check_call, check_kept, common_dtype, mixes, owner, passes
 
 
 @final
@@ -86,6 +86,7 @@ class FlatModel:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, which come first in the vector.
         base_size: number of scalars in the base.
+        shipped_bit: bits of frozen weights that each device is sent once; 0 if it has them from the start.
         loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers from torch, as dropout does.
         is_classifier: whether there is one right class for each sample.
@@ -127,7 +128,7 @@ class FlatModel:
         self._sizes = [part.numel() for part in parts.values()]
         self.size = sum(self._sizes)
         self.n_trainable = sum(part.numel() for part in trainable.values())
-        self._base = base_names(self._module)
+        self._base, self.shipped_bit = base_names(self._module), shipped_bit(self._module)
         self.base_size = sum(self._module.get_parameter(name).numel() for name in self._base)
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._module.modules())
         self.batchable = self._separable and not recurrent
@@ -329,36 +330,12 @@ class FlatModel:
             buffers = dict(module.named_buffers())
             before = {name: buffer.clone() for name, buffer in buffers.items()}
             generator = torch.get_rng_state()
-            self._try(module)
+            check_call(module, self._ramp(2), self.loss_name, self._items)
             draws = not torch.equal(generator, torch.get_rng_state())
             after = dict(module.named_buffers())
             check_kept(buffers, after)
             owners = {owner(name) for name, old in before.items() if not torch.equal(old, after[name])}
             return draws, {name: buffer for name, buffer in after.items() if owner(name) in owners}
-
-    def _try(self, module: nn.Module) -> None:
-        x = self._ramp(2)
-        try:
-            outputs = module(x)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise ScenarioError(
-                f"model: cannot take a batch of {self._items}, got shape {(2, *self.input_shape)} and {error}; "
-                f"choose a model for {self._items} of shape {self.input_shape}"
-            ) from error
-        if not torch.equal(x, self._ramp(2)):
-            raise ScenarioError(
-                "model: writes into its input, got another batch after the call; have its first layer make a new tensor"
-            )
-        if self.is_classifier and outputs.ndim != 2:
-            raise ScenarioError(
-                f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
-                f"cross-entropy needs [batch, classes]"
-            )
-        if self.loss_name == "next-token" and outputs.shape[:-1] != x.shape:
-            raise ScenarioError(
-                f"model: outputs are not scores at every position, got shape {tuple(outputs.shape)}; next-token needs "
-                f"[batch, {x.shape[1]}, tokens]"
-            )
 
     @property
     def _items(self) -> str:

@@ -45,6 +45,36 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
     return next(iter(parameters.values())).dtype
 
 
+def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
+    """Call a module with a batch [B, ...] for a loss; `items` names its samples.
+
+    Raises:
+        ScenarioError: it does not take them or writes into them, or has outputs of another shape than the loss needs.
+    """
+    before, shape = x.clone(), tuple(x.shape)
+    try:
+        outputs = module(x)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ScenarioError(
+            f"model: cannot take a batch of {items}, got shape {shape} and {error}; "
+            f"choose a model for {items} of shape {shape[1:]}"
+        ) from error
+    if not torch.equal(x, before):
+        raise ScenarioError(
+            "model: writes into its input, got another batch after the call; have its first layer make a new tensor"
+        )
+    if loss == "cross-entropy" and outputs.ndim != 2:
+        raise ScenarioError(
+            f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
+            f"cross-entropy needs [batch, classes]"
+        )
+    if loss == "next-token" and outputs.shape[:-1] != x.shape:
+        raise ScenarioError(
+            f"model: outputs are not scores at every position, got shape {tuple(outputs.shape)}; next-token needs "
+            f"[batch, {x.shape[1]}, tokens]"
+        )
+
+
 def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
     """Raise an error if buffers are no longer the same tensors, which would detach them from the vector."""
     lost = [name for name, buffer in before.items() if after.get(name) is not buffer]

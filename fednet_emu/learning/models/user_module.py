@@ -57,15 +57,17 @@ class UserModule(Model):
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
     """Check on two samples of zeros, numbers or else tokens, that a network maps [n, *input_shape] to [n, outputs].
 
-    It may also have outputs at every position, [n, *input_shape, outputs].
+    It may also have outputs at every position, [n, *input_shape, outputs]. Those of tokens are scores of the next
+    token, and must not depend on it: the last token is changed to see whether those before it do.
 
     Raises:
-        ScenarioError: it does not; the message names the network by `name`.
+        ScenarioError: it does not, or they do; the message names the network by `name`.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
     try:
-        found = _called(module.eval(), batch)
+        found, takes_tokens = _called(module.eval(), batch)
+        early = _moved_by_the_last(module, batch.long(), found) if takes_tokens else 0.0
     except Exception as error:
         problem = f"{name} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
         raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
@@ -75,17 +77,35 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
     if shape not in ([2, outputs], [2, *input_shape, outputs]):
         problem = f"{name} must map a batch of 2 samples to [2, {outputs}], got {shape}"
         raise ScenarioError(f"model: {problem}; give it {outputs} outputs")
+    if early > _ROUNDING:
+        problem = f"positions of {name} see tokens after them, got scores that the last token moves by {early:.1g}"
+        raise ScenarioError(f"model: {problem}; choose an architecture that predicts the next token")
 
 
-def _called(module: nn.Module, batch: torch.Tensor) -> Any:
-    """What a module makes of a batch, or of the same batch as tokens if it takes no other."""
+_ROUNDING = 1e-5
+"""Largest change of scores, as part of the largest score, that is taken for rounding."""
+
+
+def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, bool]:
+    """What a module makes of a batch, or else of the same batch as tokens, and whether it takes tokens alone."""
     with torch.no_grad():
         try:
-            return module(batch)
+            return module(batch), False
         except Exception:
             if not any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in module.modules()):
                 raise
-            return module(batch.long())
+            return module(batch.long()), True
+
+
+@torch.no_grad()
+def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> float:
+    """How far another last token moves scores [n, length, outputs] of earlier positions, as part of the largest."""
+    if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
+        return 0.0
+    other = tokens.clone()
+    other[:, -1] = 1
+    moved = (module(other) - scores)[:, :-1].abs()
+    return float(moved.max() / scores.abs().max()) if moved.numel() else 0.0
 
 
 def _text(error: Exception) -> str:

@@ -14,8 +14,10 @@ from torch import nn
 import fednet_emu as fe
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.models.adapters import Lora
 from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.bases import Nf4
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.transformers_model import TransformersModel
 
@@ -187,6 +189,29 @@ def test_a_position_does_not_see_those_after_it(name, stored, tmp_path):
 
     assert apart[:-1].max() < 1e-6
     assert apart[-1] > 1e-3
+
+
+def test_an_architecture_that_sees_later_tokens_is_refused():
+    """XLNet's mask of the library is not causal: a trial finds it, and names it."""
+    config = {"model_type": "xlnet", "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 32}
+    with pytest.raises(ScenarioError, match=r"positions of xlnet see tokens after them, got scores that the last"):
+        TransformersModel(config=config).build((8,), 30)
+
+
+def test_a_base_in_four_bits(text):
+    """Layers stored either way; the embedding, which is the last layer too, stays; its bits go once to each device."""
+    base = {"kind": "nf4", "ship": True}
+    model = {**SCENARIO["model"], "adapters": {**SCENARIO["model"]["adapters"], "base": base}}
+    run = fe.run({**SCENARIO, "data": text, "model": model}, progress=False)
+    plain = seeded_module(lambda: TransformersModel(config=SMALL).build((8,), 80), Streams(3).key("init") >> 1)
+
+    for layer, changed in (("h.0.attn.c_attn", True), ("h.0.mlp.c_proj", True), ("wte", False)):
+        name = f"network.transformer.{layer}.weight"
+        found, before = run.model.get_parameter(name), plain.get_parameter(name).data
+        assert torch.equal(found, Nf4().read(before) if changed else before)
+    dense, other = 12 * 16 * 16, 80 * 16 + 8 * 16 + 13 * 16 + 2 * 16
+    down = run.transfers.loc[run.transfers["sender"] < 0, "size_bit"]
+    assert sorted(set(down)) == [32 * 128, 32 * 128 + int(4.5 * dense) + 32 * other]
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])

@@ -1,0 +1,136 @@
+"""The base: the weights under and beside adapters, which are frozen; how they are stored, and whether they are sent.
+
+NF4: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023,
+https://arxiv.org/abs/2305.14314
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+from torch.nn.functional import pad
+from typing_extensions import override
+
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+
+BIT_PER_WEIGHT = 32
+"""Bits of a weight that is stored as it is."""
+BLOCK = 64
+"""Weights that have a scale of their own."""
+BLOCKS = 256
+"""Scales that are stored in 8 bits by one factor."""
+_STEPS = 255
+
+
+class Base(Component):
+    """How the frozen weights of a network with adapters are stored."""
+
+    ship: bool = False
+    """Whether the first message of the server to each device brings them along; otherwise devices have them from the
+    start."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if self.ship and scenario.algorithm.serverless:
+            yield "ship", f"with {scenario.algorithm.kind} no server sends anything, got true; leave it out"
+
+    def on(self, module: Any, dense: Iterable[Tensor]) -> None:
+        """Store the frozen weights of a module, in place, and note in it the bits that are to be shipped.
+
+        Args:
+            module: the module, before it has adapters.
+            dense: weights of its dense layers that no other layer has.
+        """
+        chosen, bit = {id(weight) for weight in dense}, 0
+        for weight in (weight for weight in module.parameters() if not weight.requires_grad):
+            if id(weight) in chosen:
+                bit += self.bit(weight.numel())
+                if not weight.is_meta:
+                    weight.data = self.read(weight.data)
+            else:
+                bit += BIT_PER_WEIGHT * weight.numel()
+        if self.ship:
+            module.shipped_bit = bit
+
+    @abstractmethod
+    def bit(self, n: int) -> int:
+        """Bits of the n weights of a dense layer."""
+
+    @abstractmethod
+    def read(self, weight: Tensor) -> Tensor:
+        """The weights of a dense layer after they were stored, in their shape."""
+
+
+class Float32(Base):
+    """Frozen weights have 32 bits."""
+
+    def bit(self, n: int) -> int:
+        """Bits of n weights."""
+        return BIT_PER_WEIGHT * n
+
+    def read(self, weight: Tensor) -> Tensor:
+        """The weights themselves."""
+        return weight
+
+
+class Nf4(Base):
+    """Frozen weights of dense layers have 4 bits: 16 levels, times the largest size in each block of 64 weights.
+
+    That is 4.5 bits a weight, or 4.127 with `double`. The levels are quantiles of the normal distribution. Weights are
+    stored and read once, before the run, and devices compute with what is read, in 32 bits. All other frozen parameters
+    have 32 bits, also those of a dense layer that another layer has too, such as an embedding.
+    """
+
+    double: bool = False
+    """Whether the scales of the blocks have 8 bits, times a factor of each 256 of them; otherwise 32 bits. They are in
+    even steps, where the paper has numbers with a floating point."""
+
+    def bit(self, n: int) -> int:
+        """Bits of n weights, with the scales of whole blocks."""
+        blocks = -(-n // BLOCK)
+        return 4 * n + (8 * blocks + 32 * -(-blocks // BLOCKS) if self.double else 32 * blocks)
+
+    def read(self, weight: Tensor) -> Tensor:
+        """The nearest levels, times the scales."""
+        n, table = weight.numel(), torch.from_numpy(levels()).to(weight)
+        blocks = pad(weight.reshape(-1), (0, -n % BLOCK)).view(-1, BLOCK)
+        scale = blocks.abs().amax(1)
+        if self.double:
+            scale = _even_steps(scale)
+        scale = scale[:, None]
+        nearest = torch.bucketize(blocks / torch.where(scale > 0, scale, 1), (table[1:] + table[:-1]) / 2)
+        return (table[nearest] * scale).reshape(-1)[:n].view(weight.shape)
+
+
+BASES: dict[str, type[Base]] = kinds(Float32, Nf4)
+AnyBase = Annotated[Base, Slot("base", BASES)]
+"""Type of a field that holds one way to store a base."""
+
+
+@cache
+def levels() -> np.ndarray:
+    """The 16 levels of NF4, ascending from -1 to 1: 7 below zero, zero, 8 above.
+
+    Those of a side are quantiles of N(0, 1) at even steps of probability from 1/2, left out, to the mean of 1 - 1/30
+    and 1 - 1/32; they are divided by the largest.
+    """
+    last = 1 - (1 / 30 + 1 / 32) / 2
+    below, above = (ndtri(np.linspace(0.5, last, count + 1)[1:]) for count in (7, 8))
+    found: np.ndarray = np.concatenate([-below[::-1], [0.0], above]) / above[-1]
+    return found
+
+
+def _even_steps(scale: Tensor) -> Tensor:
+    """Scales [n] in 256 even steps from zero to the largest of each 256 of them."""
+    groups = pad(scale, (0, -len(scale) % BLOCKS)).view(-1, BLOCKS)
+    top = groups.amax(1, keepdim=True)
+    steps = (groups / torch.where(top > 0, top, 1) * _STEPS).round()
+    return (steps / _STEPS * top).reshape(-1)[: len(scale)]
