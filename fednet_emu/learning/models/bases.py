@@ -28,6 +28,7 @@ BLOCK = 64
 BLOCKS = 256
 """Scales that are stored in 8 bits by one factor."""
 _STEPS = 255
+_LAST = 0.9677083
 
 
 class Base(Component):
@@ -119,11 +120,10 @@ AnyBase = Annotated[Base, Slot("base", BASES)]
 def levels() -> np.ndarray:
     """The 16 levels of NF4, ascending from -1 to 1: 7 below zero, zero, 8 above.
 
-    Those of a side are quantiles of N(0, 1) at even steps of probability from 1/2, left out, to the mean of 1 - 1/30
-    and 1 - 1/32; they are divided by the largest.
+    Those of a side are quantiles of N(0, 1) at even steps of probability from 1/2, which is left out, to 0.9677083, the
+    mean of 1 - 1/30 and 1 - 1/32; they are divided by the largest.
     """
-    last = 1 - (1 / 30 + 1 / 32) / 2
-    below, above = (ndtri(np.linspace(0.5, last, count + 1)[1:]) for count in (7, 8))
+    below, above = (ndtri(np.linspace(0.5, _LAST, count + 1)[1:]) for count in (7, 8))
     found: np.ndarray = np.concatenate([-below[::-1], [0.0], above]) / above[-1]
     return found
 

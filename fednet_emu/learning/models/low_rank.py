@@ -110,7 +110,7 @@ class Adapters:
 
     def grown(self, base: Tensor, factors: Sequence[Factors]) -> Tensor:
         """The base [base_size] with the products of factors of any ranks, one pair for each adapter, added to it."""
-        after = base.double()
+        after = base.to(torch.float64, copy=True)
         weights, module = self._model.base_weights(after), self._model.live().module
         for layer, its in zip(self._layers, factors, strict=True):
             weights[f"{layer}weight"] += product(module.get_submodule(layer.removesuffix(".")), *its)

@@ -51,13 +51,14 @@ def vector(model: FlatModel, b: Any, a: Any) -> torch.Tensor:
 # ---- what is added ---------------------------------------------------------------------------------------------------
 
 
-def test_the_product_of_a_stack_is_the_mean_of_the_products():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_product_of_a_stack_is_the_mean_of_the_products(dtype):
     """Five devices with integers: W grows by alpha / rank = 2 times M, whose norm NumPy has found; W itself stays."""
     model, b, a, mean = of_five()
     adapters, weights = Adapters(model), [1, 2, 3, 2, 2]
     parts = [adapters.part(2)] * 5
     models = [parts[0].take(vector(model, *own)) for own in zip(b, a, strict=True)]
-    stack, base = stacked(adapters, parts, models, weights), adapters.base()
+    stack, base = stacked(adapters, parts, models, weights), adapters.base().to(dtype)
     before = base.clone()
 
     assert len(stack) == 5 * 2 * (6 + 7)
