@@ -73,9 +73,8 @@ class VmapForm:
         gradient = vmap(grad_and_value(partial(loss, base=base), has_aux=squares))
 
         def step(batch: Batch, factor: Tensor) -> Tensor:
-            g, losses = gradient(w, *((batch.x, batch.y) if batch.weight is None else batch))
-            if squares:
-                losses = torch.stack(losses)
+            g, told = gradient(w, *((batch.x, batch.y) if batch.weight is None else batch))
+            losses: Tensor = torch.stack(told) if squares else told
             total.addcmul_(g, factor[:, None])
             return losses
 
