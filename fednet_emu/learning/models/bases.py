@@ -54,8 +54,7 @@ class Base(Component):
         for weight in (weight for weight in module.parameters() if not weight.requires_grad):
             if id(weight) in chosen:
                 bit += self.bit(weight.numel())
-                if not weight.is_meta:
-                    weight.data = self.read(weight.data)
+                weight.data = self.read(weight.data)
             else:
                 bit += BIT_PER_WEIGHT * weight.numel()
         if self.ship:

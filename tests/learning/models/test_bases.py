@@ -78,11 +78,11 @@ def test_each_weight_becomes_the_nearest_level_of_its_block():
 
 
 def test_scales_of_eight_bits_by_hand():
-    """Blocks of sizes 255 and 100.4 in one group: the second one's is 100, so that its largest weight is, too."""
+    """Blocks of sizes 255 and 100.6 in one group: the second one's is 101, so that its largest weight is, too."""
     w = torch.zeros(128)
-    w[0], w[64], w[65] = 255.0, 100.4, -50
+    w[0], w[64], w[65] = 255.0, 100.6, -50
     found = Nf4(double=True).read(w)
-    assert found[[0, 64, 65]].tolist() == pytest.approx([255, 100, 100 * LEVELS[2]], rel=1e-6)
+    assert found[[0, 64, 65]].tolist() == pytest.approx([255, 101, 101 * LEVELS[2]], rel=1e-6)
 
 
 # ---- networks --------------------------------------------------------------------------------------------------------
