@@ -13,11 +13,12 @@ from torch import nn
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Process
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.models.adapters import Lora, shipped_bit
 from fednet_emu.learning.models.bases import Float32, Nf4, levels
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.testing import run_small, small_scenario
+from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.test_conformance import ADAPTED, local_sgd
 from tests.federation.test_adapters import SCENARIO
 from tests.learning.models.gpt import DigitReader, Gpt
@@ -183,6 +184,18 @@ def test_a_compressed_model_comes_with_a_whole_base():
     assert min(sizes) < MODEL
 
 
+def test_a_message_of_a_given_size_brings_it_too():
+    """100 bit, with the base and without."""
+    fed = small_federation(*SHIPPED)
+
+    def server() -> Process:
+        for _ in range(2):
+            yield fed.downlink(fed.device(0), None, 100)
+
+    fed.clock.run_process(server(), None)
+    assert fed.ledger.transfers.column("size_bit").tolist() == [100 + WEIGHTS, 100]
+
+
 def test_a_run_trains_on_what_was_stored():
     """The final model has the frozen weights as NF4 reads them, and no message of it if the base was there before."""
     plain = DigitReader()
@@ -215,15 +228,15 @@ def test_without_a_server_nothing_can_be_shipped(kind, ships, tmp_path):
 
 
 class Reader(nn.Module):
-    """Scores at every position from the tokens up to a lag behind it; a lag of -1 sees the next one."""
+    """Scores at every position from its token, and from a small part of the next one."""
 
-    def __init__(self, lag: int) -> None:
+    def __init__(self, part: float) -> None:
         super().__init__()
-        self.lag, self.wte, self.head = lag, nn.Embedding(80, 6), nn.Linear(6, 80)
+        self.part, self.wte, self.head = part, nn.Embedding(80, 6), nn.Linear(6, 80)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The scores [n, length, 80]."""
-        scores: torch.Tensor = self.head(self.wte(x).roll(self.lag, 1))
+        scores: torch.Tensor = self.head(self.wte(x) + self.part * self.wte(x).roll(-1, 1))
         return scores
 
 
@@ -233,5 +246,5 @@ def test_a_network_that_sees_the_next_token_is_refused(tmp_path):
     data = {"kind": "text", "path": str(tmp_path / "text.txt"), "length": 8, "predict": "every", "owner": "file"}
     scenario = {**SCENARIO, "data": data}
     with pytest.raises(ScenarioError, match=r"positions of Reader see tokens after them, got scores that .* moves by"):
-        fe.run(scenario, model=Reader(-1), progress=False)
+        fe.run(scenario, model=Reader(0.001), progress=False)
     fe.run(scenario, model=Reader(0), progress=False)
