@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -53,7 +53,7 @@ class Ranked(Ranks):
         parts = self.parts(fed, adapters)
         for t in fed.rounds():
             sent = {part: fed.defer(part.take, w, size=part.size) for part in dict.fromkeys(parts)}
-            message = partial(_message, parts, sent)
+            message = partial(own_message, parts, sent)
             arrived = yield from self.round(fed, t, message, self.client, parts, down=w.size)
             if arrived:
                 own = [parts[k.index] for k in arrived.devices]
@@ -82,5 +82,6 @@ class Ranked(Ranks):
         """
 
 
-def _message(parts: Sequence[Part], sent: Mapping[Part, Deferred], k: Device) -> Deferred:
-    return sent[parts[k.index]]
+def own_message(keys: Sequence[Any], sent: Mapping[Any, Deferred], k: Device) -> Deferred:
+    """The message to a device, by its key."""
+    return sent[keys[k.index]]

@@ -78,9 +78,9 @@ class Adapters:
         for its in self._places:
             self.others[its.a], self.others[its.b] = False, False
 
-    def part(self, rank: int, *, adapters_alone: bool = False) -> Part:
+    def part(self, rank: int) -> Part:
         """What a device of this rank has."""
-        has = ~self.others if adapters_alone else torch.ones_like(self.others)
+        has = torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False
         return Part(rank, has.nonzero().squeeze(1))
@@ -94,6 +94,10 @@ class Adapters:
         rng = streams(*name)
         new = [(vector.new_zeros(its.b.shape), torch.from_numpy(drawn(rng, *its.a.shape))) for its in self._places]
         return self.put(vector, [Factors(*its) for its in new])
+
+    def without_b(self, vector: Tensor) -> Tensor:
+        """A copy of a vector [size] in which all B are zero."""
+        return self.put(vector, [Factors(torch.zeros_like(its.b), its.a) for its in self.factors(vector)])
 
     def base(self) -> Tensor:
         """The weights under the adapters [base_size], as they are in the model.
@@ -120,5 +124,5 @@ class Adapters:
         """A copy of a vector [size] with other adapters."""
         after = vector.clone()
         for places, its in zip(self._places, factors, strict=True):
-            after[places.b], after[places.a] = its.b.to(vector.dtype), its.a.to(vector.dtype)
+            after[places.b], after[places.a] = its.b.to(vector), its.a.to(vector)
         return after
