@@ -58,8 +58,8 @@ class Algorithm(Component):
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
 
-    serverless: ClassVar[bool] = False
-    """Whether no server sends anything."""
+    ships_no_base: ClassVar[str] = ""
+    """Why the server cannot send all frozen weights to each device; empty where it can."""
 
     @property
     def equal_weights(self) -> bool:

@@ -14,7 +14,7 @@ class LocalOnly(Algorithm, LocalTraining):
     """In each round a random cohort trains, each device its own model on its own samples."""
 
     kind = "local"
-    serverless = True
+    ships_no_base = "no server sends anything"
     uses: ClassVar[frozenset[str]] = frozenset({"consensus"})
     cohort: CohortSize = 0.5
     """Number of devices that train in a round, or, below 1, their share of all devices; fewer if fewer are present."""
@@ -45,7 +45,7 @@ class Individual(Algorithm):
     A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
     """
 
-    serverless = True
+    ships_no_base = "no server sends anything"
     device: int = Field(ge=0)
     """Number of the device that trains, from 0."""
     lr: float = Field(ge=0)

@@ -217,6 +217,8 @@ def build_task(
     _refuse(unfit_metrics(scenario, samples))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
     model = FlatModel(module.to(device), _LOSS[samples.task], samples.input_shape, samples.vocabulary)
+    if model.shipped_bit and (why := scenario.algorithm.ships_no_base):
+        raise ScenarioError(f"model: with {scenario.algorithm.kind} {why}, got a base with ship; leave it out")
     return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups)
 
 

@@ -35,7 +35,7 @@ class Decentralised(Algorithm, LocalTraining):
     """An algorithm of devices that have a model each, and exchange it over the sidelink; nothing goes to a server."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
-    serverless = True
+    ships_no_base = "no server sends anything"
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -61,6 +61,7 @@ class SplitFed(Algorithm, LocalTraining):
     """Devices train the first layers of a model, and the server the others, batch by batch over the air."""
 
     kind = "splitfed"
+    ships_no_base = "devices have the first layers only"
     uses: ClassVar[frozenset[str]] = frozenset({"server-speed"})
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"

@@ -40,8 +40,8 @@ class Base(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        if self.ship and scenario.algorithm.serverless:
-            yield "ship", f"with {scenario.algorithm.kind} no server sends anything, got true; leave it out"
+        if self.ship and scenario.algorithm.ships_no_base:
+            yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
         """Store the frozen weights of a module, in place, and note in it the bits that are to be shipped.
@@ -57,8 +57,9 @@ class Base(Component):
                 weight.data = self.read(weight.data)
             else:
                 bit += BIT_PER_WEIGHT * weight.numel()
-        if self.ship:
-            module.shipped_bit = bit
+        for part in module.modules():  # it may have been counted already
+            part.shipped_bit = 0
+        module.shipped_bit = bit if self.ship else 0
 
     @abstractmethod
     def bit(self, n: int) -> int:

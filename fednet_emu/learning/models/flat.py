@@ -56,10 +56,10 @@ class Live:
             counter.zero_()
 
     def let_go(self) -> Tensor:
-        """Give up the vector, which is returned, until the next start, so that its memory can be freed."""
+        """Give up the vector, which is returned, and the base until the next start, so that memory can be freed."""
         vector, self.vector = self.vector, self.vector.new_empty(0)
         self.weights = self.vector
-        for part in (*self.parameters, *self.statistics):
+        for part in (*self.parameters, *self.statistics, *self.base):
             part.data = self.vector
         return vector
 

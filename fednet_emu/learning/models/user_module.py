@@ -57,8 +57,8 @@ class UserModule(Model):
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
     """Check on two samples of zeros, numbers or else tokens, that a network maps [n, *input_shape] to [n, outputs].
 
-    It may also have outputs at every position, [n, *input_shape, outputs]. Those of tokens are scores of the next
-    token, and must not depend on it: the last token is changed to see whether those before it do.
+    It may also have outputs at every position, [n, *input_shape, outputs]. They are scores of the next token, and must
+    not depend on it: the last token is changed to see whether those before it do.
 
     Raises:
         ScenarioError: it does not, or they do; the message names the network by `name`.
@@ -66,8 +66,8 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
     try:
-        found, takes_tokens = _called(module.eval(), batch)
-        early = _moved_by_the_last(module, batch.long(), found) if takes_tokens else 0.0
+        found, taken = _called(module.eval(), batch)
+        early = _moved_by_the_last(module, taken, found)
     except Exception as error:
         problem = f"{name} fails on a batch of shape {list(batch.shape)}, got {_text(error)}"
         raise ScenarioError(f"model: {problem}; make it take samples of shape {list(input_shape)}") from error
@@ -86,15 +86,15 @@ _ROUNDING = 1e-5
 """Largest change of scores, as part of the largest score, that is taken for rounding."""
 
 
-def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, bool]:
-    """What a module makes of a batch, or else of the same batch as tokens, and whether it takes tokens alone."""
+def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
+    """What a module makes of a batch, or else of the same batch as tokens, and which of the two."""
     with torch.no_grad():
         try:
-            return module(batch), False
+            return module(batch), batch
         except Exception:
             if not any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in module.modules()):
                 raise
-            return module(batch.long()), True
+            return module(batch.long()), batch.long()
 
 
 @torch.no_grad()
@@ -103,8 +103,8 @@ def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> 
     if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
         return 0.0
     other = tokens.clone()
-    other[:, -1] = 1
-    moved = (module(other) - scores)[:, :-1].abs()
+    other[..., -1] = 1
+    moved = (module(other) - scores)[..., :-1, :].abs()
     return float(moved.max() / scores.abs().max()) if moved.numel() else 0.0
 
 

@@ -120,6 +120,7 @@ def test_what_is_shipped_is_counted_before_there_are_adapters():
             assert shipped_bit(module) == bit + 32 * other
             assert FlatModel(nn.Sequential(module), "cross-entropy", (1, 8, 8)).shipped_bit == shipped_bit(module)
             assert shipped_bit(fe.Lora(DigitReader(), 2, base=base, **settings)) == 0
+            assert shipped_bit(fe.Lora(module, 2, targets=["c_fc"])) == 0
 
 
 def test_a_network_without_memory_has_its_bits():
@@ -224,6 +225,16 @@ def test_without_a_server_nothing_can_be_shipped(kind, ships, tmp_path):
     assert found == ([] if ships else told)
 
 
+@pytest.mark.parametrize("kind", ["local", "splitfed"])
+def test_a_given_network_cannot_be_shipped_without_a_server(kind):
+    """It is said when the run is built."""
+    module = fe.Lora(DigitReader(), 2, targets=["c_attn"], base={"kind": "nf4", "ship": True})
+    split = {"cut": 1} if kind == "splitfed" else {}
+    algorithm, server = {"kind": kind, "lr": 0.1, **split}, {"server": {"flop_per_s": 1e9}} if split else {}
+    with pytest.raises(ScenarioError, match=rf"model: with {kind} .*got a base with ship"):
+        fe.run({**SCENARIO, **server, "algorithm": algorithm}, model=module, progress=False)
+
+
 # ---- scores of the next token ----------------------------------------------------------------------------------------
 
 
@@ -236,7 +247,7 @@ class Reader(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The scores [n, length, 80]."""
-        scores: torch.Tensor = self.head(self.wte(x) + self.part * self.wte(x).roll(-1, 1))
+        scores: torch.Tensor = self.head(self.wte(x.long()) + self.part * self.wte(x.long()).roll(-1, 1))
         return scores
 
 
