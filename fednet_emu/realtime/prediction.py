@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from simpy.events import Event
 
@@ -41,7 +41,8 @@ class Prediction(NamedTuple):
     @classmethod
     def of(cls, transfer: Transfer) -> Prediction:
         """That of a transfer which has ended."""
-        delivery, phases = transfer.value, transfer.phases
+        delivery: Any = transfer.value
+        phases = transfer.phases
         tail_s, gap_s = (0.0, 0.0) if phases is None else (phases.tail_ns / NS_PER_S, phases.gap_ns / NS_PER_S)
         return cls(delivery.latency_s - tail_s, delivery.ended_s - tail_s, gap_s, delivery.lost)
 
