@@ -6,9 +6,11 @@ their defaults. A line that is gone stays, after a minus: the upgrade table of C
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -54,19 +56,27 @@ def _members(name: str, its: type) -> Iterator[str]:
         member: vars(owner).get(member)
         for owner in reversed(its.__mro__)
         if owner.__module__.startswith("fednet_emu.") and its is not Scenario  # whose fields are the keys of files
-        for member in (*owner.__annotations__, *vars(owner))
+        for member in (*owner.__annotations__, *vars(owner), *_given(owner))
     }
     for member in sorted(member for member in owned if not member.startswith("_") and member != "model_config"):
         yield from _called(f"{name}.{member}", getattr(its, member, None))
 
 
+def _given(owner: type) -> Iterator[str]:
+    """Yield what a class gives its objects: the names behind `self.` in its assignments."""
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(owner)))):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
+
+
 def _called(name: str, its: Any) -> Iterator[str]:
     is_called = inspect.isfunction(its) or inspect.ismethod(its)
     yield f"{name}()" if is_called else name
-    for place, (word, what) in enumerate(inspect.signature(its).parameters.items() if is_called else ()):
-        where = "" if what.kind is inspect.Parameter.KEYWORD_ONLY else f"{place}: "
-        default = "" if what.default is inspect.Parameter.empty else f"={what.default!r}"
-        yield f"{name}({where}{word}{default})"
+    parameters = inspect.signature(its).parameters.values() if is_called else ()
+    for place, what in enumerate(each for each in parameters if each.name != "self"):
+        where = "" if what.kind is what.KEYWORD_ONLY else f"{place}: "
+        default = "" if what.default is what.empty else f"={what.default!r}"
+        yield f"{name}({where}{what.name}{default})"
 
 
 def keys() -> Iterator[str]:
