@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-live test-lowest test-ray test-trackers \
+.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-image test-latex test-live test-lowest test-ray test-trackers \
 	test-transformers test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
 
 help:  ## Show this list
@@ -82,6 +82,10 @@ test-wheel:  ## Build the source archive, from it the wheel, and run the wheel i
 	$(VENV)-wheel/bin/python -m build --outdir dist
 	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
 	tools/try_installed.sh $(abspath $(VENV)-wheel/bin)
+
+test-image:  ## Build the image of the Dockerfile and run the demo in it; this takes Docker
+	docker build --tag fednet_emu .
+	docker run --rm fednet_emu
 
 test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
 	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
