@@ -14,9 +14,9 @@ from fednet_emu.testing import small_scenario
 LISTED = LIST.read_text(encoding="utf-8").splitlines()
 FORMER = [line for line in LISTED if line.startswith("- ")]
 CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-TABLE = CHANGES.partition("### Upgrade from 0.1\n")[2].partition("\n###")[0]
+TABLE = "".join(re.findall(r"### Upgrade from .+?(?=\n###)", CHANGES, re.DOTALL))
 ROWS = re.findall(r"^\| `(.+?)` \| (.+) \|$", TABLE, re.MULTILINE)
-"""What was written with 0.1, and what is written now."""
+"""What was written with an earlier version, and what is written now."""
 BEFORE = r'mode="before"\)\n    @classmethod\n    def (.*?)(?=\n    (?:@|def )|\n\n\n|\Z)'
 """A validator that sees what is written before anything else does."""
 SETTINGS = [(former, now) for former, now in ROWS if re.match(r"[a-z_]+\.[a-z_.]+: ", former)]
@@ -27,20 +27,23 @@ def test_the_list_is_that_of_the_code() -> None:
     now = today()
 
     assert [line for line in now if line not in set(LISTED)] == []
-    assert gone(now, "\n".join(LISTED)) == [line.removeprefix("- ") for line in FORMER]
+    assert gone(now, LISTED) == [line.removeprefix("- ") for line in FORMER]
 
 
 def test_a_name_that_is_gone_stays_with_a_minus() -> None:
     """The tool tells a line that was there before from one that is still there."""
-    assert gone(["fe.run()", "fe.new()"], "- fe.old()\nfe.older()\nfe.run()\n") == ["fe.old()", "fe.older()"]
+    now = ["fe.run()", "fe.run(seed) = 1", "fe.new()"]
+    before = ["- fe.old()", "fe.older()", "fe.run()", "fe.run(seed) = 0"]
+    assert gone(now, before) == ["fe.old()", "fe.older()"], "another default is no other name"
 
 
 def test_what_is_gone_has_a_row() -> None:
-    """The first column of the upgrade table names the last word of each line with a minus."""
-    told = {word for former, _ in ROWS for word in re.findall(r"[\w-]+", former)}
+    """The first column of a row of the upgrade tables has the last two words of each line with a minus."""
+    told = [set(re.findall(r"[\w-]+(?:\.json)?", former)) for former, _ in ROWS]
+    ends = {line: re.findall(r"[\w-]+(?:\.json)?", line.removeprefix("- "))[-2:] for line in FORMER}
 
     assert FORMER
-    assert [line for line in FORMER if re.findall(r"[\w-]+", line.partition(" = ")[0])[-1] not in told] == []
+    assert [line for line, words in ends.items() if not any(words_of >= set(words) for words_of in told)] == []
 
 
 @pytest.mark.parametrize(("former", "now"), SETTINGS)
@@ -63,5 +66,5 @@ def test_what_the_code_refuses_by_its_former_name_has_a_row() -> None:
         for word in re.findall(r"got ([a-z][\w-]+)[,:;]", validator)
     }
 
-    assert known == {"auto", "foschini-miljanic", "l2"}
+    assert known >= {"auto", "foschini-miljanic", "l2"}
     assert [word for word in known if not any(re.search(rf"\b{word}\b", former) for former, _ in SETTINGS)] == []

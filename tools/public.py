@@ -29,19 +29,23 @@ from fednet_emu.study.file import StudyFile
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs/reference/public.txt"
+IMPORTED = re.compile(r"^from (fednet_emu(?:\.[a-z_]+)+) import ([\w, ]+)$", re.MULTILINE)
+"""A line by which a guide imports names."""
 PLUG_IN = re.compile(r"^\| `\w+`[^|]*\| `(fednet_emu(?:\.[a-z_]+)+)\.(\w+)`", re.MULTILINE)
 """A row of the table of base classes in the guide to plug-ins."""
 
 
 def names() -> Iterator[str]:
     """Yield each public name of Python, a function's with each of its parameters, a class's with its members."""
-    tables = (ROOT / "docs/guides/plug-ins.md").read_text(encoding="utf-8")
+    guides = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/guides").glob("*.md")))
+    told = PLUG_IN.findall(guides)
+    told += [(module, name) for module, their in IMPORTED.findall(guides) for name in re.split(r",\s*", their)]
     found = {f"fe.{name}": getattr(fe, name) for name in fe.__all__}
     found |= {f"fe.tracking.{name}": getattr(fe.tracking, name) for name in fe.tracking.__all__}
     found |= {
         f"fe.testing.{name}": its for name, its in vars(fe.testing).items() if _is_own(its, name, "fednet_emu.testing")
     }
-    found |= {f"{module}.{name}": getattr(import_module(module), name) for module, name in PLUG_IN.findall(tables)}
+    found |= {f"{module}.{name}": getattr(import_module(module), name) for module, name in told}
     for name, its in found.items():
         yield from _members(name, its) if inspect.isclass(its) else _called(name, its)
 
@@ -63,10 +67,11 @@ def _members(name: str, its: type) -> Iterator[str]:
 
 
 def _given(owner: type) -> Iterator[str]:
-    """Yield what a class gives its objects: the names behind `self.` in its assignments."""
+    """Yield what a class gives its objects: the names behind `self.` in its assignments, if its docstring has them."""
+    documented = set(re.findall(r"\w+", inspect.getdoc(owner) or ""))
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(owner)))):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            yield node.attr
+            yield from {node.attr} & documented
 
 
 def _called(name: str, its: Any) -> Iterator[str]:
@@ -74,9 +79,9 @@ def _called(name: str, its: Any) -> Iterator[str]:
     yield f"{name}()" if is_called else name
     parameters = inspect.signature(its).parameters.values() if is_called else ()
     for place, what in enumerate(each for each in parameters if each.name != "self"):
-        where = "" if what.kind is what.KEYWORD_ONLY else f"{place}: "
-        default = "" if what.default is what.empty else f"={what.default!r}"
-        yield f"{name}({where}{what.name}{default})"
+        where = "" if what.kind in (what.KEYWORD_ONLY, what.VAR_KEYWORD) else f"{place}: "
+        default = "" if what.default is what.empty else f" = {what.default!r}"
+        yield f"{name}({where}{what.name}){default}"
 
 
 def keys() -> Iterator[str]:
@@ -105,7 +110,7 @@ def commands() -> Iterator[str]:
 def records() -> Iterator[str]:
     """Yield each entry of the summary of a run, and each column of the tables of runs and studies."""
     settings = {"stop.rounds": 1}
-    run, study = fe.run("quickstart", settings=settings), fe.sweep("quickstart", grid={}, settings=settings)
+    run, study = fe.run("quickstart", settings=settings), fe.sweep("quickstart", grid={}, seeds=1, settings=settings)
     yield from (f"summary.json: {name}" for name in run.summary)
     ledger = Ledger()
     ledger.add_phases()
@@ -118,13 +123,16 @@ def today() -> list[str]:
     return sorted({*names(), *keys(), *commands(), *records()})
 
 
-def gone(now: Iterable[str], before: str) -> list[str]:
-    """The lines of an earlier list that are no more."""
-    known = {line.removeprefix("- ") for line in before.splitlines()}
-    return sorted(known - set(now))
+def gone(now: Iterable[str], before: Iterable[str]) -> list[str]:
+    """The names in lines of an earlier list that are no more, whatever their defaults were."""
+    return sorted({_name(line.removeprefix("- ")) for line in before} - {_name(line) for line in now})
+
+
+def _name(line: str) -> str:
+    return line.partition(" = ")[0]
 
 
 if __name__ == "__main__":
     lines = today()
-    text = LIST.read_text(encoding="utf-8") if LIST.exists() else ""
-    LIST.write_text("\n".join([*lines, *(f"- {line}" for line in gone(lines, text)), ""]), encoding="utf-8")
+    before = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
+    LIST.write_text("\n".join([*lines, *(f"- {name}" for name in gone(lines, before)), ""]), encoding="utf-8")

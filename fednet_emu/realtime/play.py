@@ -237,7 +237,7 @@ class _Live:
         busy_s = self._busy_s + time.thread_time() if self._busy_s else 0.0
         hub.traffic.close()
         messages = hub.traffic.messages
-        errors = write_messages(fed, messages, predicted(self._scenario, messages, data_dir))
+        errors = write_messages(fed, messages, predicted(self._scenario, messages, data_dir, self._way_s))
         host = write_host(fed.ledger, hub.late_ns, programs)
         for name in self._outputs.values():
             path = self._folder.path / name

@@ -53,15 +53,18 @@ class Standing(Tcp):
     handshakes: ClassVar[int] = 0
 
 
-def predicted(scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None) -> list[Prediction | None]:
+def predicted(
+    scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None, way_s: float = 0.0
+) -> list[Prediction | None]:
     """Simulate transfers of the payload of messages, each requested when its first packet came; None if it never ends.
 
     Only what each message carries and when it began is taken from the live run. A message on the downlink is for one
-    device: programs do not broadcast, whatever `downlink.mode` says. What a session adds is in the payload.
+    device: programs do not broadcast, whatever `downlink.mode` says. What a session adds is in the payload. `way_s` is
+    the time one way beside the air of the live run, for a transport.
     """
     bare, transport = beneath(scenario), scenario.network.transport
     if has_headers := isinstance(transport, Tcp):
-        update = {"transport": Standing.model_validate(transport.model_dump(exclude={"kind"}))}
+        update = {"transport": Standing.model_validate(transport.model_dump(exclude={"kind"}) | {"rtt_s": 2 * way_s})}
         bare = bare.model_copy(update={"network": bare.network.model_copy(update=update)})
     twin = build(bare, data_dir=data_dir, learning=False)
     network = twin.network

@@ -19,8 +19,12 @@ from fednet_emu.scenario.schema import json_schema
 from fednet_emu.study.file import StudyFile
 
 ROOT = Path(__file__).parents[2]
-WRITTEN = {"docs/reference/settings", "docs/reference/api", "docs/_build", "docs/gallery"}
-"""Folders of pages that are made when the site is built."""
+WRITTEN = {
+    *(f"docs/reference/{name}" for name in ("settings", "api", "commands.md", "tables.md")),
+    *("docs/reference/profiles.md", "docs/reference/plausible.md", "docs/project/house.md"),
+    *("docs/_build", "docs/gallery"),
+}
+"""Pages, and folders of pages, that are made when the site is built."""
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASE.md", "results/reference/README.md")),
     *(
@@ -54,7 +58,7 @@ def test_commands_have_their_options() -> None:
             named = words[0] if words and name in ("run", "sweep", "check", "search", "live") else ""
             wrong += [(page, name, named)] if re.fullmatch(r"[a-z0-9_]+", named) and named not in NAMES else []
 
-    assert len(lines) > 80
+    assert len(lines) > 60
     assert wrong == []
 
 
