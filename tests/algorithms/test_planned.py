@@ -6,7 +6,7 @@ from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.algorithms.test_conformance import WITH_CLASSES
+from tests.algorithms.small import WITH_CLASSES
 
 PLANNED = "network.uplink.access={{kind: planned, planner: {}}}"
 CHANNEL = "channel={include: urban-micro, bandwidth_hz: 3e5}"

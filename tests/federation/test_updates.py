@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, resumed_every_round, settings_of
+from tests.algorithms.small import ALGORITHM_SETTINGS, resumed_every_round, settings_of
 
 UP, DOWN = "network.uplink.compression=", "network.downlink.compression="
 LOSSY = "network.uplink.loss={kind: random, probability: 0.4}"

@@ -8,7 +8,7 @@ import pytest
 from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import digest_of, resumed_every_round
+from tests.algorithms.small import digest_of, resumed_every_round
 
 CAPACITY = "channel.rate={kind: shannon, gap_db: 0, max_efficiency_bps_hz: null, min_efficiency_bps_hz: 0}"
 FADING = "channel.fading={kind: rayleigh, coherence_s: 1.0e-5}"

@@ -16,7 +16,7 @@ from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
+from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
 
 KINDS = {
     **{kind: kind for kind in SELECTIONS},

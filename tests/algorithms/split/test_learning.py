@@ -16,8 +16,8 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.cuts import cuts_of
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation, small_scenario
+from tests.algorithms.small import resumed_every_round
 from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained
-from tests.algorithms.test_conformance import resumed_every_round
 
 VARIANTS = ("sl", "v1", "v2", "psl")
 LOCAL = f"lr: {LR}, batch_size: {BATCH}, local_epochs: {EPOCHS}"

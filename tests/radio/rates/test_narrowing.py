@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.radio.channel import Channel
@@ -14,6 +14,7 @@ from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import Narrowed, narrowed
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ, FixedRate, Shannon
+from tests.quick import examples
 
 BLOCK_HZ = 180e3
 ANY_HZ = 1e-3
@@ -36,7 +37,7 @@ WIDTHS_HZ = st.floats(BLOCK_HZ, 1e9)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sinr=SINRS, width_hz=WIDTHS_HZ, more=st.floats(1.0, 30.0))
 def test_more_bandwidth_never_lowers_the_rate(law, sinr, width_hz, more):
     """The same power over a wider band, from one block on: the SINR falls as the band grows, and the rate does not."""
@@ -46,7 +47,7 @@ def test_more_bandwidth_never_lowers_the_rate(law, sinr, width_hz, more):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sinr=SINRS, width_hz=st.floats(1e3, 1e9), more=st.floats(1.0, 30.0))
 def test_more_power_never_lowers_the_rate(law, sinr, width_hz, more):
     """On any band, one that is narrower than a block included."""
@@ -56,7 +57,7 @@ def test_more_power_never_lowers_the_rate(law, sinr, width_hz, more):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(sinr=SINRS)
 def test_no_part_of_the_band_is_faster(law, sinr):
     """Two thousand parts are tried, each with the law's own rate there; the best of these comes close."""

@@ -1,0 +1,33 @@
+"""What `make test` leaves to `make test-all`: most combinations of values, and most examples that Hypothesis draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+from hypothesis import settings
+
+
+def crossed(*axes: Iterable[Any]) -> list[ParameterSet]:
+    """All combinations of the values of the axes; as many as the longest axis has values are quick, the others slow.
+
+    In the quick ones every value of every axis occurs: they are what no other test is to miss when a value goes wrong.
+    """
+    values = [list(axis) for axis in axes]
+    quick = {tuple(number % len(axis) for axis in values) for number in range(max(map(len, values)))}
+    return [
+        pytest.param(
+            *(axis[place] for axis, place in zip(values, places, strict=True)),
+            marks=[] if places in quick else pytest.mark.slow,
+        )
+        for places in product(*(range(len(axis)) for axis in values))
+    ]
+
+
+def examples(thorough: int, **more: Any) -> settings:
+    """So many examples in `make test-all`, a quarter of them in `make test`, but at least five."""
+    share = settings.default.max_examples / 100
+    return settings(max_examples=max(round(thorough * share), min(thorough, 5)), **more)
