@@ -20,7 +20,7 @@ from fednet_emu.network.secure_aggregation import Bonawitz, SecAggPlus, sparse
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 from tests.algorithms.small import resumed_every_round
-from tests.quick import examples
+from tests.quick import crossed, examples
 
 KNOWN = [  # n, m, bits of keys, shares, vector, expansion over 16 bit an entry; the first two as the abstract prints
     (1024, 1048576, 524288, 1309696, 27262976, 1.7343),
@@ -182,8 +182,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("rule", "fault"), crossed(RULES, FAULTS))
 def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
     """Laws hold, real masks cancel to the last bit, engines and no training have one clock."""
     faults = [more.replace("1e6, 10]", "1e6, 1e6, 1e6, 10]") for more in FAULTS[fault]]

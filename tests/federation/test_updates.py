@@ -147,7 +147,7 @@ def test_who_missed_a_model_is_sent_it_whole() -> None:
     assert sizes == [[320], [42], [42, 320], [42]]
 
 
-@pytest.mark.parametrize("condition", ["ideal", "30 % loss"])
+@pytest.mark.parametrize("condition", ["ideal", pytest.param("30 % loss", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", sorted(kind for kind in ALGORITHM_SETTINGS if compressed(kind)))
 def test_every_algorithm_that_says_so_sends_fewer_bits(kind: str, condition: str) -> None:
     """Fewer on the links that it names; serial, batched and no training have the same events; every law holds."""

@@ -15,7 +15,7 @@ from fednet_emu.algorithms.clustered.frank_wolfe.discrete import Block, agglomer
 from fednet_emu.algorithms.clustered.frank_wolfe.oracles import clusters_oracle, partitions, tied
 from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha, largest_alpha, starting_alpha
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of
-from tests.quick import examples
+from tests.quick import crossed, examples
 
 SEEDS = st.integers(0, 10_000)
 
@@ -116,8 +116,7 @@ def test_no_cluster_stays_empty() -> None:
 # ---- the discrete problem --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [2, 4, 6, 8])
-@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 0.05])
+@pytest.mark.parametrize(("n", "alpha"), crossed([2, 4, 6, 8], [1e-4, 1e-2, 0.05]))
 def test_greedy_merging_equals_brute_force(n: int, alpha: float) -> None:
     """On regressions in two groups it finds the best of all partitions, 4140 of them for eight clients."""
     cost = least_squares_cost(np.random.default_rng(n), n)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fednet_emu.network.access.backoff import fixed_point, slots
 from fednet_emu.network.access.wifi import Mode, contend, exchange
 from tests.network.access.dcf_by_frames import Channel
-from tests.quick import examples
+from tests.quick import crossed, examples
 
 REFERENCE = Path(__file__).parent / "reference"
 PAYLOAD_BYTE, PACKET_BYTE = 1472, 1500
@@ -201,8 +201,7 @@ REQUEST_US = (32 + 16 + 32 + 43, 32 + 43)
 TIMES_US = {"a54": (326.0, 282.0, 248.0), "n20": (5429.8, 5381.8, 5338.8), "ac80": (1329.8, 1281.8, 1238.8)}
 
 
-@pytest.mark.parametrize("name", TIMES_US)
-@pytest.mark.parametrize("stations", [2, 5, 20])
+@pytest.mark.parametrize(("name", "stations"), crossed(TIMES_US, [2, 5, 20]))
 def test_the_formula_carries_what_single_frames_carry(name, stations):
     """An emulator of counters and frames, with the times of the standard: rates and time on the air to 2 %."""
     mode = MODES[name]

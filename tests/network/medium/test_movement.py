@@ -32,6 +32,7 @@ from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.testing import run_small, small_scenario
 from tests.network.media import FADING_KEY, HandMadeLinks, medium_of
+from tests.quick import crossed
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5, "height_m": 0}
@@ -115,9 +116,12 @@ def _sent(medium: Any, sender: int, receiver: int, size_bit: int) -> Any:
     return (yield medium.send(sender, receiver, "x", 0, size_bit))
 
 
-@pytest.mark.parametrize("paths", [Bus, RecordedBus])
-@pytest.mark.parametrize("period_s", [1.0, 0.3])
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(scheduler="equal-finish"), Shared(), Noma(), Planned()])
+@pytest.mark.parametrize(
+    ("paths", "period_s", "access"),
+    crossed(
+        [Bus, RecordedBus], [1.0, 0.3], [Tdma(), Ofdma(), Ofdma(scheduler="equal-finish"), Shared(), Noma(), Planned()]
+    ),
+)
 def test_an_upload_on_the_way_past_a_station_is_the_sum_over_periods(access: Any, period_s: float, paths: Any) -> None:
     """To two nanoseconds, by the rate of each place from its definition; drawn power times airtime is the energy."""
     network = network_of(paths(), movement_s=period_s, uplink={"access": access})

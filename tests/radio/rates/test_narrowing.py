@@ -14,7 +14,7 @@ from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import Narrowed, narrowed
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ, FixedRate, Shannon
-from tests.quick import examples
+from tests.quick import crossed, examples
 
 BLOCK_HZ = 180e3
 ANY_HZ = 1e-3
@@ -144,8 +144,11 @@ def test_the_mean_rate_at_the_edge(narrowest_hz, kbps):
     assert np.array(rates_bps) / 1e3 == pytest.approx(kbps, abs=0.05)
 
 
-@pytest.mark.parametrize("fading", [Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], ids=lambda law: law.kind)
-@pytest.mark.parametrize("law", [Shannon(), NrMcs(), LAWS[5]], ids=["shannon", "nr-mcs", "finite-blocklength"])
+@pytest.mark.parametrize(
+    ("fading", "law"),
+    crossed([Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], [Shannon(), NrMcs(), LAWS[5]]),
+    ids=lambda law: law.kind,
+)
 def test_the_mean_is_the_mean_over_blocks(law, fading):
     """Of the narrowed rate of each of 400,000 blocks, on a band of half a block, of two and of a hundred: to 2e-4."""
     rate, gains = narrowed(law, BLOCK_HZ), fading.gains(BLOCKS)
