@@ -27,7 +27,11 @@ def crossed(*axes: Iterable[Any]) -> list[ParameterSet]:
     ]
 
 
+def share(thorough: int) -> int:
+    """So many draws in `make test-all`, a quarter of them in `make test`, but at least five."""
+    return max(thorough * settings().max_examples // 100, min(thorough, 5))
+
+
 def examples(thorough: int, **more: Any) -> settings:
-    """So many examples in `make test-all`, a quarter of them in `make test`, but at least five."""
-    share = settings.default.max_examples / 100
-    return settings(max_examples=max(round(thorough * share), min(thorough, 5)), **more)
+    """The settings of Hypothesis with that share of so many examples."""
+    return settings(max_examples=share(thorough), **more)

@@ -13,8 +13,8 @@ COSTS = [cost.column for cost in TRADED.values()]
 
 @pytest.fixture(scope="module")
 def study(cells_here):
-    """The study of the tutorial, with 8 of its 40 rounds."""
-    return fe.sweep("quickstart_access", settings={"stop.rounds": 8}, progress=False)
+    """The study of the tutorial, with 8 of its 40 rounds and 2 of its 5 seeds."""
+    return fe.sweep("quickstart_access", settings={"stop.rounds": 8}, seeds=2, progress=False)
 
 
 def points(table):
@@ -46,7 +46,7 @@ def test_the_front_of_two_costs_is_over_settings(study):
     reached = study.aiming_at(0.5)
     front = reached.front("bits", "energy")
     means = reached.cells.groupby(["access", "devices.count"])[["bits_to_target", "energy_to_target_j"]]
-    known = means.mean()[means.count().min(axis=1) == 5].to_numpy()
+    known = means.mean()[means.count().min(axis=1) == 2].to_numpy()
     beaten = [((known <= row).all(axis=1) & (known < row).any(axis=1)).any() for row in known]
 
     assert len(known) >= 2

@@ -29,7 +29,7 @@ from tests.swarm.report import Report
 from tests.swarm.shrink import shrunk, told
 from tests.swarm.trial import trials, tried
 
-FEW = (1, 2, 5, 6, 8, 9, 10, 11)
+FEW = [1, 2, 5, 6, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (8, 9, 10, 11))]
 """Seeds whose scenarios take less than a second."""
 
 

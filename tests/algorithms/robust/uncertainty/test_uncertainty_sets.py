@@ -30,7 +30,7 @@ from fednet_emu.algorithms.robust.uncertainty import _divergence as kl_divergenc
 from fednet_emu.algorithms.robust.weights import project
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
-from tests.quick import examples
+from tests.quick import examples, share
 
 LOSSES: dict[str, Callable[[Array], Array]] = {
     "plain": lambda f: f,
@@ -57,7 +57,7 @@ class Instance(NamedTuple):
     scaled: Array
 
 
-def instances(kind: str, count: int = 50) -> Iterator[Instance]:
+def instances(kind: str, count: int = share(50)) -> Iterator[Instance]:
     """Of one to eight workers; every third prior is uniform. Losses that are equal but for rounding count as equal."""
     for seed in range(count):
         rng = np.random.default_rng([seed, list(LOSSES).index(kind)])
