@@ -66,7 +66,7 @@ def test_only_adapters_and_the_head_travel(algorithm, sent):
 @pytest.mark.parametrize("freeze", [None, "A"])
 def test_federated_adapters_are_a_plain_loop(engine, freeze):
     """FedIT averages A and B, FFA-LoRA B alone: two rounds of two full-batch steps on the mean loss over positions."""
-    samples, start = two_owners(200, predict="every"), adapted(freeze)
+    samples, start = two_owners(), adapted(freeze)
     algorithm = {"kind": "fedavg", "lr": 0.5, "local_steps": 2, "batch_size": None, "cohort": 2}
     changes = {"partition": "group", "algorithm": algorithm, "stop": {"rounds": 2}, "training": {"engine": engine}}
     scenario = {**SCENARIO, **changes, "evaluation": {"metrics": ["perplexity"]}}

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.datasets.text import LETTERS, characters, windows
+from fednet_emu.learning.data.datasets.text import LETTERS, Predict, characters, windows
 
 TEXT = "she sells sea shells on the sea shore. the shells she sells are sea shells for sure.\n" * 6
 TWO_DEVICES: dict[str, Any] = {
@@ -25,9 +25,9 @@ TWO_DEVICES: dict[str, Any] = {
 }
 
 
-def two_owners(begin: int, **predict: str) -> Samples:
-    """Windows of the text up to `begin` and of the rest, the last of every fifty for testing."""
-    x, y, group = windows([characters(TEXT[:begin]), characters(TEXT[begin:])], [0, 1], 5, **predict)
+def two_owners(begin: int = 200, predict: Predict = "every") -> Samples:
+    """Windows of the text up to `begin` and of the rest, of every fifty the last nine for testing."""
+    x, y, group = windows([characters(TEXT[:begin]), characters(TEXT[begin:])], [0, 1], 5, predict=predict)
     test = np.arange(len(y)) % 50 > 40
     pick = [torch.from_numpy(part) for part in (x[~test], y[~test], x[test], y[test])]
     classes = len(LETTERS) if y.ndim == 1 else None

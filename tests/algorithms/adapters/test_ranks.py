@@ -18,7 +18,8 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters, Factors
 from tests.algorithms.adapters.networks import Adapted
-from tests.federation.test_adapters import SCENARIO, adapted, two_owners
+from tests.federation.test_adapters import SCENARIO, adapted
+from tests.federation.texts import two_owners
 from tests.learning.models.gpt import DigitReader
 
 
