@@ -63,7 +63,7 @@ def solved(toy: Toy, rule: Rule, rounds: int) -> tuple[np.ndarray, Tensor]:
 @pytest.mark.parametrize(
     ("alpha", "inside", "across", "gradient", "error"),
     [
-        (0.0, (0, 0), (0, 0), (0, 1.1e-4), 0.021),
+        pytest.param(0.0, (0, 0), (0, 0), (0, 1.1e-4), 0.021, marks=pytest.mark.slow),
         pytest.param(1e-4, (0.998, 1), (0, 1e-3), (0.016, 0.018), 0.0096, marks=pytest.mark.slow),
         (1e-2, (0.998, 1), (0, 1e-3), (0.016, 0.018), 0.0096),
         (0.05, (1, 1), (1, 1), (1.30, 1.32), 1.04),
@@ -87,7 +87,8 @@ def test_the_toy_table(
     assert float((at - toy.truth).norm(dim=1).max()) == pytest.approx(error, rel=0.03)
 
 
-@pytest.mark.parametrize("alpha", [1e-3, pytest.param(1e-2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [1e-3, 1e-2])
 def test_numbers_as_multipliers_recover_the_groups(alpha: float) -> None:
     """The norm coupling with rounded norms and shortened steps ties the groups, and nobody else."""
     rule = Rule(8, alpha=alpha, lr=0.1, dual_lr=0.02, radius=0.2, smoothing=1e-2)
