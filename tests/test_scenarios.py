@@ -21,8 +21,8 @@ SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
     "chest-accelerometer": "data={kind: synthetic, features: [3, 52], n_samples: 3000, n_test: 300, classes: 7}",
     "hugging-face": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100, classes: 62}",
-    "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
-    "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
+    "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 8000, n_test: 100}",
+    "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 8000, n_test: 100}",
     "torchvision": "data={kind: synthetic, features: [3, 32, 32], n_samples: 1000, n_test: 100}",
 }
 FOLDERS = {
@@ -48,15 +48,18 @@ def needs_a_gpu(path: Path) -> bool:
     return load_scenario(path).training.device == "cuda" and not torch.cuda.is_available()
 
 
+FEW_SAMPLES = ["partition.samples_per_device=200", "server.samples=200", "server.validation_samples=200"]
+
+
 def smoke(path: Path) -> list[str]:
     """What makes a scenario short: one round, of two devices where the algorithm draws a cohort, of one epoch each.
 
-    Devices that share their samples out among sets have 200 each.
+    Devices that share their samples out among sets have few, and their server has few.
     """
     scenario = load_scenario(path)
     cohort = ["algorithm.cohort=2"] if hasattr(scenario.algorithm, "cohort") else []
     epochs = ["algorithm.local_epochs=1"] if getattr(scenario.algorithm, "local_epochs", None) else []
-    few = ["partition.samples_per_device=200"] if scenario.partition.kind == "surrogate-sets" else []
+    few = FEW_SAMPLES if scenario.partition.kind == "surrogate-sets" else []
     return [*SMOKE, *cohort, *epochs, *few]
 
 

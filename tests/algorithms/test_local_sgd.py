@@ -31,7 +31,7 @@ REFUSED = {
 }
 """What an algorithm refuses that does allow other steps than plain ones; FedNova allows momentum without decay."""
 
-LATER = {"ad-psgd": 6}
+LATER = {"ad-psgd": 6, "fedasync": 6, "safa": 6}
 """Rounds after which steps of a second round have counted, where that takes more than three."""
 
 

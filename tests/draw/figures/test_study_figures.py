@@ -157,7 +157,7 @@ def test_nine_settings_have_nine_colours():
     assert len({line_style(index)["color"] for index in range(9)}) == 9
 
 
-@pytest.mark.parametrize("size", [None, "two-column"])
+@pytest.mark.parametrize("size", [None, pytest.param("two-column", marks=pytest.mark.slow)])
 def test_a_legend_leaves_most_of_a_figure_to_the_data(size):
     """Six settings with long keys: the legend of no figure is higher than a quarter of it, and no title is too wide."""
     keys = ("network.uplink.access", "channel.bandwidth_hz")
