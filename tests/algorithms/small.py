@@ -128,6 +128,8 @@ CONDITIONS = {
     ),
 }
 ROUNDS = 4
+ENGINES = ["serial", pytest.param("batched", marks=pytest.mark.slow)]
+"""Engines that agree: that they do is the claim of others, for each algorithm and in `tests/learning/engines`."""
 EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", f"stop.rounds={ROUNDS}")
 
 

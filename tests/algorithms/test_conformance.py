@@ -23,6 +23,7 @@ from tests.algorithms.small import (
     ALGORITHM_SETTINGS,
     CLUSTER,
     CONDITIONS,
+    ENGINES,
     ROUNDS,
     digest_of,
     finals,
@@ -245,7 +246,7 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
     assert not any(verify(fed.ledger, in_turns(fed)).values())
 
 
-@pytest.mark.parametrize("engine", ["serial", pytest.param("batched", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
     """Cut after each of its rounds, every part resumed from the file of the one before: nothing differs in a bit."""

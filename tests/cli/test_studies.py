@@ -111,6 +111,7 @@ def done(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "kill", [signal.SIGKILL, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (signal.SIGTERM, signal.SIGINT))]
 )

@@ -89,13 +89,6 @@ def whole(searching):
     return out
 
 
-def test_the_result_is_the_same_with_any_number_of_workers(searching, whole, tmp_path):
-    """Trials, tables and best scenarios are equal to the byte."""
-    searched(searching, tmp_path / "two", lambda tasks: run_locally(tasks, 2))
-
-    assert content(tmp_path / "two") == content(whole)
-
-
 def test_two_searches_do_not_share_a_folder(searching, tmp_path):
     """The second one is refused at once, and says what may be writing there; nothing has been tried then."""
     with study_folder(tmp_path / "out", "search or sweep"):
@@ -133,6 +126,13 @@ def shorter(searching):
     out = searching.parent / "shorter"
     searched(searching, out, trials=4)
     return out
+
+
+def test_the_result_is_the_same_with_any_number_of_workers(searching, shorter, tmp_path):
+    """Trials, tables and best scenarios are equal to the byte."""
+    searched(searching, tmp_path / "two", lambda tasks: run_locally(tasks, 2), trials=4)
+
+    assert content(tmp_path / "two") == content(shorter)
 
 
 @pytest.mark.slow
