@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
+from tests.quick import crossed
 
 TRAINED = sorted(kind for kind, found in ALGORITHMS.items() if issubclass(found, LocalTraining))
 OWN = {
@@ -30,9 +32,6 @@ REFUSED = {
     "splitfed": ("clipping",),
 }
 """What an algorithm refuses that does allow other steps than plain ones; FedNova allows momentum without decay."""
-
-LATER = {"ad-psgd": 6, "fedasync": 6, "safa": 6}
-"""Rounds after which steps of a second round have counted, where that takes more than three."""
 
 
 def finals(*changes: str) -> tuple[Federation, torch.Tensor]:
@@ -53,39 +52,26 @@ def refuses(kind: str, own: str) -> bool:
     return bool(ALGORITHMS[kind].plain_steps) or own in REFUSED.get(kind, ())
 
 
-@pytest.mark.parametrize("own", OWN)
-@pytest.mark.parametrize("kind", TRAINED)
+@pytest.mark.parametrize(("kind", "own"), [case for case in product(TRAINED, OWN) if refuses(*case)])
+def test_an_algorithm_that_cannot_make_them_says_why(kind: str, own: str) -> None:
+    """Before anything runs."""
+    refusal = (
+        r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
+        r"|neither end has the whole gradient, got"
+    )
+    with pytest.raises(ScenarioError, match=refusal):
+        small_scenario(*settings_of(kind, "ideal"), OWN[own])
+
+
+@pytest.mark.parametrize(("kind", "own"), [case for case in crossed(TRAINED, OWN) if not refuses(*case.values)])
 def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
-    """Each changes what is learnt; or the algorithm refuses it and says why."""
-    settings = settings_of(kind, "ideal", f"stop.rounds={LATER.get(kind, 3)}")
-    if refuses(kind, own):
-        refusal = (
-            r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
-            r"|neither end has the whole gradient, got"
-        )
-        with pytest.raises(ScenarioError, match=refusal):
-            small_scenario(*settings, OWN[own])
-        return
+    """Each changes what is learnt, and no event; both engines agree."""
+    settings = settings_of(kind, "ideal", "stop.rounds=6")
+    serial, w = finals(*settings, OWN[own])
+    batched, w_batched = finals(*settings, OWN[own], "training.engine=batched")
+    timed = run_small(*settings, OWN[own], timing_only=True)
 
-    assert not torch.allclose(finals(*settings, OWN[own])[1], plain_final(*settings), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "own"),
-    [
-        pytest.param(kind, own, marks=[] if kind == "fedavg" or own == "momentum" else pytest.mark.slow)
-        for kind in TRAINED
-        for own in OWN
-        if not refuses(kind, own)
-    ],
-)
-def test_both_engines_make_them(kind: str, own: str) -> None:
-    """They agree in what is learnt; no event depends on the engine, or on whether anything is trained."""
-    settings = (*settings_of(kind, "ideal", "stop.rounds=3"), OWN[own])
-    serial, w = finals(*settings)
-    batched, w_batched = finals(*settings, "training.engine=batched")
-    timed = run_small(*settings, timing_only=True)
-
+    assert not torch.allclose(w, plain_final(*settings), atol=1e-5)
     assert torch.allclose(w, w_batched, atol=1e-4)
     assert serial.ledger.event_digest() == batched.ledger.event_digest()
     assert small_scenario(*settings).events_depend_on_learning or (

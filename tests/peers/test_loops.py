@@ -41,7 +41,8 @@ def test_every_loop_gives_the_model_of_the_lean_one(model: str, loop: str) -> No
     torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("loop", [loops.Lean, pytest.param(loops.Analytic, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", [loops.Lean, loops.Analytic])
 def test_two_processes_make_the_mean_of_all_clients(loop: Loop) -> None:
     """Three clients over two processes, two and one, come to the mean of the three."""
     workload = Workload("", "softmax", clients=5, samples=8, cohort=3, batch=4, steps=2, lr=0.1, rounds=1)
