@@ -77,7 +77,7 @@ def test_a_mixture_has_what_it_must_and_keeps_every_law(monkeypatch: pytest.Monk
 
 
 def test_every_fourth_seed_has_a_mixture_which_the_report_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trials of seed 4, one of seed 5; a mixture is no further seed. It is judged by one law here, for the count."""
+    """Two trials of seed 4, one of seed 5; a mixture is no further seed. One law judges it: the count is the claim."""
     monkeypatch.setattr("tests.swarm.trial.LAWS", ["conservation"])
     report = Report()
     for trial in [*trials(4), *trials(5)]:
