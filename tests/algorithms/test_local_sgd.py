@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
+from itertools import chain, product
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,6 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
-from tests.quick import crossed
 
 TRAINED = sorted(kind for kind, found in ALGORITHMS.items() if issubclass(found, LocalTraining))
 OWN = {
@@ -52,6 +52,13 @@ def refuses(kind: str, own: str) -> bool:
     return bool(ALGORITHMS[kind].plain_steps) or own in REFUSED.get(kind, ())
 
 
+def one_of_each() -> list[Any]:
+    """All that algorithms make; in `make test` each algorithm makes one of them, in turns."""
+    makes = [[(kind, own) for own in OWN if not refuses(kind, own)] for kind in TRAINED]
+    quick = [cases[place % len(cases)] for place, cases in enumerate(makes) if cases]
+    return [pytest.param(*case, marks=[] if case in quick else pytest.mark.slow) for case in chain(*makes)]
+
+
 @pytest.mark.parametrize(("kind", "own"), [case for case in product(TRAINED, OWN) if refuses(*case)])
 def test_an_algorithm_that_cannot_make_them_says_why(kind: str, own: str) -> None:
     """Before anything runs."""
@@ -63,7 +70,7 @@ def test_an_algorithm_that_cannot_make_them_says_why(kind: str, own: str) -> Non
         small_scenario(*settings_of(kind, "ideal"), OWN[own])
 
 
-@pytest.mark.parametrize(("kind", "own"), [case for case in crossed(TRAINED, OWN) if not refuses(*case.values)])
+@pytest.mark.parametrize(("kind", "own"), one_of_each())
 def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
     """Each changes what is learnt, and no event; both engines agree."""
     settings = settings_of(kind, "ideal", "stop.rounds=6")
