@@ -35,7 +35,7 @@ FOLDERS = {
 }
 """Where each kind of data lies that is not embedded."""
 ONE_OF_EACH = {"aspire_fashion_mnist", "cifar10", "clustered_mnist", "femnist", "shakespeare"}
-"""A scenario for each but the recordings of the chest, which take seconds to read; the others wait for `make test-all`."""
+"""A scenario for each of them but the recordings of the chest, which take seconds to read; the others are slow."""
 NATURAL = {kind: ["partition=iid"] for kind in ("chest-accelerometer", "hugging-face", "torchvision")}
 """What a stand-in needs beside, where the real data are dealt out by owner, or are many more."""
 
