@@ -7,14 +7,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 from hypothesis import settings
 
 
-def crossed(*axes: Iterable[Any]) -> list[ParameterSet]:
+def crossed(*axes: Iterable[Any]) -> list[Any]:
     """All combinations of the values of the axes; as many as the longest axis has values are quick, the others slow.
 
-    In the quick ones every value of every axis occurs: they are what no other test is to miss when a value goes wrong.
+    In the quick ones every value of every axis occurs, so that what is wrong with a value by itself is noticed.
     """
     values = [list(axis) for axis in axes]
     quick = {tuple(number % len(axis) for axis in values) for number in range(max(map(len, values)))}
