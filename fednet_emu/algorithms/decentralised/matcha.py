@@ -121,7 +121,8 @@ def on_budget(p: Array, total: float) -> Array:
         return inside
     shifts = np.sort(np.concatenate([p, p - 1, [0.0]]).clip(0))[::-1]
     sums = np.clip(p - shifts[:, None], 0, 1).sum(1)
-    return np.clip(p - np.interp(total, sums, shifts), 0, 1)
+    shift = float(np.interp(total, sums, shifts))
+    return np.clip(p - shift, 0, 1)
 
 
 def contraction(laplacians: Array, p: Array, alpha: float) -> float:
