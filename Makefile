@@ -38,7 +38,7 @@ test: $(VENV)/.developing  ## Run the tests (minutes)
 	$(BIN)/python -m pytest -q -m "not slow and not live" --numprocesses 2 --dist worksteal
 
 test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
-	$(BIN)/python -m pytest -q -m "not live" --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not live" --hypothesis-profile thorough --numprocesses 2 --dist worksteal
 
 test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromium, which this installs if it can
 	$(PIP) --editable '.[browser]'

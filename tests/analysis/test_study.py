@@ -184,7 +184,9 @@ def test_progress_is_the_mean_of_rounds_that_all_seeds_have():
     assert found["simulated_s"][4] == pytest.approx((4.0 + 4.4) / 2)
 
 
-@pytest.mark.parametrize("axes", [{"access": SIX}, {"access": SIX, "devices.count": (10, 20, 40)}])
+@pytest.mark.parametrize(
+    "axes", [{"access": SIX}, pytest.param({"access": SIX, "devices.count": (10, 20, 40)}, marks=pytest.mark.slow)]
+)
 def test_six_variants_fit_into_a_column(axes):
     """No panel, legend or label of any figure leaves the page, and none covers another."""
     view = study({name: list(levels) for name, levels in axes.items()}, lambda **levels: 1 + len(levels["access"]) % 5)

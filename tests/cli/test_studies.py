@@ -111,9 +111,9 @@ def done(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
 
 
-@pytest.mark.parametrize(
-    "kill", [signal.SIGKILL, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (signal.SIGTERM, signal.SIGINT))]
-)
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
     """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
     out = tmp_path / "out"
