@@ -24,7 +24,7 @@ from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
 from fednet_emu.draw.figures.study_rows import difference_figure, name_rows
-from fednet_emu.draw.page.study_page import pareto
+from fednet_emu.draw.page.study_page import pareto, study_document
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
 from fednet_emu.errors import FednetError
@@ -118,6 +118,33 @@ def test_bands_beyond_the_possible_are_said():
     assert (corners.min(), corners.max()) == pytest.approx((interval.low, interval.high))
     assert figure.axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
     assert entries(figure) == ["95 % interval, cut"]
+
+
+@pytest.mark.parametrize(("metric", "scores"), [("perplexity", (6.0, 8.0)), ("r2", (-0.5, -0.3))])
+def test_scores_beyond_one_and_below_zero_are_shown(metric, scores):
+    """A perplexity is at least 1 and an R2 at most that: the axis has what was measured, and nothing is cut."""
+    view = view_of({"a": [([0.0, 1.0, 2.0], [score] * 3) for score in scores]})
+    own = view.evaluations.assign(**{metric: view.evaluations["accuracy"]}).drop(columns="accuracy")
+    figure = study_figures(replace(view, evaluations=own), metric=metric, against="time")[f"{metric}-time"]
+    least, most = figure.axes[0].get_ylim()
+    interval = mean_interval(np.array(scores))
+
+    bounds = (
+        (max(interval.low, 0.0), interval.high) if metric == "perplexity" else (interval.low, min(interval.high, 1.0))
+    )
+    margin = 0.05 * (bounds[1] - bounds[0])
+    assert (least, most) == pytest.approx((bounds[0] - margin, bounds[1] + margin))
+
+
+def test_a_study_that_aims_at_a_loss_shows_the_loss():
+    """Curves, differences and the page have it first, with its target as a line."""
+    view = replace(view_of({"a": [LONG, SHORT], "b": [SHORT, LONG]}, 0.6), target={"loss": 0.4})
+    figures = study_figures(view)
+
+    assert {"loss-time", "loss-bits", "loss-energy", "loss-rounds", "differences"} <= set(figures)
+    assert list(figures["loss-time"].axes[0].get_lines()[-1].get_ydata()) == [0.4, 0.4]
+    assert "Loss at the end" in figures["differences"].axes[-1].get_xlabel()
+    assert list(study_document(view)["metrics"])[:2] == ["loss", "accuracy"]
 
 
 def test_lines_that_coincide_are_said_to():
