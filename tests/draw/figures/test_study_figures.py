@@ -24,7 +24,7 @@ from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
 from fednet_emu.draw.figures.study_rows import difference_figure, name_rows
-from fednet_emu.draw.page.study_page import pareto, study_document
+from fednet_emu.draw.page.study_page import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
 from fednet_emu.errors import FednetError
@@ -137,14 +137,14 @@ def test_scores_beyond_one_and_below_zero_are_shown(metric, scores):
 
 
 def test_a_study_that_aims_at_a_loss_shows_the_loss():
-    """Curves, differences and the page have it first, with its target as a line."""
+    """Curves have it with its target as a line, differences too; pages list it first."""
     view = replace(view_of({"a": [LONG, SHORT], "b": [SHORT, LONG]}, 0.6), target={"loss": 0.4})
     figures = study_figures(view)
 
     assert {"loss-time", "loss-bits", "loss-energy", "loss-rounds", "differences"} <= set(figures)
     assert list(figures["loss-time"].axes[0].get_lines()[-1].get_ydata()) == [0.4, 0.4]
     assert "Loss at the end" in figures["differences"].axes[-1].get_xlabel()
-    assert list(study_document(view)["metrics"])[:2] == ["loss", "accuracy"]
+    assert list(view.metrics) == ["loss", "accuracy"]
 
 
 def test_lines_that_coincide_are_said_to():
