@@ -10,7 +10,6 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.learning.data.datasets.text import CHARACTERS
-from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runs import run_of, runs_of
 
 if find_spec("transformers") is None:
@@ -54,9 +53,9 @@ def data(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(("name", "settings"), [("adapters", 13), ("adapters_choices", 12)])
-def test_the_studies_are_valid(name, settings):
+def test_the_studies_are_valid(name, settings, data):
     """Every run of theirs, with two seeds."""
-    assert len(runs_of(StudyFile.read(FOLDER / f"{name}.yaml"))) == 2 * settings
+    assert len(runs_of(FOLDER / f"{name}.yaml", data_dir=data)) == 2 * settings
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,9 @@ def test_the_studies_are_valid(name, settings):
 )
 def test_an_upload_has_the_numbers_that_travel(trained, numbers, data):
     """A and B, B alone, A alone, or all weights, biases, embeddings and three norms, 32 bits each."""
-    cell = run_of(FOLDER / "adapters.yaml", {"trained": trained}, [f"{key}={value}" for key, value in TINY.items()])
+    cell = run_of(
+        FOLDER / "adapters.yaml", {"trained": trained}, [f"{key}={value}" for key, value in TINY.items()], data_dir=data
+    )
     run = fe.run(cell.scenario, data_dir=data, progress=False)
 
     assert set(run.transfers["size_bit"]) == {32 * numbers}
@@ -80,7 +81,7 @@ def test_an_upload_has_the_numbers_that_travel(trained, numbers, data):
 def test_a_choice_of_rank_compression_and_selection_runs(data):
     """An upload has 8 bits of each number, the norm, and the loss that the selection asks for."""
     levels = {"model.adapters.rank": "2", "compression": "qsgd", "selection": "power of choice"}
-    cell = run_of(FOLDER / "adapters_choices.yaml", levels, ["algorithm.local_steps=1", "stop.rounds=1"])
+    cell = run_of(FOLDER / "adapters_choices.yaml", levels, ["algorithm.local_steps=1", "stop.rounds=1"], data_dir=data)
     run = fe.run(cell.scenario, data_dir=data, progress=False)
     uploads = run.transfers.loc[run.transfers["kind"] == "uplink", "size_bit"]
 
