@@ -48,6 +48,15 @@ def test_every_cost_can_be_minimised(raced):
     assert costs == {"time": 6.0, "bits": 9e6, "energy": 9.0, "device-energy": 0.9, "rounds": 3.0}
 
 
+def test_a_mean_cost_is_not_said_to_be_below_zero(raced):
+    """Of 2 and 10 s Student's interval begins at -44.8 s; differences may be negative."""
+    found = told(rank(raced({"a": [{"at": 2}, {"at": 10}], "b": [{"at": 3}, {"at": 12}]})))
+
+    assert "a reaches accuracy 0.9 soonest, after 6 s on average (95 % 0 s to 56.8 s)." in found
+    assert " 1. a: 6 s (0 s to 56.8 s), reached by 2 of 2" in found
+    assert "1.5 s later (-4.85 s to 7.85 s): may be the best of 2" in found
+
+
 def test_settings_are_ranked_by_the_way_to_a_loss(raced):
     """A loss of 0.3 takes 7 s and 14 s where it falls by 0.1 and 0.05 a second, to 0.25: less is never reached."""
     view = raced({"quick": [{}] * 2, "slow": [{}] * 2})
