@@ -170,7 +170,7 @@ class StudyRecords:
         ((measure, level),) = given.items()
         sound = self.evaluations[~self.evaluations["cell"].isin(self.diverged)]
         reached = first_reached(sound, self.cells["cell"], measure, level).set_axis(self.cells.index)
-        return replace(self, target=dict(given), cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
+        return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if every run had ended at its last evaluation before a cost exceeds an amount.
