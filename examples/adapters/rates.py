@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator
 
 import fednet_emu as fe
 
-BANDS_HZ = (2e5, 5e5, 1e6, 2e6, 5e6, 2e7)
+BANDS_MHZ = (0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 LABELS = {"time_to_target_s": "time (s)", "energy_to_target_j": "energy of all (J)"}
 
 
@@ -25,13 +25,13 @@ def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
     rows = []
     for _, cell in study.cells.dropna(subset="rounds_to_target").iterrows():
         scenario = study.folder / "cells" / cell["cell"] / "scenario.yaml"
-        for band_hz in BANDS_HZ:
-            settings = {"channel.bandwidth_hz": band_hz, "stop.rounds": int(cell["rounds_to_target"])}
+        for band_mhz in BANDS_MHZ:
+            settings = {"channel.bandwidth_hz": 1e6 * band_mhz, "stop.rounds": int(cell["rounds_to_target"])}
             run = fe.run(scenario, settings=settings, data_dir=data_dir, timing_only=True, progress=False)
             rows.append(
                 {
                     **cell[["trained", "seed", "rounds_to_target"]],
-                    "bandwidth_hz": band_hz,
+                    "band_mhz": band_mhz,
                     "time_to_target_s": run.summary["simulated_s"],
                     "bits_to_target": run.total_bit,
                     "energy_to_target_j": run.summary["energy_j"],
@@ -42,7 +42,7 @@ def timed(study: fe.Study, data_dir: Path) -> pd.DataFrame:
 
 def draw(table: pd.DataFrame) -> plt.Figure:
     """Time and energy to the target against the band, means over seeds: a column for each method, a line for a rank."""
-    means = table.groupby(["trained", "bandwidth_hz"], sort=False)[list(LABELS)].mean()
+    means = table.groupby(["trained", "band_mhz"], sort=False)[list(LABELS)].mean()
     parts = [name.partition(", ") for name in dict.fromkeys(table["trained"])]
     methods, ranks = (list(dict.fromkeys(part[place] for part in parts if part[2])) for place in (0, 2))
     figure, grid = plt.subplots(
@@ -57,7 +57,7 @@ def draw(table: pd.DataFrame) -> plt.Figure:
             for name, look in lines.items():
                 if name in means.index:
                     values = means.loc[name, cost]
-                    axes.errorbar(values.index / 1e6, values, ms=3, lw=1, **look)
+                    axes.errorbar(values.index, values, ms=3, lw=1, **look)
             axes.set(xscale="log", yscale="log")
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -66,7 +66,7 @@ def draw(table: pd.DataFrame) -> plt.Figure:
             axes.grid(alpha=0.3, which="both", lw=0.4)
             axes.set_ylabel(label if method == methods[0] else "")
         column[0].set_title(method, fontsize=9)
-        column[-1].set_xlabel("band of the uplink (MHz)")
+        column[-1].set_xlabel("band (MHz)")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return figure
 
