@@ -97,7 +97,7 @@ test-data: $(VENV)/.developing  ## Run the tests of data and models by torchvisi
 
 test-transformers: $(VENV)/.developing  ## Run the tests of networks of transformers, which this installs, and peft, which they are held against
 	$(PIP) --editable '.[oracles]'
-	$(BIN)/python -m pytest -q tests/learning/libraries/test_transformers.py
+	$(BIN)/python -m pytest -q tests/learning/libraries/test_transformers.py tests/learning/libraries/test_adapter_examples.py
 
 lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .

@@ -133,6 +133,33 @@ def test_bands_beyond_the_possible_are_said():
     assert entries(figure) == ["95 % interval, cut"]
 
 
+@pytest.mark.parametrize(("metric", "scores"), [("perplexity", (6.0, 8.0)), ("r2", (-0.5, -0.3))])
+def test_scores_beyond_one_and_below_zero_are_shown(metric, scores):
+    """A perplexity is at least 1 and an R2 at most that: the axis has what was measured, and nothing is cut."""
+    view = view_of({"a": [([0.0, 1.0, 2.0], [score] * 3) for score in scores]})
+    own = view.evaluations.assign(**{metric: view.evaluations["accuracy"]}).drop(columns="accuracy")
+    figure = study_figures(replace(view, evaluations=own), metric=metric, against="time")[f"{metric}-time"]
+    least, most = figure.axes[0].get_ylim()
+    interval = mean_interval(np.array(scores))
+
+    bounds = (
+        (max(interval.low, 0.0), interval.high) if metric == "perplexity" else (interval.low, min(interval.high, 1.0))
+    )
+    margin = 0.05 * (bounds[1] - bounds[0])
+    assert (least, most) == pytest.approx((bounds[0] - margin, bounds[1] + margin))
+
+
+def test_a_study_that_aims_at_a_loss_shows_the_loss():
+    """Curves have it with its target as a line, differences too; pages list it first."""
+    view = replace(view_of({"a": [LONG, SHORT], "b": [SHORT, LONG]}, 0.6), target={"loss": 0.4})
+    figures = study_figures(view)
+
+    assert {"loss-time", "loss-bits", "loss-energy", "loss-rounds", "differences"} <= set(figures)
+    assert list(figures["loss-time"].axes[0].get_lines()[-1].get_ydata()) == [0.4, 0.4]
+    assert "Loss at the end" in figures["differences"].axes[-1].get_xlabel()
+    assert list(view.metrics) == ["loss", "accuracy"]
+
+
 def test_lines_that_coincide_are_said_to():
     """Equal settings cannot be told apart in a picture, different ones can."""
     same = study_figures(view_of({"a": [LONG], "b": [LONG]}), against="bits")["accuracy-bits"]
