@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-latex test-live test-lowest test-ray test-trackers \
+.PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-image test-latex test-live test-lowest test-ray test-trackers \
 	test-transformers test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
 
 help:  ## Show this list
@@ -38,7 +38,7 @@ test: $(VENV)/.developing  ## Run the tests (minutes)
 	$(BIN)/python -m pytest -q -m "not slow and not live" --numprocesses 2 --dist worksteal
 
 test-all: $(VENV)/.developing  ## Run all tests, the slow ones too
-	$(BIN)/python -m pytest -q -m "not live" --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not live" --hypothesis-profile thorough --numprocesses 2 --dist worksteal
 
 test-browser: $(VENV)/.developing  ## Look at report pages in a headless Chromium, which this installs if it can
 	$(PIP) --editable '.[browser]'
@@ -83,6 +83,10 @@ test-wheel:  ## Build the source archive, from it the wheel, and run the wheel i
 	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
 	tools/try_installed.sh $(abspath $(VENV)-wheel/bin)
 
+test-image:  ## Build the image of the Dockerfile and run the demo in it; this takes Docker
+	docker build --tag fednet_emu .
+	docker run --rm fednet_emu
+
 test-trackers: $(VENV)/.developing  ## Run the tests of trackers, whose libraries this installs (as their extras do)
 	$(PIP) --editable '.[tensorboard,mlflow,wandb]'
 	$(BIN)/python -m pytest -q tests/tracking
@@ -93,7 +97,7 @@ test-data: $(VENV)/.developing  ## Run the tests of data and models by torchvisi
 
 test-transformers: $(VENV)/.developing  ## Run the tests of networks of transformers, which this installs, and peft, which they are held against
 	$(PIP) --editable '.[oracles]'
-	$(BIN)/python -m pytest -q tests/learning/libraries/test_transformers.py
+	$(BIN)/python -m pytest -q tests/learning/libraries/test_transformers.py tests/learning/libraries/test_adapter_examples.py
 
 lint: $(VENV)/.developing  ## Check style, formatting, types and who imports whom
 	$(BIN)/ruff check .

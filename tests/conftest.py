@@ -1,5 +1,7 @@
 """What all tests share: hypothesis without time limits, and with the same examples every time where CI says so.
 
+It draws the examples of the profile `quick`, unless the command says `--hypothesis-profile thorough`.
+
 Python's cyclic garbage collector looks through all modules and tests each time; it runs rarely, as it does in a run.
 Nothing that tests write has to outlive a power cut: files are not forced to the disk, which may be busy. The server
 that processes are forked from imports once what commands import late.
@@ -15,9 +17,9 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.run_folders"]
 
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+for profile, max_examples in {"thorough": 100, "quick": 25}.items():
+    settings.register_profile(profile, deadline=None, derandomize="CI" in os.environ, max_examples=max_examples)
+settings.load_profile("quick")
 
 gc.set_threshold(200_000, 50, 100)
 os.fsync = lambda _file: None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.quick import examples
 
 PLAN = SgdPlan(lr=0.1, steps=1)
 SIDE_BY_SIDE = ("network.uplink.access=ofdma", "network.downlink.access=ofdma", "network.downlink.mode=unicast")
@@ -234,7 +235,7 @@ def device_to_device(*changes: str, timing_only: bool = False) -> tuple[Federati
     return fed, algorithm
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=6, max_size=6), st.randoms(use_true_random=False))
 def test_mixing_conserves_the_total_whatever_is_lost(targets: list[set[int]], random: Any) -> None:
     """Columns sum to 1, so the sum over nodes is the same after mixing."""

@@ -21,8 +21,8 @@ SMOKE = ["stop={rounds: 1}"]
 STAND_INS = {
     "chest-accelerometer": "data={kind: synthetic, features: [3, 52], n_samples: 3000, n_test: 300, classes: 7}",
     "hugging-face": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100, classes: 62}",
-    "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 30000, n_test: 100}",
-    "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 20000, n_test: 100}",
+    "mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 8000, n_test: 100}",
+    "fashion-mnist": "data={kind: synthetic, features: [1, 28, 28], n_samples: 8000, n_test: 100}",
     "torchvision": "data={kind: synthetic, features: [3, 32, 32], n_samples: 1000, n_test: 100}",
 }
 FOLDERS = {
@@ -34,6 +34,8 @@ FOLDERS = {
     "torchvision": "cifar10",
 }
 """Where each kind of data lies that is not embedded."""
+ONE_OF_EACH = {"aspire_fashion_mnist", "cifar10", "clustered_mnist", "femnist", "shakespeare"}
+"""A scenario for each of them but the recordings of the chest, which take seconds to read; the others are slow."""
 NATURAL = {kind: ["partition=iid"] for kind in ("chest-accelerometer", "hugging-face", "torchvision")}
 """What a stand-in needs beside, where the real data are dealt out by owner, or are many more."""
 
@@ -46,11 +48,19 @@ def needs_a_gpu(path: Path) -> bool:
     return load_scenario(path).training.device == "cuda" and not torch.cuda.is_available()
 
 
+FEW_SAMPLES = ["partition.samples_per_device=200", "server.samples=200", "server.validation_samples=200"]
+
+
 def smoke(path: Path) -> list[str]:
-    """What makes a scenario short: one round, of two devices where the algorithm draws a cohort, of one epoch each."""
-    algorithm = load_scenario(path).algorithm
-    cohort = ["algorithm.cohort=2"] if hasattr(algorithm, "cohort") else []
-    return [*SMOKE, *cohort, *(["algorithm.local_epochs=1"] if getattr(algorithm, "local_epochs", None) else [])]
+    """What makes a scenario short: one round, of two devices where the algorithm draws a cohort, of one epoch each.
+
+    Devices that share their samples out among sets have few, and their server has few.
+    """
+    scenario = load_scenario(path)
+    cohort = ["algorithm.cohort=2"] if hasattr(scenario.algorithm, "cohort") else []
+    epochs = ["algorithm.local_epochs=1"] if getattr(scenario.algorithm, "local_epochs", None) else []
+    few = FEW_SAMPLES if scenario.partition.kind == "surrogate-sets" else []
+    return [*SMOKE, *cohort, *epochs, *few]
 
 
 def contacts_stand_in(path: Path, folder: Path) -> list[str]:
@@ -116,7 +126,11 @@ def test_scenario_runs(path: Path, tmp_path: Path) -> None:
     assert summary["verified"] is True
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.stem in ONE_OF_EACH else pytest.mark.slow) for path in SCENARIOS],
+    ids=lambda path: path.stem,
+)
 def test_scenario_runs_on_its_own_data(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One round on the real data set, where it is present."""
     if needs_a_gpu(path):

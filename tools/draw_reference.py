@@ -1,8 +1,8 @@
 """Draw figures of reference results anew from their committed tables: python tools/draw_reference.py [NAME...].
 
-Reads `results/reference/NAME/cells.csv` and `scenarios/studies/NAME.yaml`, and writes those figures of the study that
-need nothing else: costs of the target, differences, final scores, cycle times. Curves and fronts need the runs
-themselves: `fednet sweep NAME`, or `make reproduce`.
+Reads `results/reference/NAME/cells.csv` and `NAME.yaml` in `scenarios/studies` or `examples`, and writes those figures
+of the study that need nothing else: costs of the target, differences, final scores, cycle times. Curves and fronts need
+the runs themselves: `fednet sweep NAME`, or `make reproduce`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import is_reference
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def view_of(study: StudyFile, runs: pd.DataFrame) -> StudyRecords:
@@ -41,7 +42,7 @@ def figures_of(view: StudyRecords) -> Iterator[tuple[str, Figure | None]]:
     layout = Layout.of(view, None)
     for name, cost in TRADED.items():
         yield f"{name}-to-target", bar_figure(view, cost, layout)
-    yield "differences", difference_figure(view, "accuracy", layout)
+    yield "differences", difference_figure(view, next(iter(view.target), "accuracy"), layout)
     yield "final", final_figure(view, layout.names)
     yield "cycle-groups", groups_figure(view)
 
@@ -49,7 +50,7 @@ def figures_of(view: StudyRecords) -> Iterator[tuple[str, Figure | None]]:
 def main(names: list[str]) -> None:
     """Draw the figures of these studies, or of all whose tables are committed."""
     for name in names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv")):
-        study = StudyFile.read(name)
+        study = StudyFile.read(next(EXAMPLES.glob(f"*/{name}.yaml"), name))
         texts = [axis.name for axis in study.axes if isinstance(axis.levels[0].columns[axis.name], str)]
         view = view_of(study, pd.read_csv(REFERENCE / name / "cells.csv", dtype=dict.fromkeys(texts, str)))
         with paper_style():

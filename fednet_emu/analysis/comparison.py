@@ -228,7 +228,12 @@ class Comparison(TextResult):
 
 
 def between(
-    study: StudyRecords, settings: tuple[Condition, Condition], *, accuracy: float | None = None, within: Within = ()
+    study: StudyRecords,
+    settings: tuple[Condition, Condition],
+    *,
+    accuracy: float | None = None,
+    loss: float | None = None,
+    within: Within = (),
 ) -> Comparison:
     """Compare the settings A and B of one study; the arguments are those of `Study.compare`.
 
@@ -237,9 +242,8 @@ def between(
     """
     first, second = (conditions(each, "compare") for each in settings)
     names = tuple(",".join(f"{axis}={level_text(level)}" for axis, level in its.items()) for its in (first, second))
-    found = side_by_side(
-        (study.where(first), study.where(second)), (names[0], names[1]), accuracy=accuracy, within=within
-    )
+    sides = study.where(first), study.where(second)
+    found = side_by_side(sides, (names[0], names[1]), accuracy=accuracy, loss=loss, within=within)
     return replace(found, of_one_study=True)
 
 
@@ -248,6 +252,7 @@ def side_by_side(
     names: tuple[str, str],
     *,
     accuracy: float | None = None,
+    loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
     """Compare two studies, or two parts of studies, under these names; for the others see `Study.compare`.
@@ -255,9 +260,7 @@ def side_by_side(
     Raises:
         FednetError: there is no such cost, or nothing to pair.
     """
-    first, second = sides
-    if accuracy is not None:
-        first, second = first.aiming_at(accuracy), second.aiming_at(accuracy)
+    first, second = (side.aiming_at(accuracy, loss) for side in sides)
     for cost, amount in limits_of(within):
         first, second = first.within(cost, amount), second.within(cost, amount)
     return Comparison(names, compare(first, second), first.target if first.target == second.target else {})

@@ -178,10 +178,14 @@ class RankedSettings(TextResult):
         best = self.cost.best.format(show(its.cost.mean), within=limits_text(self.limits))
         text = f"{its.setting.label} reaches {target_text(self.target)} {best}"
         if np.isfinite(its.cost.low):
-            text += f" on average (95 % {show(its.cost.low)} to {show(its.cost.high)})"
+            text += f" on average (95 % {self._ends(its)})"
         if not its.got_there.all():
             text += f", in {int(its.got_there.sum())} of {counted(len(its.costs), 'run')}"
         return f"{text}."
+
+    def _ends(self, its: Ranked) -> str:
+        """The ends of the interval of a setting's mean cost, which is not below zero."""
+        return f"{self.cost.show(max(its.cost.low, 0.0))} to {self.cost.show(its.cost.high)}"
 
     def _rest(self) -> Iterator[str]:
         undecided, others = self.undecided, [its for its in self.settings if not its.may_be_best]
@@ -235,7 +239,7 @@ class RankedSettings(TextResult):
 
     def _block(self, place: int, its: Ranked) -> Iterator[str]:
         show = self.cost.show
-        spread = f" ({show(its.cost.low)} to {show(its.cost.high)})" if np.isfinite(its.cost.low) else ""
+        spread = f" ({self._ends(its)})" if np.isfinite(its.cost.low) else ""
         least = "at least " if not its.got_there.any() else ""
         yield f"{place:2}. {its.setting.label}: {least}{show(its.cost.mean)}{spread}, reached by {its.reached}"
         if place > 1:

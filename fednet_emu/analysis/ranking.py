@@ -141,7 +141,7 @@ def _horizon(courses: Sequence[Sequence[Course]], limit: float) -> tuple[float, 
 def _target(view: StudyRecords) -> tuple[str, float]:
     found = [(measure, level) for measure, level in view.target.items() if math.isfinite(level)]
     if not found:
-        raise FednetError(f"{view.name}: best: needs a target, got none; say which with --accuracy 0.9")
+        raise FednetError(f"{view.name}: best: needs a target, got none; say which with --accuracy 0.9 or --loss 0.3")
     measure, level = found[0]
     if measure not in view.evaluations or not view.evaluations[measure].notna().any():
         raise FednetError(
@@ -175,7 +175,7 @@ def _nobody(
 ) -> str:
     """That no run reached the target within the limits, how far the best one came, and what to do."""
     measure, _ = _target(view)
-    sign = 1 if measure == "accuracy" else -1
+    sign, easier = (1, "lower") if measure == "accuracy" else (-1, "raise")
     known = {
         (place, seed): sign * run.score
         for place, runs in enumerate(courses)
@@ -189,14 +189,15 @@ def _nobody(
         text += f", got {measure} {score:.3g} at best, by {settings[place].label} with seed {seeds[seed]}"
     free = int(view.cells["time_to_target_s"].notna().sum())
     if limits and free:
-        return f"{text}; without limits {free} of {len(view.cells)} do: raise a limit, or lower the target"
-    return f"{text}; lower the target, or let the runs go on for longer"
+        return f"{text}; without limits {free} of {len(view.cells)} do: raise a limit, or {easier} the target"
+    return f"{text}; {easier} the target, or let the runs go on for longer"
 
 
 def best(
     study: StudyRecords,
     *,
     accuracy: float | None = None,
+    loss: float | None = None,
     within: Within = (),
     minimise: str = "time",
     where: Condition | None = None,
@@ -204,10 +205,8 @@ def best(
     """Rank the settings of a study as users ask for it; see `Study.best`.
 
     Raises:
-        FednetError: a limit is no positive number or is given twice, or see `rank`.
+        FednetError: a limit is no positive number or is given twice, or see `rank` and `StudyRecords.aiming_at`.
     """
-    if accuracy is not None and not 0 < accuracy <= 1:
-        raise FednetError(f"accuracy: must be above 0 and at most 1, got {accuracy:g}; for example 0.9")
     limits: dict[str, float] = {}
     for cost, most in limits_of(within):
         if cost in limits:
@@ -218,4 +217,4 @@ def best(
             )
         limits[cost] = most
     part = study.where(conditions(where or {}, "where"))
-    return rank(part if accuracy is None else part.aiming_at(accuracy), minimise, limits)
+    return rank(part.aiming_at(accuracy, loss), minimise, limits)

@@ -46,6 +46,12 @@ METRICS = {
 }
 """The scores in a table of evaluations, with their titles."""
 
+RANGES = {
+    **dict.fromkeys(("loss", "worst_train_loss", "perplexity", "mae", "rmse"), (0.0, math.inf)),
+    "r2": (-math.inf, 1.0),
+}
+"""The least and the most that a score can be, of those that are not from 0 to 1."""
+
 
 def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
     """Return the scores that were measured at least once in some tables of evaluations, with their titles."""

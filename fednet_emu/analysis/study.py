@@ -15,7 +15,15 @@ import numpy as np
 import pandas as pd
 
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, TO_TARGET, first_reached, with_total_bits
+from fednet_emu.analysis.scales import (
+    COSTS,
+    DEVICE_ENERGY,
+    TO_TARGET,
+    Measure,
+    first_reached,
+    measured,
+    with_total_bits,
+)
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.files.writing import flaw
 from fednet_emu.records.folder.manifest import AGAIN, read_manifest
@@ -137,13 +145,32 @@ class StudyRecords:
         """Labels of the finished cells that have diverged; they have scores, but count as not reaching a target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
-    def aiming_at(self, accuracy: float) -> Self:
-        """Return the study with another target, an accuracy from 0 to 1."""
+    @property
+    def metrics(self) -> dict[str, str]:
+        """The scores that were measured, with their titles; that of the target comes first."""
+        known = measured([self.evaluations])
+        return {name: known[name] for name in (*self.target, *known) if name in known}
+
+    def aiming_at(self, accuracy: float | None = None, loss: float | None = None) -> Self:
+        """Return the study with another target, an accuracy or a loss; with its own if neither is given.
+
+        Raises:
+            FednetError: both are given, the accuracy is not above 0 and at most 1, or the loss is not above 0.
+        """
+        asked: dict[Measure, float | None] = {"accuracy": accuracy, "loss": loss}
+        given = {measure: level for measure, level in asked.items() if level is not None}
+        if not given:
+            return self
+        if len(given) > 1:
+            raise FednetError(f"loss: a target has one measure, got {loss:g} and accuracy {accuracy:g}; leave out one")
+        if accuracy is not None and not 0 < accuracy <= 1:
+            raise FednetError(f"accuracy: must be above 0 and at most 1, got {accuracy:g}; for example 0.9")
+        if loss is not None and not 0 < loss < math.inf:
+            raise FednetError(f"loss: must be a number above 0, got {loss:g}; for example 0.3")
+        ((measure, level),) = given.items()
         sound = self.evaluations[~self.evaluations["cell"].isin(self.diverged)]
-        reached = first_reached(sound, self.cells["cell"], "accuracy", accuracy).set_axis(self.cells.index)
-        return replace(
-            self, target={"accuracy": accuracy}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached)
-        )
+        reached = first_reached(sound, self.cells["cell"], measure, level).set_axis(self.cells.index)
+        return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if every run had ended at its last evaluation before a cost exceeds an amount.

@@ -40,7 +40,15 @@ def live(
         typer.Option("--flower", metavar="APP", help="The folder of a Flower app, whose processes are the programs."),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether this machine can do it.")] = False,
-    latency_s: Annotated[float, typer.Option("--latency", min=0, max=10, help="One way, beside the air, in s.")] = 5e-4,
+    latency_s: Annotated[
+        float | None,
+        typer.Option(
+            "--latency",
+            min=0,
+            max=10,
+            help="One way, beside the air, in s. [default: half of transport.rtt_s, or 0.0005]",
+        ),
+    ] = None,
     queue_byte: Annotated[
         int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")
     ] = 262144,

@@ -48,8 +48,9 @@ Rename = Annotated[
     ),
 ]
 Accuracy = Annotated[
-    float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's.")
+    float | None, typer.Option("--accuracy", min=0, max=1, help="Target accuracy, instead of the study's target.")
 ]
+Loss = Annotated[float | None, typer.Option("--loss", min=0, help="Target loss, instead of the study's target.")]
 StudyName = Annotated[
     str,
     typer.Argument(

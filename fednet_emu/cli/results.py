@@ -16,6 +16,7 @@ from fednet_emu.cli.options import (
     Formats,
     FromS,
     Latex,
+    Loss,
     Overrides,
     Page,
     Rename,
@@ -199,6 +200,7 @@ def compare(
         typer.Option("--between", metavar="A B", help="Two settings of one study, e.g. access=tdma access=ofdma."),
     ] = None,
     accuracy: Accuracy = None,
+    loss: Loss = None,
     within: Annotated[
         list[str] | None,
         typer.Option(
@@ -218,15 +220,16 @@ def compare(
             if isinstance(side, fe.Study):
                 _warn_unfinished(side, "compared")
         if between:
-            found = fe.Study.opened(folders[0]).compare(*between, accuracy=accuracy, within=within or ())
+            found = fe.Study.opened(folders[0]).compare(*between, accuracy=accuracy, loss=loss, within=within or ())
         else:
-            found = fe.compare(folders[0], folders[1], accuracy=accuracy, within=within or ())
+            found = fe.compare(folders[0], folders[1], accuracy=accuracy, loss=loss, within=within or ())
         OUTPUT.out(str(found))
 
 
 def best(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The folder of a study.")],
     accuracy: Accuracy = None,
+    loss: Loss = None,
     within: Annotated[
         list[str] | None,
         typer.Option(
@@ -260,7 +263,7 @@ def best(
         opened, page = Study.opened(study), Page(picture, size, title, csv, latex)
         _warn_unfinished(opened, "ranked")
         levels = {axis: level for text in where or () for axis, level in conditions(text, "--where").items()}
-        found = opened.best(accuracy=accuracy, within=within or (), minimise=minimise, where=levels)
+        found = opened.best(accuracy=accuracy, loss=loss, within=within or (), minimise=minimise, where=levels)
         OUTPUT.out(str(found))
         if out is not None or rename or page != Page():
             print_files(page.write({"best": found.plot(rename=renamed(rename))}, out or study / "figures"))

@@ -58,7 +58,7 @@ def sweep(
         from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.study.runs import runs_of
 
-        runs = runs_of(study, overrides or [], timing_only=timing_only)
+        runs = runs_of(study, overrides or [], data_dir=data_dir, timing_only=timing_only)
         if timing_only and any(run.scenario.events_depend_on_learning for run in runs):
             ERRORS.print(APPROXIMATE)
         cluster, folder = ray_address or ray, out or Path("results") / runs[0].study.name
@@ -98,7 +98,9 @@ def search(
         from fednet_emu.study.runners import runner_of
         from fednet_emu.study.search.search import load_search
 
-        maker = load_search(StudyFile.read(study), overrides or [], trials=trials, timing_only=timing_only)
+        maker = load_search(
+            StudyFile.read(study), overrides or [], trials=trials, data_dir=data_dir, timing_only=timing_only
+        )
         folder = out or Path("results") / maker.study.name
         runner = runner_of([maker.example], workers, ray_address or ray)
         found, ended = searched(maker, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)

@@ -12,9 +12,9 @@ import numpy as np
 from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.realtime.messages import Message
+from fednet_emu.realtime.prediction import Prediction
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TransferRow
@@ -26,7 +26,8 @@ MOST_LATE = 0.01
 MOST_WAITING = 0.1
 """Largest share of its time for which a program of such a run may have waited for a processor."""
 STARVED = 0.02
-"""A message whose queue was empty for more than this share of its time says nothing about the air."""
+"""A message whose queue was empty for more than this share of its time, beside TCP's predicted gaps, says nothing about
+the air."""
 
 
 class Ran(NamedTuple):
@@ -41,7 +42,9 @@ class Ran(NamedTuple):
     code: int = 0
 
 
-def write_messages(fed: Federation, messages: Sequence[Message], predictions: Sequence[Delivery | None]) -> list[float]:
+def write_messages(
+    fed: Federation, messages: Sequence[Message], predictions: Sequence[Prediction | None]
+) -> list[float]:
     """Add a row of `transfers` and one of `live_messages` for each message, in the order of their ends.
 
     Returns:
@@ -50,13 +53,13 @@ def write_messages(fed: Federation, messages: Sequence[Message], predictions: Se
     errors: list[float] = []
     order = sorted(range(len(messages)), key=lambda place: messages[place].ended_ns)
     for row, place in enumerate(order):
-        message, delivery = messages[place], predictions[place]
+        message, prediction = messages[place], predictions[place]
         _write_transfer(fed, message)
-        starved = message.starved_ns / max(message.ended_ns - message.started_ns, 1)
+        starved_s = message.starved_ns / NS_PER_S
         error = math.nan
-        if delivery is not None and not (delivery.lost or message.lost) and delivery.latency_s > 0:
-            error = (message.ended_ns / NS_PER_S - delivery.ended_s) / delivery.latency_s
-            if starved <= STARVED:
+        if prediction is not None and not (prediction.lost or message.lost) and prediction.took_s > 0:
+            error = (message.ended_ns / NS_PER_S - prediction.ended_s) / prediction.took_s
+            if starved_s - prediction.gap_s <= STARVED * (message.ended_ns - message.started_ns) / NS_PER_S:
                 errors.append(error)
         fed.ledger.record(
             "live_messages",
@@ -64,9 +67,9 @@ def write_messages(fed: Federation, messages: Sequence[Message], predictions: Se
             payload_byte=message.payload_byte,
             packets=message.packets,
             repeated_byte=message.repeated_byte,
-            starved_s=message.starved_ns / NS_PER_S,
+            starved_s=starved_s,
             away_s=_away_ns(fed.presence, message) / NS_PER_S,
-            predicted_s=math.nan if delivery is None else delivery.ended_s,
+            predicted_s=math.nan if prediction is None else prediction.ended_s,
             error=error,
         )
     return errors

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 
 from fednet_emu.errors import FednetError
 from fednet_emu.network.access.contention import SlottedAloha
+from fednet_emu.network.access.lora import Lora
+from fednet_emu.network.access.nr_grants import NrGrants
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.over_the_air import OverTheAir
 from fednet_emu.network.access.planned import Planned
 from fednet_emu.network.delay import NoDelay
 from fednet_emu.network.faults import NoLoss
 from fednet_emu.network.settings import Uplink
+from fednet_emu.network.transport.sessions import NoSession
+from fednet_emu.network.transport.transports import NoTransport, Tcp, Transport
 from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Problem, Scenario
 
 MOST_DEVICES = 250
+_WAY_S = 0.0005
 
 
 @dataclass(frozen=True)
@@ -67,18 +72,31 @@ class LiveOptions:
     """How a scenario is played live, beside what it says itself.
 
     Attributes:
-        latency_s: time one way beside the air, for the core network.
+        latency_s: time one way beside the air, for the core network; None takes half of the round trip that the
+            scenario's transport has, and 0.0005 s without one.
         queue_byte: room in the queue of each link.
         hold_s: how long a link counts as on the air after its queue ran dry.
         tcp: congestion control; None takes the host's.
         boot_s: longest wait for the server to listen.
     """
 
-    latency_s: float = 0.0005
+    latency_s: float | None = None
     queue_byte: int = 262_144
     hold_s: float = 0.005
     tcp: str | None = None
     boot_s: float = 60.0
+
+    def way_s(self, transport: Transport) -> float:
+        """Time one way in s beside the air of a scenario with this transport."""
+        if self.latency_s is not None:
+            return self.latency_s
+        return transport.rtt_s / 2 if isinstance(transport, Tcp) else _WAY_S
+
+
+def beneath(scenario: Scenario) -> Scenario:
+    """What packets pass of a scenario: what transport and session stand for, its programs and the host do."""
+    update = {"transport": NoTransport(), "session": NoSession()}
+    return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
@@ -91,6 +109,10 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
     if scenario.channel.rate.outage_sinr > 0:
         what = f"a rate law that loses whole messages in outage has no packets, got {scenario.channel.rate.kind}"
         yield ("channel", "rate"), f"{what}; choose one that adapts"
+    transport = scenario.network.transport
+    if not isinstance(transport, NoTransport | Tcp):
+        what = f"messages are found in connections of TCP, got {transport.kind}"
+        yield ("network", "transport"), f"{what}; choose tcp, or leave it out"
     for way in (scenario.network.uplink, scenario.network.downlink):
         for key, what in _unfit(way):
             yield ("network", way.DIRECTION, key), what
@@ -99,6 +121,8 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
 def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
     access = way.access
     why = {
+        Lora: "frames of LoRa carry no TCP",
+        NrGrants: "slots are granted to whole messages",
         OverTheAir: "sums over the air have no packets",
         Planned: "plans take whole messages in advance",
         SlottedAloha: "slots are decided for whole messages",
@@ -112,5 +136,7 @@ def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
         yield "trace", f"recorded rates cannot be played live yet, got {way.trace.kind}; leave it out"
     if not isinstance(way.delay, NoDelay):
         yield "delay", f"packets have --latency beside the air, got {way.delay.kind}; leave it out"
+    if way.idle is not None:
+        yield "idle", f"radio connections are released and set up for whole messages, got {way.idle.kind}; leave it out"
     if type(way.loss) is not NoLoss:
         yield "loss", f"TCP repairs what is lost, got {way.loss.kind}; leave it out"

@@ -26,7 +26,7 @@ from fednet_emu.realtime.air import LiveAir
 from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
 from fednet_emu.realtime.flower import FlowerPrograms
 from fednet_emu.realtime.hub import Hub
-from fednet_emu.realtime.options import Commands, LiveOptions, unfit
+from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
 from fednet_emu.realtime.pace import RatedPace
 from fednet_emu.realtime.packets import SERVER_NODE
 from fednet_emu.realtime.prediction import predicted
@@ -76,7 +76,7 @@ def play_live(
         text = dump(scenario)
         RunFolder.check(out, text, force=force)
         with noting() as read:
-            fed = build(scenario, data_dir=outlook.data_dir, learning=False)
+            fed = build(beneath(scenario), data_dir=outlook.data_dir, learning=False)
         programs = open_now.enter_context(Programs(scenario.devices.count + 1, options.tcp))
         folder = RunFolder.create(out, text, force=force, **facts, **provenance(scenario, read))
         open_now.callback(folder.release)
@@ -129,9 +129,10 @@ class _Live:
         self._begun_ns: dict[int, int] = {}  # on the host's clock
         self._ran: dict[int, Ran] = {}
         self._busy_s = 0.0
+        self._way_s = options.way_s(scenario.network.transport)
         airs = [self._air(medium) for medium in (fed.network.uplink, fed.network.downlink)]
         there = None if fed.presence.always else lambda device, now_ns: fed.presence.until_ns(device, now_ns) > now_ns
-        self._hub = Hub(self._now_ns, programs.ports, airs[0], airs[1], to_ns(options.latency_s), there)
+        self._hub = Hub(self._now_ns, programs.ports, airs[0], airs[1], to_ns(self._way_s), there)
         self._outputs = {node: f"{device_label(node - 1)}.txt" for node in programs.ports}
         folder.announce(self._outputs.values())
 
@@ -236,12 +237,12 @@ class _Live:
         busy_s = self._busy_s + time.thread_time() if self._busy_s else 0.0
         hub.traffic.close()
         messages = hub.traffic.messages
-        errors = write_messages(fed, messages, predicted(self._scenario, messages, data_dir))
+        errors = write_messages(fed, messages, predicted(self._scenario, messages, data_dir, self._way_s))
         host = write_host(fed.ledger, hub.late_ns, programs)
         for name in self._outputs.values():
             path = self._folder.path / name
             self._folder.write_bytes(name, path.read_bytes() if path.exists() else b"")
-        way = {"latency_s": options.latency_s, "queue_byte": options.queue_byte, "hold_s": options.hold_s}
+        way = {"latency_s": self._way_s, "queue_byte": options.queue_byte, "hold_s": options.hold_s}
         return {
             "doubtful": doubts(host, programs) or None,
             "live": {

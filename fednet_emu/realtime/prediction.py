@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 from simpy.events import Event
 
 from fednet_emu.emulation.build import build
-from fednet_emu.network.air.transfer import Delivery, Transfer
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.transport.transports import Tcp
 from fednet_emu.radio.overhead import Packets
 from fednet_emu.realtime.messages import Message
+from fednet_emu.realtime.options import beneath
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 
@@ -19,22 +23,59 @@ WIRE = Packets(headers="tcp-ipv4-timestamps")
 """The headers of what passes: 52 of 1500 bytes in each packet."""
 
 
-def predicted(scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None) -> list[Delivery | None]:
+class Prediction(NamedTuple):
+    """What the simulator makes of a message.
+
+    Attributes:
+        took_s: time from its request until its last bit has left the air.
+        ended_s: that instant.
+        gap_s: for how long of this TCP waits for acknowledgements with nothing to send.
+        lost: why it does not arrive, in the words of `records/reasons.py`; empty for one that does.
+    """
+
+    took_s: float
+    ended_s: float
+    gap_s: float
+    lost: str
+
+    @classmethod
+    def of(cls, transfer: Transfer) -> Prediction:
+        """That of a transfer which has ended."""
+        delivery: Any = transfer.value
+        phases = transfer.phases
+        tail_s, gap_s = (0.0, 0.0) if phases is None else (phases.tail_ns / NS_PER_S, phases.gap_ns / NS_PER_S)
+        return cls(delivery.latency_s - tail_s, delivery.ended_s - tail_s, gap_s, delivery.lost)
+
+
+class Standing(Tcp):
+    """TCP whose handshakes are over: messages of live programs are known from the first packet that carries payload."""
+
+    handshakes: ClassVar[int] = 0
+
+
+def predicted(
+    scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None, way_s: float = 0.0
+) -> list[Prediction | None]:
     """Simulate transfers of the payload of messages, each requested when its first packet came; None if it never ends.
 
     Only what each message carries and when it began is taken from the live run. A message on the downlink is for one
-    device: programs do not broadcast, whatever `downlink.mode` says.
+    device: programs do not broadcast, whatever `downlink.mode` says. What a session adds is in the payload. `way_s` is
+    the time one way beside the air of the live run, for a transport.
     """
-    twin = build(scenario, data_dir=data_dir, learning=False)
+    bare, transport = beneath(scenario), scenario.network.transport
+    if has_headers := isinstance(transport, Tcp):
+        update = {"transport": Standing.model_validate(transport.model_dump(exclude={"kind"}) | {"rtt_s": 2 * way_s})}
+        bare = bare.model_copy(update={"network": bare.network.model_copy(update=update)})
+    twin = build(bare, data_dir=data_dir, learning=False)
     network = twin.network
     transfers: list[Transfer | None] = [None] * len(messages)
 
     def request(place: int, message: Message, _event: Event) -> None:
         ends = (message.device, SERVER) if message.upwards else (SERVER, message.device)
-        medium = network.uplink if message.upwards else network.downlink
-        transfers[place] = medium.send(*ends, None, -1, WIRE.wire_bit(8 * message.payload_byte))
+        medium, payload_bit = network.uplink if message.upwards else network.downlink, 8 * message.payload_byte
+        transfers[place] = medium.send(*ends, None, -1, payload_bit if has_headers else WIRE.wire_bit(payload_bit))
 
     for place, message in enumerate(messages):
         twin.clock.call_at(message.arrived_ns, partial(request, place, message))
     twin.clock.run()
-    return [None if transfer is None or not transfer.triggered else transfer.value for transfer in transfers]
+    return [None if its is None or not its.triggered else Prediction.of(its) for its in transfers]

@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from itertools import starmap
 from pathlib import Path
@@ -61,6 +62,7 @@ MEASURE = Column(np.float64, digest=False)
 """What is measured rather than counted."""
 
 
+@cache
 def columns_of(row: type[tuple[Any, ...]]) -> dict[str, Column]:
     """Return the columns of a row class, a named tuple whose fields are annotated with a `Column` each."""
     hints = get_type_hints(row, include_extras=True)

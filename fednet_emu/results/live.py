@@ -82,7 +82,7 @@ def live(
     seed: int | None = None,
     settings: Settings | None = None,
     out: str | Path | None = None,
-    latency_s: float = LiveOptions.latency_s,
+    latency_s: float | None = LiveOptions.latency_s,
     queue_byte: int = LiveOptions.queue_byte,
     hold_s: float = LiveOptions.hold_s,
     tcp: str | None = None,
@@ -101,7 +101,8 @@ def live(
         seed: a seed that replaces the scenario's.
         settings: changes, for example `{"network.uplink.access": "ofdma"}`.
         out: the run folder; None takes `results/NAME/live-SEED`.
-        latency_s: time one way beside the air, in s.
+        latency_s: time one way beside the air, in s; None takes half of `network.transport.rtt_s`, and 0.0005 s without
+            a transport.
         queue_byte: room in the queue of a link, in bytes.
         hold_s: how long a link without packets counts as on the air, in s.
         tcp: congestion control; None takes the host's.

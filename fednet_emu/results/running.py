@@ -164,7 +164,7 @@ def sweep(
     """
     meant = study_of("sweep", study, grid, {"grid": grid, "seeds": seeds, "target": target})
     changed = changes(settings, algorithm=algorithm, model=model, data=data)
-    runs = runs_of(meant, changed, timing_only=timing_only)
+    runs = runs_of(meant, changed, data_dir=data_dir, timing_only=timing_only)
     runner = runner_of([run.scenario for run in runs], workers, ray)
     found = swept(runs, out, runner, data_dir=data_dir, track=track, progress=progress)
     if found.failures:
@@ -275,7 +275,7 @@ def search(
     asked = {"space": space, "minimise": minimise, "maximise": maximise, "within": within}
     its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in asked.items() if value}
     meant = study_of("search", study, space, {"search": its or None, "seeds": seeds, "target": target})
-    maker = load_search(meant, changes(settings), trials=trials, timing_only=timing_only)
+    maker = load_search(meant, changes(settings), trials=trials, data_dir=data_dir, timing_only=timing_only)
     runner = runner_of([maker.example], workers, ray)
     return searched(maker, out, runner, data_dir=data_dir, track=track, progress=progress)[0]
 

@@ -139,7 +139,13 @@ class Study(StudyRecords):
         return Run.opened(self.home.path / "cells" / str(rows["cell"].iloc[0]))
 
     def compare(
-        self, first: Condition, second: Condition, *, accuracy: float | None = None, within: Within = ()
+        self,
+        first: Condition,
+        second: Condition,
+        *,
+        accuracy: float | None = None,
+        loss: float | None = None,
+        within: Within = (),
     ) -> Comparison:
         """Compare two settings by their differences, paired by seed, with 95 % intervals.
 
@@ -150,17 +156,19 @@ class Study(StudyRecords):
             first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
             second: the setting B, in the same form.
             accuracy: a target accuracy, instead of the study's target.
+            loss: a target loss, in the same way; a perplexity p is a loss of ln p.
             within: upper limits of what both sides may spend, for example `{"time": 60}` in seconds.
 
         Raises:
             FednetError: there is no such axis, level or cost.
         """
-        return between(self, (first, second), accuracy=accuracy, within=within)
+        return between(self, (first, second), accuracy=accuracy, loss=loss, within=within)
 
     def best(
         self,
         *,
         accuracy: float | None = None,
+        loss: float | None = None,
         within: Within = (),
         minimise: str = "time",
         where: Condition | None = None,
@@ -172,6 +180,7 @@ class Study(StudyRecords):
 
         Args:
             accuracy: the target accuracy, instead of the study's target.
+            loss: the target loss, in the same way; a perplexity p is a loss of ln p.
             within: upper limits of what a run may have spent when it reaches the target, for example
                 `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of devices
                 and base stations together, `device-energy` the same per device, or `rounds`.
@@ -181,7 +190,7 @@ class Study(StudyRecords):
         Raises:
             FednetError: there is no such cost, axis or level, no target, or no run that reaches it within the limits.
         """
-        found = best(self, accuracy=accuracy, within=within, minimise=minimise, where=where)
+        found = best(self, accuracy=accuracy, loss=loss, within=within, minimise=minimise, where=where)
         return Ranking(**vars(found))
 
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
@@ -216,7 +225,7 @@ class Study(StudyRecords):
         """Draw a metric against a cost, as means and 95 % bands over the seeds.
 
         Args:
-            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the accuracy, or else the loss.
+            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default that of the target, else the accuracy.
             against: the cost: `time`, `bits`, `energy` or `rounds`.
             panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
             rename: other names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20": "few"}`.
@@ -340,6 +349,7 @@ def compared(
     second: Run | Study | str | Path,
     *,
     accuracy: float | None = None,
+    loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
     """Compare two runs or studies by their differences, paired by seed; see `Study.compare`.
@@ -348,8 +358,8 @@ def compared(
         FednetError: the two have no seed in common, so that nothing can be paired.
         DataError: a folder holds neither a run nor a study.
     """
-    sides = _side(first), _side(second)
-    return side_by_side((sides[0][1], sides[1][1]), (sides[0][0], sides[1][0]), accuracy=accuracy, within=within)
+    (name_a, a), (name_b, b) = _side(first), _side(second)
+    return side_by_side((a, b), (name_a, name_b), accuracy=accuracy, loss=loss, within=within)
 
 
 def _side(given: Run | Study | str | Path) -> tuple[str, StudyRecords]:

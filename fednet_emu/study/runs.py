@@ -66,7 +66,11 @@ class StudyRun:
 
 
 def runs_of(
-    study: StudyFile | str | Path, overrides: Iterable[str | Setting] = (), *, timing_only: bool = False
+    study: StudyFile | str | Path,
+    overrides: Iterable[str | Setting] = (),
+    *,
+    data_dir: Path | str | None = None,
+    timing_only: bool = False,
 ) -> list[StudyRun]:
     """Make the runs of a study that has a grid, in the order of the file, and check them.
 
@@ -74,13 +78,14 @@ def runs_of(
         study: the study; or its path, or the name of a file in scenarios/studies/.
         overrides: settings of every run, for example as `key.path=value`; they override those under `set` in the
             study, and must not be varied by its grid.
+        data_dir: where data sets and stored models are.
         timing_only: whether the runs leave out training.
 
     Raises:
         ScenarioError: every problem of the study and of its scenarios, each with its line.
     """
     study, axes = _swept(study)
-    seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, timing_only=timing_only)
+    seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
     size = math.prod(len(axis.levels) for axis in axes) * len(seeds)
     if size > MAX_RUNS:
         raise ScenarioError(f"grid: a study has at most {MAX_RUNS} runs, got {size}; remove levels or seeds")
@@ -106,6 +111,7 @@ def run_of(
     overrides: Iterable[str | Setting] = (),
     *,
     seed: int | None = None,
+    data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> StudyRun:
     """Make one run of a study that has a grid.
@@ -115,6 +121,7 @@ def run_of(
         levels: the label of a level, in any case, on each axis that has several.
         overrides: as in `runs_of`.
         seed: the seed, also one that the study does not use; None for the first of the study.
+        data_dir: as in `runs_of`.
         timing_only: whether the run leaves out training.
 
     Raises:
@@ -134,7 +141,7 @@ def run_of(
         chosen += meant[:1]
     if problems:
         raise ScenarioError(*problems)
-    maker = RunMaker(study, overrides, axes, timing_only=timing_only)
+    maker = RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
     return next(maker.runs(*_cell(axes, chosen), [study.all_seeds[0] if seed is None else seed]))
 
 
@@ -163,6 +170,7 @@ class RunMaker:
         study: the study.
         overrides: settings of all runs that are asked for, for example as `key.path=value`.
         axes: what is varied.
+        data_dir: where data sets and stored models are.
         timing_only: whether the runs leave out training.
 
     Attributes:
@@ -178,9 +186,10 @@ class RunMaker:
         overrides: Iterable[str | Setting] = (),
         axes: Iterable[Axis] = (),
         *,
+        data_dir: Path | str | None = None,
         timing_only: bool = False,
     ) -> None:
-        self.study, self.timing_only = study, timing_only
+        self.study, self.data_dir, self.timing_only = study, data_dir, timing_only
         self.example: Scenario | None = None
         own = settings_of(study.root.value["set"]) if "set" in study.root.value else ()
         asked = tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
@@ -206,7 +215,7 @@ class RunMaker:
             content = scenario.model_dump(mode="json")
             reach = _digest([content[key] for key in _REACH])
             if reach not in self._reached:
-                refuse_unreachable(Outlook(scenario), document)
+                refuse_unreachable(Outlook(scenario, self.data_dir), document)
                 self._reached.add(reach)
             digest = _digest([content, self.timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
@@ -217,7 +226,7 @@ class RunMaker:
         """Yield the scenario of a document with each seed; all of it that no seed changes is validated once."""
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
-        refuse_contradictions(Outlook(first), seeded)
+        refuse_contradictions(Outlook(first, self.data_dir), seeded)
         yield first
         for seed in seeds[1:]:
             yield first.model_copy(update={"seed": seed})

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
@@ -25,6 +25,7 @@ from fednet_emu.algorithms.aggregation import (
 from fednet_emu.algorithms.server import AGGREGATIONS
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.quick import examples
 
 KINDS = {
     "krum": "{kind: krum, byzantine: 0}",
@@ -65,14 +66,14 @@ def test_no_kind_is_untested() -> None:
 # ---- the rules -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows(1))
 def test_the_median_is_that_of_pythons_statistics(updates: Rows) -> None:
     """Of each parameter by itself, for odd and even numbers."""
     assert aggregated(Median(), updates) == [median(column) for column in zip(*updates, strict=True)]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows(1), st.floats(0, 0.49))
 def test_the_trimmed_mean_leaves_out_a_share_at_either_end(updates: Rows, share: float) -> None:
     """The smallest and the largest floor(share n) values are taken away one by one."""
@@ -87,7 +88,7 @@ def test_the_trimmed_mean_leaves_out_a_share_at_either_end(updates: Rows, share:
     assert aggregated(TrimmedMean(share=share), updates) == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(rows(5))
 def test_a_count_is_left_out_at_either_end(updates: Rows) -> None:
     """With two of n left out at either end, what is left is the middle of the sorted values."""
@@ -114,7 +115,7 @@ def scores_by_hand(updates: Rows, byzantine: int) -> list[float]:
     return scores
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 2).flatmap(lambda f: st.tuples(st.just(f), rows(2 * f + 3))), st.integers(1, 12) | st.none())
 def test_krum_is_its_definition(drawn: tuple[int, Rows], m: int | None) -> None:
     """Scores, the best update, and the mean of the m best; of equal scores the first counts."""

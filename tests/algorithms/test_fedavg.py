@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
@@ -18,6 +18,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.quick import examples
 
 TURNS = frozenset({"uplink", "downlink"})
 RAGGED = ("data.n_samples=83", "partition=iid")
@@ -58,7 +59,7 @@ def test_the_average_by_hand(weights: list[float], server_lr: float, expected: l
     assert accumulated(average(w, weights, server_lr), arrived).tolist() == expected
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=6), st.floats(0, 2), st.integers(0, 99))
 def test_equal_models_are_left_bit_for_bit(weights: list[int], server_lr: float, seed: int) -> None:
     """When nobody has moved, the average is the model itself, whatever the weights."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from fednet_emu.algorithms.fedprox import FedProx, Pull, adapted
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import ENGINES
 
 WORK = "cohort: 4, lr: 0.1, batch_size: null, local_steps: 5"
 RAGGED = ("data.n_samples=83", "partition=iid", "stop.rounds=5")
@@ -72,7 +73,7 @@ def test_a_run_is_the_hand_written_loop(mu: float) -> None:
     assert np.abs(w.double().numpy() - loop(fed)[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_without_a_pull_it_is_fedavg(engine: str) -> None:
     """With mu = 0 and full work, every record of a lossy run and every bit of the model are those of `fedavg`."""
     lossy = ("network.uplink.loss={kind: random, probability: 0.3}", "stop.rounds=6", f"training.engine={engine}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain, product
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from fednet_emu.federation import Deferred
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, settings_of
+from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
 
 TRAINED = sorted(kind for kind, found in ALGORITHMS.items() if issubclass(found, LocalTraining))
 OWN = {
@@ -45,25 +47,38 @@ def plain_final(*changes: str) -> torch.Tensor:
     return finals(*changes)[1]
 
 
-@pytest.mark.parametrize("own", OWN)
-@pytest.mark.parametrize("kind", TRAINED)
+def refuses(kind: str, own: str) -> bool:
+    """Whether an algorithm makes no such steps."""
+    return bool(ALGORITHMS[kind].plain_steps) or own in REFUSED.get(kind, ())
+
+
+def one_of_each() -> list[Any]:
+    """All that algorithms make; in `make test` each algorithm makes one of them, in turns."""
+    makes = [[(kind, own) for own in OWN if not refuses(kind, own)] for kind in TRAINED]
+    quick = [cases[place % len(cases)] for place, cases in enumerate(makes) if cases]
+    return [pytest.param(*case, marks=[] if case in quick else pytest.mark.slow) for case in chain(*makes)]
+
+
+@pytest.mark.parametrize(("kind", "own"), [case for case in product(TRAINED, OWN) if refuses(*case)])
+def test_an_algorithm_that_cannot_make_them_says_why(kind: str, own: str) -> None:
+    """Before anything runs."""
+    refusal = (
+        r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
+        r"|neither end has the whole gradient, got"
+    )
+    with pytest.raises(ScenarioError, match=refusal):
+        small_scenario(*settings_of(kind, "ideal"), OWN[own])
+
+
+@pytest.mark.parametrize(("kind", "own"), one_of_each())
 def test_every_algorithm_with_local_steps_has_them(kind: str, own: str) -> None:
-    """Each changes what is learnt, and no event; both engines agree; or the algorithm refuses it and says why."""
+    """Each changes what is learnt, and no event; both engines agree."""
     settings = settings_of(kind, "ideal", "stop.rounds=6")
-    if ALGORITHMS[kind].plain_steps or own in REFUSED.get(kind, ()):
-        refusal = (
-            r"plain steps of one size, got|a weighted sum of gradients, got|steps along gradients, got"
-            r"|neither end has the whole gradient, got"
-        )
-        with pytest.raises(ScenarioError, match=refusal):
-            small_scenario(*settings, OWN[own])
-        return
-    plain = plain_final(*settings)
     serial, w = finals(*settings, OWN[own])
     batched, w_batched = finals(*settings, OWN[own], "training.engine=batched")
     timed = run_small(*settings, OWN[own], timing_only=True)
 
-    assert not torch.allclose(w, plain, atol=1e-5)
+    assert not torch.allclose(w, plain_final(*settings), atol=1e-5)
     assert torch.allclose(w, w_batched, atol=1e-4)
     assert serial.ledger.event_digest() == batched.ledger.event_digest()
     assert small_scenario(*settings).events_depend_on_learning or (

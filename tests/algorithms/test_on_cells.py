@@ -15,7 +15,8 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, ROUNDS, WITHOUT_DEADLINE
+from tests.algorithms.small import ALGORITHM_SETTINGS, ROUNDS
+from tests.algorithms.test_conformance import WITHOUT_DEADLINE
 
 FILES = Path(__file__).parents[2] / "scenarios" / "cells"
 CELLS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from fednet_emu.federation import rounds
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.summaries import messages
 from fednet_emu.testing import run_small
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, in_turns
+from tests.algorithms.small import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, in_turns
 
 FAR = (
     "channel={include: urban-micro, path_loss: {kind: log-distance, exponent: 3.76, reference_loss_db: 35.3}, "

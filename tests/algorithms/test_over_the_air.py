@@ -10,7 +10,7 @@ from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.selection import SELECTIONS
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, finals, resumed_every_round
+from tests.algorithms.small import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, finals, resumed_every_round
 
 BY_SUMS = ("ditto", "fedavg", "fedper", "fedprox", "fedrep", "fedul", "per-fedavg", "pfedme")
 """The algorithms that ask for sums."""

@@ -6,7 +6,8 @@ from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.algorithms.test_conformance import WITH_CLASSES
+from tests.algorithms.small import WITH_CLASSES
+from tests.quick import crossed
 
 PLANNED = "network.uplink.access={{kind: planned, planner: {}}}"
 CHANNEL = "channel={include: urban-micro, bandwidth_hz: 3e5}"
@@ -43,8 +44,7 @@ def test_cohorts_can_be_planned() -> None:
     assert sorted({"fedavg", "feddf", "feddyn", "fednova", "fedprox", "q-ffl", "scaffold", *personal}) == ABLE
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize("algorithm", ABLE)
+@pytest.mark.parametrize(("planner", "algorithm"), crossed(PLANNERS, ABLE))
 def test_planned_rounds_need_no_training_and_keep_every_law(algorithm: str, planner: str) -> None:
     """With losses, stragglers and absences, a run without training has the same events, and all records agree."""
     settings = settings_of(algorithm, planner, *TROUBLE)

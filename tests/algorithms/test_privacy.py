@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -21,6 +21,7 @@ from fednet_emu.federation import accumulated, mean_update
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.study.sweep import _totals
 from fednet_emu.testing import run_small, small_scenario
+from tests.quick import examples
 
 KNOWN = [  # z, q, T, delta, the least over integer orders by another program; dp-accounting 0.6.0 with fractional ones
     (1.1, 256 / 60000, 14062, 1e-5, 2.596981, 2.596556),
@@ -50,7 +51,7 @@ def test_rounds_with_everybody_are_exact(z, rounds, delta, known):
     assert epsilon(z, delta=delta, rounds=rounds) == pytest.approx(known, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(2, 12), st.floats(0.7, 5.0), st.floats(0.01, 0.9))
 def test_the_divergence_is_its_integral(order, z, q):
     """E over N(0, z^2) of ((1 - q) + q N(1, z^2) / N(0, z^2)) ** order, by quadrature."""
@@ -63,7 +64,7 @@ def test_the_divergence_is_its_integral(order, z, q):
     assert renyi(order, z, q) == pytest.approx(math.log(whole) / (order - 1), rel=1e-6, abs=1e-9)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.floats(0.05, 50), st.integers(1, 3000), st.sampled_from([1.0, 0.5, 0.01]))
 def test_the_noise_for_an_epsilon_is_the_least(target, rounds, rate):
     """It reaches the target, and a little less does not."""
@@ -122,7 +123,7 @@ def test_updates_are_clipped_as_a_whole_and_divided_by_the_expected_number():
     assert vectors(1, models, clip_norm=1.0, noise_multiplier=0)[0].tolist() == pytest.approx([0.09, 0.12])
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(0, 10**6), st.floats(0.01, 10))
 def test_leaving_one_device_out_moves_the_sum_by_at_most_the_norm(seed, clip_norm):
     """Whatever it sends: the sensitivity that the noise is made for."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.analysis.activity import activity_bars, first_rounds_end_s
 from fednet_emu.analysis.run import RunRecords
+from tests.quick import examples
 
 NEVER = np.nan
 
@@ -95,7 +96,7 @@ def test_a_run_in_which_nothing_happened_has_no_bars(bars_of):
     assert bars_of() == []
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.integers(0, 3), *[st.floats(0, 50)] * 3), max_size=8), st.floats(0.1, 60))
 def test_airtime_in_the_window_is_kept(make_frame, rows, until_s):
     """The uplink bars of the window last as long as the uplinks, cut off at its end."""

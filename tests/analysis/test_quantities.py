@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.analysis.quantities import (
@@ -18,6 +18,7 @@ from fednet_emu.analysis.quantities import (
     format_energy,
     format_seconds,
 )
+from tests.quick import examples
 
 CLOCK_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 PREFIXES = {"n": 1e-9, "µ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -88,7 +89,7 @@ def test_durations_read_as_people_say_them(duration_s, text):
     assert format_seconds(duration_s) == text
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.floats(1.0, 1e17), st.floats(1e-9, 1e11))
 def test_rounding_stays_within_half_a_unit_of_the_third_digit(size_bit, energy_j):
     """What a reader takes from the text is the quantity within 0.5 %."""
@@ -96,7 +97,7 @@ def test_rounding_stays_within_half_a_unit_of_the_third_digit(size_bit, energy_j
     assert read_back(format_energy(energy_j), "J") == pytest.approx(energy_j, rel=0.005)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.floats(1e-9, 1e8), st.floats(1e-9, 1e8))
 def test_a_longer_duration_never_reads_as_a_shorter_one(one_s, other_s):
     """Rounding keeps the order of durations, and stays within half of the smaller unit shown."""

@@ -48,6 +48,33 @@ def test_every_cost_can_be_minimised(raced):
     assert costs == {"time": 6.0, "bits": 9e6, "energy": 9.0, "device-energy": 0.9, "rounds": 3.0}
 
 
+def test_a_mean_cost_is_not_said_to_be_below_zero(raced):
+    """Of 2 and 10 s Student's interval begins at -44.8 s; differences may be negative."""
+    found = told(rank(raced({"a": [{"at": 2}, {"at": 10}], "b": [{"at": 3}, {"at": 12}]})))
+
+    assert "a reaches accuracy 0.9 soonest, after 6 s on average (95 % 0 s to 56.8 s)." in found
+    assert " 1. a: 6 s (0 s to 56.8 s), reached by 2 of 2" in found
+    assert "1.5 s later (-4.85 s to 7.85 s): may be the best of 2" in found
+
+
+def test_settings_are_ranked_by_the_way_to_a_loss(raced):
+    """A loss of 0.3 takes 7 s and 14 s where it falls by 0.1 and 0.05 a second, to 0.25: less is never reached."""
+    view = raced({"quick": [{}] * 2, "slow": [{}] * 2})
+    pace = view.evaluations["method"].map({"quick": 0.1, "slow": 0.05})
+    falling = view.evaluations.assign(loss=(1 - pace * view.evaluations["simulated_s"]).clip(lower=0.25).round(9))
+    view = replace(view, evaluations=falling)
+    found = best(view, loss=0.3)
+
+    assert [(its.setting.label, its.cost.mean) for its in found.settings] == [("quick", 7.0), ("slow", 14.0)]
+    assert found.words[0] == "quick reaches loss 0.3 soonest, after 7 s on average (95 % 7 s to 7 s)."
+    with pytest.raises(
+        FednetError, match=r"no run reaches loss 0.2, got loss 0.25 at best, by quick .*; raise the targ"
+    ):
+        best(view, loss=0.2)
+    with pytest.raises(FednetError, match=r"without limits 4 of 4 do: raise a limit, or raise the target"):
+        best(view, loss=0.3, within={"time": 5.0})
+
+
 def test_limits_stop_runs_and_are_named(raced):
     """At 4 J the thirsty one is stopped before it gets there; that it is the fastest does not help it."""
     view = raced({"thirsty": [{"at": 3, "watt": 2.0}] * 2, "thrifty": [{"at": 6, "watt": 0.5}] * 2})
@@ -281,7 +308,7 @@ def test_a_study_that_cannot_be_ranked_says_why(raced):
     view = raced({"a": [{"at": 5}], "b": [{"at": 9}]})
 
     for broken, problem in (
-        (replace(view, target={}), "needs a target, got none; say which with --accuracy 0.9"),
+        (replace(view, target={}), "needs a target, got none; say which with --accuracy 0.9 or --loss 0.3"),
         (raced({"a": [{"at": 5}], "b": [{"at": 5, "seed": 7}]}), "needs a seed that all settings have, got none"),
         (replace(view, evaluations=view.evaluations.assign(accuracy=np.nan)), "accuracy: was not measured"),
         (replace(view, cells=view.cells[:0], evaluations=view.evaluations), "needs finished runs, got none; sweep it"),

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.comparison import Comparison, compare, sentence
+from fednet_emu.analysis.comparison import Comparison, between, compare, sentence
 from fednet_emu.analysis.fronts import mean_progress, on_front
 from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.statistics import step_values
@@ -157,8 +157,29 @@ def test_unlike_sides_are_refused():
 
 
 def test_another_target_can_be_aimed_at():
-    """The way to another accuracy is read off the evaluations."""
-    assert study({"air": ["a"]}, seeds=1).aiming_at(0.8).cells["time_to_target_s"].tolist() == [8.0]
+    """The way to another accuracy, or to a loss, which is 1 / (1 + round), is read off the evaluations."""
+    view = study({"air": ["a"]}, seeds=1)
+
+    assert view.aiming_at(0.8).cells["time_to_target_s"].tolist() == [8.0]
+    assert view.aiming_at(loss=0.25).cells["time_to_target_s"].tolist() == [3.0]
+    assert view.aiming_at(loss=0.25).target == {"loss": 0.25}
+    assert view.aiming_at() is view
+    with pytest.raises(FednetError, match=r"loss: a target has one measure, got 0.5 and accuracy 0.9; leave out one"):
+        view.aiming_at(0.9, 0.5)
+    for loss in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(FednetError, match=r"loss: must be a number above 0, got .*; for example 0.3"):
+            view.aiming_at(loss=loss)
+
+
+def test_two_settings_are_compared_on_the_way_to_a_loss():
+    """At half the speed a loss of 0.25, three rounds, takes twice the time: 6 s for 3 s."""
+    found = between(study({"air": ["a", "b"]}, lambda air: 0.5 if air == "b" else 1.0, seeds=1),
+                    ("air=a", "air=b"), loss=0.25)  # fmt: skip
+    rows = found.frame.set_index("quantity")
+
+    assert found.target == {"loss": 0.25}
+    assert rows.loc["time_to_target_s", ["a", "b"]].tolist() == [3.0, 6.0]
+    assert rows.loc["time_to_target_s", "sentence"].startswith("with B, loss 0.25 is reached 3 s later than with A")
 
 
 def test_curves_are_steps():
@@ -184,7 +205,9 @@ def test_progress_is_the_mean_of_rounds_that_all_seeds_have():
     assert found["simulated_s"][4] == pytest.approx((4.0 + 4.4) / 2)
 
 
-@pytest.mark.parametrize("axes", [{"access": SIX}, {"access": SIX, "devices.count": (10, 20, 40)}])
+@pytest.mark.parametrize(
+    "axes", [{"access": SIX}, pytest.param({"access": SIX, "devices.count": (10, 20, 40)}, marks=pytest.mark.slow)]
+)
 def test_six_variants_fit_into_a_column(axes):
     """No panel, legend or label of any figure leaves the page, and none covers another."""
     view = study({name: list(levels) for name, levels in axes.items()}, lambda **levels: 1 + len(levels["access"]) % 5)

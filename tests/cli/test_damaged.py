@@ -12,6 +12,7 @@ from typer.testing import Result
 
 from fednet_emu.testing import SMALL
 from tests.commands import fednet
+from tests.quick import crossed
 
 RUN_FILES = ("manifest.json", "summary.json", "scenario.yaml", "evaluations.parquet", "rounds.parquet")
 STUDY_FILES = ("study.json", "cells.parquet", "study.parquet")
@@ -83,8 +84,7 @@ def assert_told(result: Result, path: Path, damage: Damage) -> None:
         assert damage in (without, flipped, a_folder, other)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", RUN_FILES)
+@pytest.mark.parametrize(("damage", "name"), crossed(DAMAGES, RUN_FILES))
 def test_a_run_with_a_damaged_file(name: str, damage: Damage, sound: Path, tmp_path: Path) -> None:
     """Nothing is drawn or compared from a file that is not as it was written."""
     shutil.copytree(sound / "run", tmp_path / "run")
@@ -97,8 +97,7 @@ def test_a_run_with_a_damaged_file(name: str, damage: Damage, sound: Path, tmp_p
         assert_told(result, tmp_path / "run" / name, damage)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", STUDY_FILES)
+@pytest.mark.parametrize(("damage", "name"), crossed(DAMAGES, STUDY_FILES))
 def test_a_study_with_a_damaged_file(name: str, damage: Damage, sound: Path, tmp_path: Path) -> None:
     """The same for studies; the sweep that wrote it mends it."""
     study = tmp_path / "study"

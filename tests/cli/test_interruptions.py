@@ -90,6 +90,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_killed_run_goes_on(tmp_path: Path, undisturbed: Path) -> None:
     """After kill -9 the same command replays the past, goes on from the checkpoint, and ends with equal tables."""
     folder = tmp_path / "run"

@@ -111,9 +111,9 @@ def done(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
 
 
-@pytest.mark.parametrize(
-    "kill", [signal.SIGKILL, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (signal.SIGTERM, signal.SIGINT))]
-)
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_sweep_goes_on(study: Path, swept: Path, tmp_path: Path, kill: signal.Signals) -> None:
     """However a sweep dies, the same command runs only what is missing; the tables are as if it had not."""
     out = tmp_path / "out"
@@ -288,6 +288,7 @@ def test_compare_says_how_much_two_settings_differ(swept: Path) -> None:
     assert fednet(*same, "rounds=2", "--within", "time=1e3").stdout == fednet(*same, "rounds=2").stdout
     assert fednet(*same, "time=1e3", "--within", "rounds=2").stdout == fednet(*same, "rounds=2").stdout
     assert fednet(*same, "rounds=2").stdout != fednet(*same, "time=1e3").stdout
+    assert "target: loss 9\n" in fednet("compare", str(swept), str(swept), "--loss", "9").stdout
     assert "no such level of access, got 'tdma, fast'" in (
         fednet("compare", str(swept), "--between", "access=tdma, fast", "access=ofdma").stderr
     )
@@ -310,6 +311,8 @@ def test_best_ranks_and_draws(swept: Path, tmp_path: Path) -> None:
     assert "There is no other setting to compare it with." in alone.stdout
     for arguments, problem in (
         (["--accuracy", "1"], "no run reaches accuracy 1, got accuracy"),
+        (["--loss", "1e-9"], "no run reaches loss 1e-09, got loss"),
+        (["--accuracy", "0.2", "--loss", "1"], "loss: a target has one measure, got 1 and accuracy 0.2; leave out one"),
         (["--minimise", "seconds"], "no such cost, got 'seconds'; did you mean 'rounds'?"),
         (["--within", "energy=1", "--within", "energy=2"], "energy is limited twice, got 1 and 2"),
         (["--where", "tdma"], "--where: expected axis=level, got 'tdma'"),

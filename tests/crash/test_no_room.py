@@ -26,6 +26,7 @@ from fednet_emu.files.writing import PART
 from fednet_emu.records.folder.manifest import read_manifest
 from fednet_emu.testing import SMALL, small_scenario
 from tests.commands import Forked, fednet
+from tests.quick import crossed
 
 CHANGES = ("stop.rounds=6", "evaluation.every_rounds=2", "training.checkpoint_s=1e-9")
 FILES = ("checkpoint.bin", "transfers.parquet", "rounds.parquet", "summary.json", "manifest.json", "model.pt")
@@ -75,8 +76,9 @@ def whole(scenario: Path) -> dict[str, bytes]:
     return tables(out)
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("number", "name"), crossed([errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO], FILES)
+)
 def test_a_file_that_cannot_be_written(
     name: str, number: int, scenario: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
@@ -10,6 +10,7 @@ from scipy import stats
 from fednet_emu.devices.availability import Always, Periodic, Presence, Windows
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.records.ledger import SERVER
+from tests.quick import examples
 
 KEY = 12
 
@@ -20,7 +21,7 @@ def test_always_is_always():
     assert Always().returns_ns(3, 7, KEY) == 7
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(device=st.integers(0, 50), now_ns=st.integers(0, 10**11))
 def test_a_periodic_device_comes_and_goes_on_time(device, now_ns):
     """From its return it is there for exactly `on_s`, and from its leaving away for exactly `off_s`."""
@@ -99,7 +100,7 @@ def test_presence_lists_who_is_there_and_who_is_next():
     assert Presence(Always(), KEY, 4).present(0).tolist() == [0, 1, 2, 3]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(now_ms=st.integers(0, 20_000), key=st.integers(0, 2**64 - 1))
 @pytest.mark.parametrize(
     "law", [Always(), Periodic(on_s=1.3, off_s=0.7), Windows(devices={0: ((0.0, 5.0),), 2: ((1.0, 2.0), (3.0, 9.0))})]

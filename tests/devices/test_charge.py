@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -26,6 +26,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.records.laws.charge import charge_problem
 from fednet_emu.records.ledger import IdleEnergy, Ledger
+from tests.quick import examples
 
 KEY = 5
 
@@ -66,7 +67,7 @@ class Bench:
         return np.array([self.ledger.batteries.column(name) for name in names]).T.astype(float)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     capacity_j=st.floats(1e-3, 1e4),
     power_w=st.floats(1e-2, 1e3),
@@ -210,7 +211,7 @@ def test_a_trace_starts_again() -> None:
 POWERS = st.floats(0.01, 5.0)
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.generate])
+@examples(20, phases=[Phase.generate])
 @given(data=st.data())
 def test_a_slow_integrator_agrees(data: st.DataObject) -> None:
     """A replay in millisecond steps from each row has the charge of the next one, and the same spill in the end.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.processors import Computation, Processors, Work
@@ -18,6 +18,7 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.radio.energy import CmosEnergy
 from fednet_emu.records.ledger import SERVER, Ledger
+from tests.quick import examples
 
 LATE = Delivery(SERVER, SERVER, None, 0, 0.0, math.nan, 0.0, "deadline")
 
@@ -151,7 +152,7 @@ def test_closing_stops_everything_for_the_reason_end() -> None:
     assert table[["device", "flop", "stopped"]].values.tolist() == [[0, 400.0, "end"], [1, 400.0, "end"]]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 1000)), min_size=1, max_size=6))
 def test_whatever_is_cancelled_one_device_never_computes_two_things(jobs: list[tuple[int, int]]) -> None:
     """Records of a device never overlap, and busy time times speed is the work recorded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.integrate import quad
@@ -13,6 +13,7 @@ from scipy.stats import beta
 
 from fednet_emu.devices.stragglers import LogNormal, NoStraggler, Pareto, ShiftedExponential, SlowWindow, Straggler
 from fednet_emu.kernel.streams import mix, uniform
+from tests.quick import examples
 
 LAWS = [NoStraggler(), ShiftedExponential(mean_factor=0.7), LogNormal(sigma=0.6), Pareto(alpha=3.0)]
 
@@ -65,7 +66,7 @@ def test_quantiles_are_the_closed_form(law: Straggler, u: float, duration_s: flo
     assert law.duration_s(2.0, 0, 0.0, u) == pytest.approx(duration_s, rel=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.sampled_from(LAWS), st.floats(1e-6, 1e3), st.floats(1e-9, 1 - 1e-9), st.floats(1e-9, 1 - 1e-9))
 def test_durations_scale_with_the_work_and_grow_with_the_draw(
     law: Straggler, work_s: float, u: float, v: float
@@ -87,7 +88,7 @@ def test_the_hashed_draws_have_the_law_of_the_formula() -> None:
     assert mean_s == pytest.approx(2.0, abs=5 / math.sqrt(count))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.floats(1e-3, 50), st.floats(0, 30), st.floats(0, 20), st.floats(0.01, 20), st.floats(1.01, 50))
 def test_a_slow_window_does_exactly_the_nominal_work(
     work_s: float, start_s: float, from_s: float, length_s: float, factor: float

@@ -9,36 +9,19 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 import fednet_emu as fe
-from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.datasets.text import characters, windows
 from fednet_emu.learning.models.base import seeded_module
+from tests.federation.texts import TWO_DEVICES, loss_of, plain_loop, two_owners
 from tests.learning.models.gpt import DigitReader, Gpt
 
-TEXT = "she sells sea shells on the sea shore. the shells she sells are sea shells for sure.\n" * 6
 SCENARIO: dict[str, Any] = {
-    "seed": 3,
-    "devices": {
-        "count": 2,
-        "placement": {"kind": "disc", "radius_m": 50},
-        "speed": {"kind": "fixed", "flop_per_s": 1e9},
-    },
-    "channel": {"include": "ideal"},
+    **TWO_DEVICES,
     "data": {"kind": "digits"},
     "partition": "iid",
     "algorithm": {"kind": "fedavg", "lr": 0.1, "local_steps": 1, "batch_size": 8, "cohort": 2},
     "stop": {"rounds": 1},
 }
-
-
-def two_owners() -> Samples:
-    """Windows of two parts of the text of unequal size, with the next token at every position."""
-    x, y, group = windows([characters(TEXT[:200]), characters(TEXT[200:])], [0, 1], 5, predict="every")
-    test = np.arange(len(y)) % 50 > 40
-    pick = [torch.from_numpy(part) for part in (x[~test], y[~test], x[test], y[test])]
-    return Samples(*pick, None, group[~test], group[test], vocabulary=80)
 
 
 def adapted(freeze: str | None = None) -> nn.Module:
@@ -89,29 +72,12 @@ def test_federated_adapters_are_a_plain_loop(engine, freeze):
     scenario = {**SCENARIO, **changes, "evaluation": {"metrics": ["perplexity"]}}
     run = fe.run(scenario, data=samples, model=start, progress=False)
 
-    whole = adapted(freeze)
-    learnt = [name for name, part in whole.named_parameters() if part.requires_grad]
+    learnt = [name for name, part in start.named_parameters() if part.requires_grad]
     assert len(learnt) == (4 if freeze is None else 2)
-    for _ in range(2):
-        ends, sizes = [], []
-        for owner in (0, 1):
-            own = adapted(freeze)
-            own.load_state_dict(whole.state_dict())
-            rows = torch.from_numpy(samples.train_group == owner)
-            parts = [own.get_parameter(name) for name in learnt]
-            for _ in range(2):
-                scores = own(samples.train_x[rows])
-                loss = cross_entropy(scores.reshape(-1, 80), samples.train_y[rows].reshape(-1))
-                for part, slope in zip(parts, torch.autograd.grad(loss, parts), strict=True):
-                    part.data -= 0.5 * slope
-            ends.append(own.state_dict())
-            sizes.append(int(rows.sum()))
-        for name in learnt:
-            mean = sum(n * its[name] for n, its in zip(sizes, ends, strict=True)) / sum(sizes)
-            whole.get_parameter(name).data = mean
+    whole = plain_loop(lambda: adapted(freeze), samples, 0.5, learnt)
     scores, y = whole(samples.test_x), samples.test_y
     last = run.evaluations.iloc[-1]
-    assert last["loss"] == pytest.approx(cross_entropy(scores.reshape(-1, 80), y.reshape(-1)).item(), abs=1e-5)
+    assert last["loss"] == pytest.approx(loss_of(whole, samples.test_x, y).item(), abs=1e-5)
     assert last["perplexity"] == pytest.approx(np.exp(last["loss"]))
     assert last["accuracy"] == pytest.approx((scores.argmax(2) == y).double().mean().item())
     for name, part in whole.named_parameters():

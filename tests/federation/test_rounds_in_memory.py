@@ -13,6 +13,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.engine import TrainResult
 from fednet_emu.testing import small_federation, small_scenario
+from tests.quick import crossed
 
 SGD = "lr: 0.1, local_steps: 2, batch_size: 8"
 ROUNDS = {
@@ -48,8 +49,7 @@ class Watch:
         return result
 
 
-@pytest.mark.parametrize("every_rounds", [1, 1000])
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize(("every_rounds", "name"), crossed([1, 1000], ROUNDS))
 def test_a_round_never_holds_all_its_models(name: str, every_rounds: int) -> None:
     """Of twelve trained models at most two are in memory, whether a round is evaluated or the whole run at its end."""
     settings = (*TWELVE, f"algorithm={ROUNDS[name]}", f"evaluation.every_rounds={every_rounds}")

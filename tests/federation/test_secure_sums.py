@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
@@ -19,7 +19,8 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.secure_aggregation import Bonawitz, SecAggPlus, sparse
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
-from tests.algorithms.test_conformance import resumed_every_round
+from tests.algorithms.small import resumed_every_round
+from tests.quick import crossed, examples
 
 KNOWN = [  # n, m, bits of keys, shares, vector, expansion over 16 bit an entry; the first two as the abstract prints
     (1024, 1048576, 524288, 1309696, 27262976, 1.7343),
@@ -66,7 +67,7 @@ def test_neighbours_of_the_sparse_graph(n, corrupt, dropout, k, t):
     assert rule.total_bit(n, 10) == 512 * (k + 1) + 256 * (5 * k + 1) + 10 * rule.entry_bit(n)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(3, 40), st.integers(1, 6), st.integers(0, 10**6))
 def test_the_graph_is_regular_and_mutual(n, half, seed):
     """Each device has k neighbours, or all others, and is theirs."""
@@ -76,7 +77,7 @@ def test_the_graph_is_regular_and_mutual(n, half, seed):
     assert all(i in graph[j] for i, others in enumerate(graph) for j in others)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, PRIME - 1), st.integers(2, 6))
 def test_any_threshold_of_shares_opens_a_secret_and_one_less_does_not(secret, threshold):
     """Lagrange's polynomial at 0, over all choices of holders."""
@@ -123,7 +124,7 @@ def test_a_masked_vector_tells_nothing_and_fewer_shares_open_nothing():
     assert closed.std() > 0.2
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6), st.integers(2, 20), st.floats(0.01, 10))
 def test_rounding_never_lets_an_update_grow_and_errs_by_a_step_at_most(seed, bits, clip):
     """What is read is no larger than what was meant, within one step, and cut at the clip; zero is zero."""
@@ -181,8 +182,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("rule", "fault"), crossed(RULES, FAULTS))
 def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
     """Laws hold, real masks cancel to the last bit, engines and no training have one clock."""
     faults = [more.replace("1e6, 10]", "1e6, 1e6, 1e6, 10]") for more in FAULTS[fault]]

@@ -8,35 +8,21 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.datasets.text import LETTERS, characters, windows
+from fednet_emu.learning.data.datasets.text import characters
+from tests.federation.texts import TEXT, TWO_DEVICES, loss_of, plain_loop, two_owners
 
-TEXT = "she sells sea shells on the sea shore. the shells she sells are sea shells for sure.\n" * 6
 SCENARIO = {
-    "seed": 3,
-    "devices": {
-        "count": 2,
-        "placement": {"kind": "disc", "radius_m": 50},
-        "speed": {"kind": "fixed", "flop_per_s": 1e9},
-    },
-    "channel": {"include": "ideal"},
+    **TWO_DEVICES,
     "partition": "group",
     "model": {"kind": "char-lstm", "units": 12, "layers": 1},
     "algorithm": {"kind": "fedavg", "lr": 1.0, "local_steps": 2, "batch_size": None, "cohort": 2},
     "stop": {"rounds": 2},
-}  # fmt: skip
-
-
-def two_owners() -> Samples:
-    """The two halves of the text, the last windows of each for testing."""
-    x, y, group = windows([characters(TEXT[:250]), characters(TEXT[250:])], [0, 1], 5)
-    test = np.arange(len(y)) % 250 > 200
-    pick = [torch.from_numpy(part) for part in (x[~test], y[~test], x[test], y[test])]
-    return Samples(*pick, len(LETTERS), group[~test], group[test], vocabulary=len(LETTERS))
+}
+SAMPLES = two_owners(250, "last")
 
 
 def test_an_lstm_learns_more_than_how_frequent_characters_are(tmp_path):
@@ -57,34 +43,15 @@ def test_an_lstm_learns_more_than_how_frequent_characters_are(tmp_path):
 @pytest.mark.parametrize("engine", ["serial", "batched", "by-rule"])
 def test_fedavg_on_tokens_is_a_plain_loop(engine):
     """With full batches, two steps a round on each device, weighted by their samples; on every engine."""
-    samples = two_owners()
 
     def network() -> nn.Module:
         torch.manual_seed(5)
         return nn.Sequential(nn.Embedding(80, 3), nn.Flatten(), nn.Linear(15, 80))
 
-    run = fe.run({**SCENARIO, "training": {"engine": engine}}, data=samples, model=network(), progress=False)
+    run = fe.run({**SCENARIO, "training": {"engine": engine}}, data=SAMPLES, model=network(), progress=False)
 
-    whole = network()
-    for _ in range(2):
-        trained, sizes = [], []
-        for owner in (0, 1):
-            own = network()
-            own.load_state_dict(whole.state_dict())
-            rows = torch.from_numpy(samples.train_group == owner)
-            for _ in range(2):
-                loss = cross_entropy(own(samples.train_x[rows]), samples.train_y[rows])
-                for part, slope in zip(own.parameters(), torch.autograd.grad(loss, own.parameters()), strict=True):
-                    part.data -= slope
-            trained.append(own.state_dict())
-            sizes.append(int(rows.sum()))
-        whole.load_state_dict(
-            {
-                name: sum(n * its[name] for n, its in zip(sizes, trained, strict=True)) / sum(sizes)
-                for name in trained[0]
-            }
-        )
-    loss = cross_entropy(whole(samples.test_x), samples.test_y).item()
+    whole = plain_loop(network, SAMPLES, 1.0)
+    loss = loss_of(whole, SAMPLES.test_x, SAMPLES.test_y).item()
     assert run.evaluations["loss"].iloc[-1] == pytest.approx(loss, abs=1e-5)
     for found, expected in zip(run.model.state_dict().values(), whole.state_dict().values(), strict=True):
         assert torch.allclose(found, expected, atol=1e-5)
@@ -93,8 +60,8 @@ def test_fedavg_on_tokens_is_a_plain_loop(engine):
 def test_metrics_of_devices_stand_beside_their_losses_and_events_stay():
     """Without metrics there are no such columns, and the digest of the events is the same."""
     evaluation = {"per_device": True, "metrics": [{"kind": "top-k", "k": 3}, "macro-f1"]}
-    run = fe.run({**SCENARIO, "evaluation": evaluation}, data=two_owners(), progress=False)
-    plain = fe.run({**SCENARIO, "evaluation": {"per_device": True}}, data=two_owners(), progress=False)
+    run = fe.run({**SCENARIO, "evaluation": evaluation}, data=SAMPLES, progress=False)
+    plain = fe.run({**SCENARIO, "evaluation": {"per_device": True}}, data=SAMPLES, progress=False)
 
     for with_, without in ((run.evaluations, plain.evaluations), (run.device_evaluations, plain.device_evaluations)):
         assert list(with_) == [*without, "top_3", "macro_f1"]
@@ -149,6 +116,6 @@ def test_targets_of_several_numbers_are_a_regression():
 def test_tokens_take_no_backdoor_and_metrics_have_their_own_columns():
     """Each refusal is one sentence."""
     with pytest.raises(ScenarioError, match="a backdoor needs real inputs to stamp"):
-        fe.run({**SCENARIO, "attack": "backdoor"}, data=two_owners(), progress=False)
+        fe.run({**SCENARIO, "attack": "backdoor"}, data=SAMPLES, progress=False)
     with pytest.raises(ScenarioError, match="two columns of one name, got top_5 again"):
-        fe.run({**SCENARIO, "evaluation": {"metrics": ["top-k", "top-k"]}}, data=two_owners(), progress=False)
+        fe.run({**SCENARIO, "evaluation": {"metrics": ["top-k", "top-k"]}}, data=SAMPLES, progress=False)

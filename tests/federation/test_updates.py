@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, resumed_every_round, settings_of
+from tests.algorithms.small import ALGORITHM_SETTINGS, resumed_every_round, settings_of
 
 UP, DOWN = "network.uplink.compression=", "network.downlink.compression="
 LOSSY = "network.uplink.loss={kind: random, probability: 0.4}"
@@ -147,7 +147,7 @@ def test_who_missed_a_model_is_sent_it_whole() -> None:
     assert sizes == [[320], [42], [42, 320], [42]]
 
 
-@pytest.mark.parametrize("condition", ["ideal", "30 % loss"])
+@pytest.mark.parametrize("condition", ["ideal", pytest.param("30 % loss", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", sorted(kind for kind in ALGORITHM_SETTINGS if compressed(kind)))
 def test_every_algorithm_that_says_so_sends_fewer_bits(kind: str, condition: str) -> None:
     """Fewer on the links that it names; serial, batched and no training have the same events; every law holds."""

@@ -16,6 +16,7 @@ from fednet_emu.devices.mobility.walks import load_walks
 from fednet_emu.errors import DataError
 from fednet_emu.files.npz import read_arrays, read_shapes
 from fednet_emu.learning.data.datasets import Npz
+from tests.quick import share
 
 HOW = "write it again"
 SAMPLES = {
@@ -26,7 +27,7 @@ SAMPLES = {
 }
 WALKS = {"east": np.array([[0.0, 0.0, 0.0], [10.0, 10.0, 0.0]]), "north": np.array([[0.0, 5.0, 5.0], [9.0, 5.0, 6.0]])}
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-MUTATED = 2000
+MUTATED = share(2000)
 
 
 def packed(arrays: dict[str, Any], compressed: bool = False) -> bytes:
@@ -197,7 +198,7 @@ def mutated(rng: np.random.Generator, content: bytes) -> bytes:
 
 
 def test_mutated_files_are_read_or_refused(tmp_path):
-    """2,000 of them: whole files, and headers in archives whose checksums are right; any other error is a bug."""
+    """Of 2,000: whole files, and headers in archives whose checksums are right; any other error is a bug."""
     rng, path, sound = np.random.default_rng(37), tmp_path / "own.npz", 0
     readers: list[tuple[dict[str, Any], Callable[[], Any]]] = [
         (SAMPLES, lambda: (Npz(path=str(path)).extent(None), Npz(path=str(path)).load(None, rng))),

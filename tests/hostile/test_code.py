@@ -150,7 +150,7 @@ STUDY = "base: quickstart\nseeds: 1\nset: {stop.rounds: 1}\n"
     "command",
     [
         ("run", "quickstart", "--quiet", "--no-plots", "--set", "stop.rounds=1"),
-        ("sweep", "study.yaml", "--quiet", "--timing-only"),
+        pytest.param(("sweep", "study.yaml", "--quiet", "--timing-only"), marks=pytest.mark.slow),
     ],
     ids=lambda command: command[0],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from fednet_emu.emulation.load import checked
@@ -17,6 +17,7 @@ from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import apply_overrides, from_mapping, from_text, load
 from fednet_emu.scenario.yaml_text import dump
+from tests.quick import examples
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -117,7 +118,7 @@ def problems_of(read: Callable[[], object]) -> tuple[str, ...]:
     return problems
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300, suppress_health_check=[HealthCheck.too_slow])
 @given(mutated())
 def test_a_changed_scenario_is_valid_or_told_what_is_wrong(data: dict[str, Any]) -> None:
     """A valid scenario has a cost, and reads back as itself."""
@@ -130,14 +131,14 @@ def test_a_changed_scenario_is_valid_or_told_what_is_wrong(data: dict[str, Any])
 PIECES = ["a", ": ", "\n", "  ", "- ", "[", "]", "{", "}", "&a ", "*a", "!!int "]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.text(max_size=30) | st.sampled_from(PIECES)).map("".join))
 def test_any_text_is_a_scenario_or_has_problems(text: str) -> None:
     """Whatever characters a file holds, reading it ends with a tree or with problems that name the file."""
     assert all(problem.startswith("text") for problem in problems_of(lambda: from_text(text, "text")))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(keys, min_size=1, max_size=4), st.text(max_size=20))
 def test_any_override_is_applied_or_has_problems(path: list[str], value: str) -> None:
     """The same for `--set`."""

@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simpy.events import Event
 
 from fednet_emu.errors import Deadlock
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, Timer
+from tests.quick import examples
 
 DAY_NS = 86_400 * NS_PER_S
 
@@ -78,7 +79,7 @@ TIMERS = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=200)
 FATES = ("runs", "cancelled at once", "cancelled later", "comes to the foreground")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TIMERS)
 def test_the_deadlock_comes_with_the_last_timer_that_counts(drawn: list[tuple[bool, int]]) -> None:
     """Timer n is due after n seconds; those that are cancelled do not count, however many they are."""

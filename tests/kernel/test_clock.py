@@ -7,7 +7,7 @@ import weakref
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from simpy.events import NORMAL, URGENT
 
@@ -17,6 +17,7 @@ from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE, Clock, to_ns
 from fednet_emu.kernel.events import cancel
 from fednet_emu.kernel.inbox import Inbox
+from tests.quick import examples
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_durations_round_up_to_the_nanosecond(duration_s, expected_ns):
     assert to_ns(duration_s) == expected_ns
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @example(duration_s=5e6)
 @example(duration_s=9_007_199.254740993)
 @given(duration_s=st.floats(0.0, 1e9))
@@ -40,7 +41,7 @@ def test_rounding_never_loses_a_nanosecond(duration_s):
     assert exact - min(5 * ulp, Fraction(1, 4) + ulp) <= to_ns(duration_s) < exact + 1 + ulp
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @example(seconds=5_000_000)
 @given(seconds=st.integers(0, 10**9))
 def test_whole_seconds_are_exact(seconds):

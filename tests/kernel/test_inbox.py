@@ -1,12 +1,13 @@
 """Claims about inboxes: when a collection comes, and in which order its items are."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.inbox import Inbox
+from tests.quick import examples
 
 
 def story(arrivals, *collections):
@@ -57,7 +58,7 @@ def test_what_is_there_already_is_collected_at_once():
     assert clock.now_s == 7.0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(arrivals=st.permutations([(1.0, 0), (2.0, 0), (2.0, 1), (2.0, 2), (2.0, 3), (3.0, 1)]))
 def test_arrivals_of_one_instant_are_in_the_order_of_senders(arrivals):
     """Whoever was created first: all that arrive together are collected together, in one order (the heap-tie trap)."""

@@ -6,18 +6,19 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniform, uniforms
+from tests.quick import examples
 
 KEYS = st.integers(0, 2**64 - 1)
 COUNTERS = st.integers(0, 2**63 - 2)
 N = 100_000
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @example(key=2**64 - 1, counter=2**63 - 2)
 @given(key=KEYS, counter=COUNTERS)
 def test_scalar_and_vector_are_the_same_numbers(key, counter):
@@ -144,7 +145,7 @@ def test_streams_do_not_depend_on_the_hash_seed_of_the_process():
     assert len(printed) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @example(seed=2**130 + 5, names=[("batch", k, 7) for k in range(6)])
 @given(
     seed=st.integers(0, 2**200),

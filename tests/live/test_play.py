@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from fednet_emu.cli.live import _live_rows
+from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
 from fednet_emu.realtime.messages import Message
-from fednet_emu.realtime.options import Commands, unfit
+from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
 from fednet_emu.realtime.prediction import predicted
 from fednet_emu.realtime.programs import _missing
 from fednet_emu.records.ledger import SERVER, Ledger
@@ -47,6 +48,10 @@ def test_most_of_what_a_scenario_can_say_is_played() -> None:
         ({"network.uplink.access": {"kind": "slotted-aloha", "slot_s": 0.01}}, ["network.uplink.access"]),
         ({"network.uplink.access": {"kind": "ofdma", "scheduler": "equal-finish"}}, ["network.uplink.access"]),
         ({"network.uplink.delay": {"kind": "fixed", "time_s": 0.1}}, ["network.uplink.delay"]),
+        ({"network.uplink.access": "nr-grants"}, ["network.uplink.access"]),
+        ({"network.uplink.access": "lora", "channel.bandwidth_hz": 125e3}, ["network.uplink.access"]),
+        ({"network.uplink.idle": "rrc"}, ["network.uplink.idle"]),
+        ({"network.transport": "udp"}, ["network.transport"]),
         ({"network.downlink.loss": {"kind": "random", "probability": 0.1}}, ["network.downlink.loss"]),
         ({"channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6, "threshold_db": 3}}, ["channel.rate"]),
     ],
@@ -230,3 +235,39 @@ def test_the_command_tells_what_it_has_found() -> None:
         "start of a process": "1.25 s (algorithm.control.start_s of this machine)",
     }
     assert [title for title, _ in _live_rows({**found, "packets": 0, "errors": []})] == ["packets", "  dropped"]
+
+
+def test_a_transport_predicts_slow_start_of_a_connection_that_stands() -> None:
+    """At 10 Mbit/s and 0.1 s four windows of 10 to 80 packets take a round each, the rest follows without a gap.
+
+    Headers are counted once, the way of the last packet is not: a message ends when that has left the air.
+    """
+    fixed = {"include": "ideal", "rate": {"kind": "fixed", "bit_rate_bps": 1e7}}
+    settings = {"channel": fixed, "network.transport": {"kind": "tcp", "rtt_s": 0.1}, "network.session": "grpc"}
+    settings |= {"network.downlink.mode": "unicast"}
+    scenario = scenario_of(CELL, settings)[1].scenario
+    payload_byte, windows_bit = 1448 * 700, [12_000 * 10 * 2**n for n in range(4)]
+    ended_s = 0.25 + 4 * 0.1 + (12_000 * 700 - sum(windows_bit)) / 1e7
+    one = message(0, payload_byte, NS_PER_S // 4, round(ended_s * NS_PER_S))
+    (prediction,) = predicted(scenario, [one], None, 0.05)
+    assert prediction is not None
+    (quick,) = predicted(scenario, [one], None, 0.0)
+    assert quick is not None
+    assert quick.took_s == pytest.approx(12_000 * 700 / 1e7), "without a way TCP has no gaps"
+    assert prediction.ended_s == pytest.approx(ended_s, abs=2e-9)
+    assert prediction.gap_s == pytest.approx(4 * 0.1 - sum(windows_bit) / 1e7, abs=1e-8)
+    fed = build(beneath(scenario), learning=False)
+    starved = replace(one, starved_ns=round(prediction.gap_s * NS_PER_S))
+    assert write_messages(fed, [starved], [prediction]) == [pytest.approx(0.0, abs=1e-8)]
+    fed = build(beneath(scenario), learning=False)
+    longer = replace(starved, starved_ns=starved.starved_ns + NS_PER_S // 40)
+    assert write_messages(fed, [longer], [prediction]) == [], "beyond the gaps of TCP its queue was empty"
+    assert len(fed.ledger.frames()["transfers"]) == 1
+
+
+def test_the_way_beside_the_air_is_that_of_the_transport() -> None:
+    """Half of its round trip one way, unless another time is given; half a millisecond without a transport."""
+    tcp = scenario_of(CELL, {"network.transport": {"kind": "tcp", "rtt_s": 0.2}, "network.downlink.mode": "unicast"})
+    assert LiveOptions().way_s(tcp[1].scenario.network.transport) == 0.1
+    assert LiveOptions(latency_s=0.02).way_s(tcp[1].scenario.network.transport) == 0.02
+    assert LiveOptions().way_s(scenario_of(CELL, {})[1].scenario.network.transport) == 0.0005

@@ -14,7 +14,7 @@ from fednet_emu.kernel.clock import to_ns
 from fednet_emu.realtime.air import CONTROL_BYTE, TURN_NS, Departure, LiveAir
 from fednet_emu.realtime.options import LiveOptions
 from fednet_emu.realtime.pace import RatedPace
-from tests.live.conftest import UPLOAD, cell, table
+from tests.live.conftest import UPLOAD, cell, table, unspoilt
 from tests.live.test_air import played
 from tests.live.test_live import live
 
@@ -92,3 +92,20 @@ def test_uploads_end_when_they_are_predicted_to(tmp_path: Path, access: str, dev
     foreseen_s = messages["predicted_s"] - transfers["requested_s"]
     allowed_s = 0.03 * foreseen_s + 2.0 * messages["starved_s"].sum()
     assert ((messages["error"] * foreseen_s).abs() <= allowed_s).all(), messages
+
+
+def test_tcp_starts_as_slowly_as_the_transport_says(tmp_path: Path) -> None:
+    """Reno on a path of 100 ms at 10 Mbit/s, which takes a tenth longer than its bits do at that rate."""
+    size, tcp = 2_500_000, {"kind": "tcp", "rtt_s": 0.1, "reuse": False}
+    scenario = cell(channel={"include": "ideal", "rate": {"kind": "fixed", "bit_rate_bps": 1e7}})
+    scenario["network"]["transport"] = tcp
+
+    def play(out: Path) -> Any:
+        return live(scenario, out, [*UPLOAD, "{role}", "{server}", str(size)], tcp="reno", queue_byte=4_000_000)
+
+    summary, out = unspoilt(play, tmp_path)
+    assert summary["live"]["latency_s"] == 0.05, "half of the round trip"
+    messages = table(out, "live_messages")
+    (error,) = messages["error"]
+    assert abs(error) < 0.03 or summary["doubtful"], messages
+    assert messages["starved_s"].sum() > 0.1, "the gaps of slow start"

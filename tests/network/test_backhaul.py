@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import Clock, to_ns
@@ -13,6 +13,7 @@ from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.backhaul import Backhaul, BackhaulSettings
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import Ledger
+from tests.quick import examples
 
 MBIT = 1_000_000
 
@@ -125,7 +126,7 @@ def test_losses_of_both_directions_of_an_edge_server_are_independent() -> None:
 REQUEST = st.tuples(st.floats(0, 5), st.integers(0, 1), st.booleans(), st.integers(0, 4_000_000))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(REQUEST, max_size=12), st.sampled_from([None, 1e6, 3e6]), st.sampled_from([0.0, 0.25]))
 def test_arrivals_are_those_of_the_recursion_of_a_queue(
     requests: list[tuple[Any, ...]], rate_bps: float | None, delay_s: float

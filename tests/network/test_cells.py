@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -24,6 +24,7 @@ from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import medium_of
+from tests.quick import examples
 
 MBIT = 1_000_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -206,7 +207,7 @@ def test_a_broadcast_is_one_transmission_of_each_station():
 ARRIVAL = st.tuples(st.integers(0, 400).map(lambda ms: ms / 1000), st.integers(0, 3), st.integers(1, 200_000))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     requests=st.lists(ARRIVAL, min_size=1, max_size=8),
     access=st.sampled_from(

@@ -41,6 +41,7 @@ def test_every_loop_gives_the_model_of_the_lean_one(model: str, loop: str) -> No
     torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [loops.Lean, loops.Analytic])
 def test_two_processes_make_the_mean_of_all_clients(loop: Loop) -> None:
     """Three clients over two processes, two and one, come to the mean of the three."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.radio.fading import (
@@ -20,6 +20,7 @@ from fednet_emu.radio.fading import (
     coherence_time_s,
 )
 from fednet_emu.radio.rates.shannon import Shannon
+from tests.quick import examples
 
 MIDPOINTS = (np.arange(200_000) + 0.5) / 200_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -48,7 +49,7 @@ def test_distribution_function_undoes_the_quantile(fading, los):
 
 
 @ALL_KINDS
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(low=UNIFORM, high=UNIFORM)
 def test_gain_is_a_quantile(fading, low, high):
     """More luck never means less power, and power is never negative."""
@@ -58,7 +59,7 @@ def test_gain_is_a_quantile(fading, low, high):
 
 
 @ALL_KINDS
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(uniform=UNIFORM)
 def test_scalar_and_vector_follow_one_law(fading, uniform):
     """The hot path and its vectorised twin agree to the last digits."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.integrate import quad
@@ -18,6 +18,7 @@ from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import HandMadeLinks, medium_of
+from tests.quick import examples
 
 MIDPOINTS = (np.arange(100_000) + 0.5) / 100_000
 CHANNEL = {"carrier_hz": 3.5e9, "bandwidth_hz": 20e6, "path_loss": {"kind": "log-distance", "exponent": 3}}
@@ -66,7 +67,7 @@ def test_medians_of_delay_spreads(path_loss, los, expected_ns):
     assert median_delay_spread_s(path_loss, 3.5e9, los=los) * 1e9 == pytest.approx(expected_ns, abs=0.06)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.floats(1.5, 50.0), st.floats(0.5, 10.0))
 def test_gains_within_a_band_have_mean_1(parts, shape):
     """Whatever the number of parts and their law; the distribution function is that of the quantiles."""

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.play import play
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.summaries import idle_s
+from tests.quick import examples
 
 S = 1_000_000_000
 
@@ -33,7 +34,7 @@ def test_without_records_all_time_is_idle():
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 20)), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(spans=SPANS)
 def test_idle_is_what_a_second_by_second_count_finds(spans):
     """Ticking off every second of every computation leaves the same, whatever overlaps; what is late is cut off."""

@@ -5,11 +5,12 @@ import struct
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.records import table as module
 from fednet_emu.records.table import Column, Table
+from tests.quick import examples
 
 COLUMNS = {
     "ended_ns": Column(np.int64, seconds=True),
@@ -28,7 +29,7 @@ def filled(rows):
     return table
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.lists(ROW, max_size=20),
     sizes=st.tuples(*3 * [st.integers(1, 7)]),

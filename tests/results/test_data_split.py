@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fednet_emu as fe
@@ -10,6 +10,7 @@ from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.results.scenarios import data_split
+from tests.quick import examples
 
 SMALL = {
     "devices.count": 6,
@@ -26,7 +27,7 @@ PARTITIONS = [
 
 
 @given(st.sampled_from(PARTITIONS), st.sampled_from([None, {"kind": "label-permuted", "count": 3}]), st.integers(0, 3))
-@settings(deadline=None, max_examples=12)
+@examples(12)
 def test_it_is_what_devices_train_on(partition, groups, seed):
     """The labels of each device's rows in the emulation itself, as its group sees them."""
     scenario = scenario_of("quickstart", {**SMALL, "partition": partition, "groups": groups, "seed": seed})[1].scenario

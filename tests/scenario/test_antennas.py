@@ -8,7 +8,8 @@ import pytest
 from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import digest_of, resumed_every_round
+from tests.algorithms.small import digest_of, resumed_every_round
+from tests.quick import crossed
 
 CAPACITY = "channel.rate={kind: shannon, gap_db: 0, max_efficiency_bps_hz: null, min_efficiency_bps_hz: 0}"
 FADING = "channel.fading={kind: rayleigh, coherence_s: 1.0e-5}"
@@ -59,8 +60,7 @@ def test_it_goes_on_from_a_checkpoint_file(reception: str, access: str) -> None:
         pd.testing.assert_frame_equal(last.ledger.frames()[name], frame, check_exact=True)
 
 
-@pytest.mark.parametrize("access", ACCESSES)
-@pytest.mark.parametrize("kind", ["mrc", "zf"])
+@pytest.mark.parametrize(("access", "kind"), crossed(ACCESSES, ["mrc", "zf"]))
 def test_one_antenna_is_one_antenna(kind: str, access: str) -> None:
     """However it is called, it has the same events, except that one antenna can null nobody."""
     if kind == "zf" and "shared" in access:

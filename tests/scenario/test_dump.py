@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from fednet_emu.limits import LARGEST, MAX_INTEGER, problem_of
 from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.yaml_text import dump, float_text
+from tests.quick import examples
 
 
 class Still(Component):
@@ -84,7 +85,7 @@ def test_numbers_are_spelt_for_people(value: float, text: str) -> None:
     assert float_text(value) == text
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.floats(-LARGEST, LARGEST).filter(lambda value: problem_of(value) is None))
 def test_a_number_reads_back_as_itself(value: float) -> None:
     """The spelling loses no bit, and reads as a number."""
@@ -120,7 +121,7 @@ def scenarios(draw: Any) -> Scenario:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @example(Scenario(name="\x85\u2028\n ", notes={"\x85": "", " ": "\xa0"}))
 @given(scenarios())
 def test_a_dumped_scenario_reads_back_as_itself(scenario: Scenario) -> None:

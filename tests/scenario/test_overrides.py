@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_INTEGER
 from fednet_emu.scenario.document import apply_overrides, from_text
+from tests.quick import examples
 
 TEXT = """
 seed: 1
@@ -153,7 +154,7 @@ def test_every_bad_override_is_told_in_one_list() -> None:
 names = st.lists(st.sampled_from(["a", "b", "seed2", "x"]), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     names,
     st.integers(-MAX_INTEGER, MAX_INTEGER),

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Protocol, Self
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import apply_overrides, from_text
 from fednet_emu.scenario.problems import validate
+from tests.quick import examples
 
 
 class Fading(Protocol):
@@ -289,7 +290,7 @@ wrong_values = st.sampled_from([None, True, -7, 1.5, "zzz", [], [1], {}, {"kind"
 settings_of_scenario = st.sampled_from([*Scenario.model_fields, "unknown"])
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.dictionaries(settings_of_scenario, wrong_values, min_size=1, max_size=4))
 def test_whatever_is_written_is_accepted_or_explained(data: dict[str, Any]) -> None:
     """Any mixture of wrong values gives sentences in our grammar, each on a line that has a key of its path."""

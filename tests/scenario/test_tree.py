@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.scenario.tree import Node, Place, file_text, merge, path_text, show
+from tests.quick import examples
 
 PLACE = Place("a.yaml", 1)
 
@@ -29,7 +30,7 @@ def tree(value: Any, place: Place = PLACE) -> Node:
     return Node(value, place)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(mappings)
 def test_merge_with_nothing_changes_nothing(value: dict[str, Any]) -> None:
     """An empty mapping, underneath or on top, leaves a tree as it is."""
@@ -37,14 +38,14 @@ def test_merge_with_nothing_changes_nothing(value: dict[str, Any]) -> None:
     assert merge(tree(value), tree({})).plain() == value
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(mappings)
 def test_merge_with_itself_changes_nothing(value: dict[str, Any]) -> None:
     """A tree on top of itself is itself."""
     assert merge(tree(value), tree(value)).plain() == value
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(mappings, mappings)
 def test_own_values_win(base: dict[str, Any], own: dict[str, Any]) -> None:
     """Every scalar and list of the upper tree is in the merged one, at its path and with its place."""
@@ -57,7 +58,7 @@ def test_own_values_win(base: dict[str, Any], own: dict[str, Any]) -> None:
     assert set(merged.plain()) >= set(own)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(mappings, mappings)
 def test_merge_leaves_its_inputs_alone(base: dict[str, Any], own: dict[str, Any]) -> None:
     """Merging gives a new tree and changes neither of the two."""

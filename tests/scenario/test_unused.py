@@ -12,7 +12,7 @@ from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.devices.stragglers import SlowWindow
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS
+from tests.algorithms.small import ALGORITHM_SETTINGS
 
 SIDELINK = "network.sidelink={channel: {include: ideal}}"
 GIVEN = {

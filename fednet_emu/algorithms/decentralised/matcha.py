@@ -112,14 +112,17 @@ def activation(laplacians: Array, budget: float) -> Array:
 
 
 def on_budget(p: Array, total: float) -> Array:
-    """The point nearest to p [matchings] whose entries are from 0 to 1 and sum to `total` at most: clip(p - shift)."""
-    low, high = 0.0, float(max(p.max(), 0.0))
-    if np.clip(p, 0, 1).sum() <= total:
-        return np.clip(p, 0, 1)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.clip(p - middle, 0, 1).sum() > total else (low, middle)
-    return np.clip(p - high, 0, 1)
+    """The point nearest to p [matchings] whose entries are from 0 to 1 and sum to `total` at most: clip(p - shift).
+
+    The sum falls with the shift, along a line between the shifts at which an entry comes to 0 or 1.
+    """
+    inside = np.clip(p, 0, 1)
+    if inside.sum() <= total:
+        return inside
+    shifts = np.sort(np.concatenate([p, p - 1, [0.0]]).clip(0))[::-1]
+    sums = np.clip(p - shifts[:, None], 0, 1).sum(1)
+    shift = float(np.interp(total, sums, shifts))
+    return np.clip(p - shift, 0, 1)
 
 
 def contraction(laplacians: Array, p: Array, alpha: float) -> float:

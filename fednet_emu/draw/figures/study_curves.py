@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fednet_emu.analysis.scales import RECORDED
+from fednet_emu.analysis.scales import RANGES, RECORDED
 from fednet_emu.analysis.settings import Names
 from fednet_emu.analysis.statistics import Band, band_of
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of
@@ -230,11 +230,11 @@ def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
 
 def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> bool:
     """Fit the vertical axis to bands and target within what is possible; return whether a band reaches beyond that."""
-    most = np.inf if metric.endswith("loss") else 1.0
+    least, most = RANGES.get(metric, (0.0, 1.0))
     parts = [values[len(its.spent) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
     values = np.concatenate([*parts, np.array([] if target is None else [target])])
     values = values[np.isfinite(values)]
-    inside = np.clip(values, 0.0, most)
+    inside = np.clip(values, least, most)
     if len(values) and np.ptp(inside) > 0:
         margin = 0.05 * float(np.ptp(inside))
         axes.set_ylim(float(inside.min()) - margin, float(inside.max()) + margin)

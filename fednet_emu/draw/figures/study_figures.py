@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED, measured
+from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.study_bars import bar_figure
@@ -37,7 +37,7 @@ def study_figures(
 
     Args:
         view: the study.
-        metric: the metric to draw; by default the accuracy, or the loss if no accuracy was measured.
+        metric: the metric to draw; by default that of the target, else the accuracy, or the loss without one.
         against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
             four costs unless a panel would have more than 8 lines.
         panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
@@ -64,7 +64,7 @@ def study_figures(
 
 def _metric(view: StudyRecords, metric: str | None) -> str:
     _choice("--metric", metric, METRICS)
-    known = list(measured([view.evaluations]))
+    known = list(view.metrics)
     if not known:
         raise FednetError(f"{view.name}: nothing was evaluated, got no figure; finish cells that learn")
     if metric is not None and metric not in known:

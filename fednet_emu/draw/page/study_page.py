@@ -16,7 +16,7 @@ from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
 from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.ranked import RankedSettings
 from fednet_emu.analysis.ranking import rank
-from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED, measured
+from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.settings import Setting, costs_to_target, settings_of
 from fednet_emu.analysis.statistics import band_of, mean_interval
@@ -74,7 +74,7 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
         ],
         "cells": columns_of(cells_table(view)),
         "means": means_columns(settings, needed),
-        "metrics": measured([view.evaluations]),
+        "metrics": view.metrics,
         "costs": {name: cost.title for name, cost in RECORDED.items()},
         "curves": list(curves(view, settings)),
         "needed": needed,
@@ -175,7 +175,7 @@ def left_out(view: StudyRecords) -> str:
 
 def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
     """Yield the band of every metric against every cost for every setting that has both."""
-    metrics = measured([study.evaluations])
+    metrics = study.metrics
     lines = len(settings) * len(metrics) * len(RECORDED)
     points = max(FEWEST_POINTS, min(POINTS, ALL_POINTS // max(1, lines)))
     for place, setting in enumerate(settings):

@@ -38,7 +38,12 @@ PARTS = (0.25, 0.5, 0.75)
 
 
 def load_search(
-    study: StudyFile, overrides: Iterable[str | Setting] = (), *, trials: int | None = None, timing_only: bool = False
+    study: StudyFile,
+    overrides: Iterable[str | Setting] = (),
+    *,
+    trials: int | None = None,
+    data_dir: Path | str | None = None,
+    timing_only: bool = False,
 ) -> RunMaker:
     """Check a study that is searched, with the settings of all runs, and return what makes its runs.
 
@@ -59,7 +64,7 @@ def load_search(
         study = study.model_copy(update={"search": study.search.model_copy(update={"trials": trials})})
     parameters = _space(study)
     axes = [Axis(each.name, tuple(map(each.level, each.ends))) for each in parameters]
-    maker, problems = RunMaker(study, overrides, axes, timing_only=timing_only), list[str]()
+    maker, problems = RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only), list[str]()
     for point in corners(parameters):
         settings = [setting for level in levels_at(parameters, point) for setting in level.settings]
         try:

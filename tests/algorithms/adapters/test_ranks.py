@@ -18,7 +18,9 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters, Factors
 from tests.algorithms.adapters.networks import Adapted
-from tests.federation.test_adapters import SCENARIO, adapted, two_owners
+from tests.algorithms.small import ENGINES
+from tests.federation.test_adapters import SCENARIO, adapted
+from tests.federation.texts import two_owners
 from tests.learning.models.gpt import DigitReader
 
 
@@ -155,7 +157,7 @@ def test_each_device_sends_its_rank(kind):
         fe.run({**SCENARIO, "algorithm": ranked(kind, ranks=[3])}, model=module, progress=False)
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("kind", "more"), [("hetlora", {}), ("hetlora", {"per_row": True}), ("flexlora", {})])
 def test_a_run_is_a_plain_loop(kind, more, engine):
     """Two rounds of two full-batch steps on whole matrices, with one for-loop over devices, layers and rows."""

@@ -23,6 +23,7 @@ from tests.algorithms.asynchronous.by_hand import (
     descended,
     trained,
 )
+from tests.algorithms.small import ENGINES
 
 IDEAL = (SPEEDS, *INSTANT_LINKS)
 
@@ -50,7 +51,7 @@ def simulated(fed: Federation, alpha: float, s: Staleness, rho: float, versions:
     return w, stale
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("staleness", "s", "rho"),
     [

@@ -25,6 +25,7 @@ from tests.algorithms.asynchronous.by_hand import (
     descended,
     trained,
 )
+from tests.algorithms.small import ENGINES
 
 IDEAL = (SPEEDS, *INSTANT_LINKS)
 
@@ -54,7 +55,7 @@ def simulated(fed: Federation, size: int, lr: float, s: Staleness, steps: int) -
     return w, stale
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("more", "s"),
     [({}, Polynomial(a=0.5)), ({"staleness": "constant"}, Constant()), ({"server_lr": 0.7}, Polynomial(a=0.5))],

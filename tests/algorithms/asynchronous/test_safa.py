@@ -15,6 +15,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small
 from tests.algorithms.asynchronous.by_hand import FLOP, INSTANT_LINKS, LOCAL, close, descended, trained
+from tests.algorithms.small import ENGINES
 
 SLOW = (1.0e6, 0.71e6, 0.43e6, 0.13e6)
 """Three devices that need 0.7, 1.0 and 1.7 ms, and one that needs 5.5 ms."""
@@ -77,7 +78,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("fraction", "tau", "deadline_s"), CASES.values(), ids=CASES)
 def test_it_is_the_protocol_of_the_paper(fraction: float, tau: int, deadline_s: float, engine: str) -> None:
     """Twelve rounds have the picked, undrafted and deprecated devices of the rules, and their model."""

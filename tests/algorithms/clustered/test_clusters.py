@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
 from fednet_emu.algorithms.clustered.clusters import adjusted_rand_index
+from tests.quick import examples
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.integers(0, 10_000), st.integers(2, 30), st.integers(1, 5))
 def test_agreement_is_that_of_scikit_learn(seed: int, n: int, k: int) -> None:
     """On random clusterings the index is the one of a second implementation."""

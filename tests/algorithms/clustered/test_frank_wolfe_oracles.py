@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.clustered.frank_wolfe import oracles
@@ -15,6 +15,7 @@ from fednet_emu.algorithms.clustered.frank_wolfe.discrete import Block, agglomer
 from fednet_emu.algorithms.clustered.frank_wolfe.oracles import clusters_oracle, partitions, tied
 from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha, largest_alpha, starting_alpha
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of
+from tests.quick import crossed, examples
 
 SEEDS = st.integers(0, 10_000)
 
@@ -64,7 +65,7 @@ def test_partitions_are_counted_by_bell(n: int, bell: int) -> None:
     assert len(list(partitions(n, 2))) == 2 ** (n - 1) - 1
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(SEEDS, st.integers(2, 7), st.integers(1, 3))
 def test_the_oracle_of_few_clients_is_exact(seed: int, n: int, k: int) -> None:
     """No partition into k clusters has a smaller sum of slopes inside, and the matrix found has rank k."""
@@ -115,8 +116,7 @@ def test_no_cluster_stays_empty() -> None:
 # ---- the discrete problem --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [2, 4, 6, 8])
-@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 0.05])
+@pytest.mark.parametrize(("n", "alpha"), crossed([2, 4, 6, 8], [1e-4, 1e-2, 0.05]))
 def test_greedy_merging_equals_brute_force(n: int, alpha: float) -> None:
     """On regressions in two groups it finds the best of all partitions, 4140 of them for eight clients."""
     cost = least_squares_cost(np.random.default_rng(n), n)
@@ -134,7 +134,7 @@ def test_the_discrete_optimum_changes_where_theory_says() -> None:
     assert len(agglomerated(cost, 8, 1.3 * limit)) == 1
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(SEEDS, st.integers(1, 4), st.integers(1, 4))
 def test_when_a_merger_pays(seed: int, a: int, b: int) -> None:
     """For f_i = ||x - c_i||^2 / 2 it pays exactly when alpha > ||mean_A - mean_B||^2 / (2 n (|A| + |B|))."""

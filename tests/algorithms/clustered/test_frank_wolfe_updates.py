@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from fednet_emu.algorithms.clustered.frank_wolfe.updates import (
     slopes,
     springs,
 )
+from tests.quick import examples
 
 SEEDS = st.integers(0, 10_000)
 
@@ -62,8 +63,8 @@ def solved(toy: Toy, rule: Rule, rounds: int) -> tuple[np.ndarray, Tensor]:
 @pytest.mark.parametrize(
     ("alpha", "inside", "across", "gradient", "error"),
     [
-        (0.0, (0, 0), (0, 0), (0, 1.1e-4), 0.021),
-        (1e-4, (0.998, 1), (0, 1e-3), (0.016, 0.018), 0.0096),
+        pytest.param(0.0, (0, 0), (0, 0), (0, 1.1e-4), 0.021, marks=pytest.mark.slow),
+        pytest.param(1e-4, (0.998, 1), (0, 1e-3), (0.016, 0.018), 0.0096, marks=pytest.mark.slow),
         (1e-2, (0.998, 1), (0, 1e-3), (0.016, 0.018), 0.0096),
         (0.05, (1, 1), (1, 1), (1.30, 1.32), 1.04),
     ],
@@ -86,6 +87,7 @@ def test_the_toy_table(
     assert float((at - toy.truth).norm(dim=1).max()) == pytest.approx(error, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1e-3, 1e-2])
 def test_numbers_as_multipliers_recover_the_groups(alpha: float) -> None:
     """The norm coupling with rounded norms and shortened steps ties the groups, and nobody else."""
@@ -153,7 +155,7 @@ def test_a_spring_by_hand() -> None:
     assert shortening.tolist() == [pytest.approx(1 / 1.4), pytest.approx(1 / 1.4)]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(SEEDS, st.integers(2, 7), st.floats(0, 1))
 def test_weights_stay_in_their_set(seed: int, n: int, step: float) -> None:
     """W stays symmetric with a unit diagonal and entries in [0, 1]; the gap is not negative."""
@@ -170,7 +172,7 @@ def test_weights_stay_in_their_set(seed: int, n: int, step: float) -> None:
     assert all(s @ g <= other @ g + 1e-12 for other in rng.random((20, len(g))))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(SEEDS, st.integers(2, 6))
 def test_pulls_and_slopes_are_the_derivatives(seed: int, n: int) -> None:
     """Both are what automatic differentiation finds for n sum w <lam, x_i - x_j> and for the reward."""

@@ -15,6 +15,7 @@ from fednet_emu.algorithms.cyclic.admission import (
     with_further_seats,
 )
 from fednet_emu.radio.receiver.interference import successive_cancellation
+from tests.quick import crossed
 
 STATIONS = np.array([[0, 0], [200, 0], [100, 173], [-200, 0], [-100, -173]])
 
@@ -81,8 +82,7 @@ def test_greedy_comes_close_to_brute_force():
     assert np.mean(ratios) >= 0.85
 
 
-@pytest.mark.parametrize("kind", ["cells", "one", "cancel"])
-@pytest.mark.parametrize("grouping", [greedy_groups, coloured_groups])
+@pytest.mark.parametrize(("kind", "grouping"), crossed(["cells", "one", "cancel"], [greedy_groups, coloured_groups]))
 def test_every_group_passes_the_full_check(kind, grouping):
     """Each member is decoded at the group's powers, none above the cap, and who can be decoded at all is in a group."""
     for seed in range(40):

@@ -11,6 +11,7 @@ from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.algorithms.cyclic.structures import InterferenceGroups
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import run_small, small_federation
+from tests.quick import crossed
 
 RATE = "channel.rate={{kind: fixed, bit_rate_bps: 1e6, threshold_db: {}}}"
 SIXTEEN = (
@@ -60,8 +61,9 @@ def send_together(fed, powers):
     return [not lost for lost in once.lost]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("settings", ["method: greedy", "method: colouring", "method: greedy, seats: 2"])
+@pytest.mark.parametrize(
+    ("place", "settings"), crossed(PLACES, ["method: greedy", "method: colouring", "method: greedy, seats: 2"])
+)
 def test_the_air_delivers_what_the_check_promised(place, settings):
     """Every member of every group is decoded when the group sends at once at the fixed rate, and so in a whole run."""
     fed = run_small(*PLACES[place], ALGORITHM.format(settings), "stop.rounds=24", "evaluation.every_rounds=24")

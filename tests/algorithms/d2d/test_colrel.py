@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -18,6 +18,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.network.topology import Digraph
 from fednet_emu.testing import small_federation
+from tests.quick import examples
 
 DEMO = np.array([0.1, 0.2, 0.3, 0.1, 0.1, 0.5, 0.8, 0.1, 0.2, 0.9])
 """Chances of the uplinks in the authors' public demonstration."""
@@ -28,7 +29,7 @@ def everybody(count: int, probability: float) -> np.ndarray:
     return np.where(np.eye(count, dtype=bool), 1.0, probability)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.booleans())
 def test_weights_are_unbiased_and_no_worse_than_the_start(size: int, seed: int, reciprocal: bool) -> None:
     """Every source counts 1 in expectation, no weight is below 0, and the variance has not grown."""

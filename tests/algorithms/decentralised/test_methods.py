@@ -16,6 +16,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.decentralised import oracle
 from tests.algorithms.decentralised.graphs import complete, ring, sidelink
 from tests.algorithms.heterogeneous.oracle import SKEWED, Vector, algorithm
+from tests.algorithms.small import ENGINES
 
 HOUSE = [*ring(6), (0, 3), (1, 4)]
 """Six devices with two or three neighbours each."""
@@ -65,7 +66,7 @@ CASES: dict[str, tuple[str, str, Callable[[oracle.Played], Vector]]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("setting", "links", "loop"), CASES.values(), ids=CASES)
 def test_six_rounds_are_those_of_the_paper(
     setting: str, links: str, loop: Callable[[oracle.Played], Vector], engine: str

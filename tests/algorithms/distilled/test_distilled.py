@@ -21,6 +21,7 @@ from fednet_emu.learning.models.features import with_features
 from fednet_emu.learning.models.feedforward import DigitModel
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import ENGINES
 
 DATA = (
     "data={kind: synthetic, features: 9, classes: 3, n_samples: 110, n_test: 40}",
@@ -146,7 +147,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("settings", "loop"), CASES.values(), ids=CASES)
 def test_four_rounds_are_those_of_the_loop(
     settings: tuple[str, ...], loop: Callable[[Loop], list[Tensor]], engine: str

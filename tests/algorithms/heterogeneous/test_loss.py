@@ -15,6 +15,7 @@ from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small
 from tests.algorithms.heterogeneous.oracle import algorithm
 from tests.algorithms.heterogeneous.test_limits import Memories, WatchedFedDyn, WatchedScaffold, watched
+from tests.quick import crossed
 
 WORK = {"lr": 0.05, "batch_size": 8, "local_epochs": "null", "local_steps": 3}
 TROUBLES = {
@@ -52,8 +53,7 @@ def arrivals(fed: Federation) -> list[set[int]]:
     return [set(own["sender"]) for own in rounds]
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("trouble", "method"), crossed(TROUBLES, METHODS))
 def test_a_device_remembers_what_arrived(method: str, trouble: str) -> None:
     """A memory is a new one when the device is asked again if and only if its last upload arrived."""
     fed, seen = troubled(method, trouble)
@@ -68,8 +68,7 @@ def test_a_device_remembers_what_arrived(method: str, trouble: str) -> None:
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize("method", ["scaffold, I", "scaffold, II"])
+@pytest.mark.parametrize(("trouble", "method"), crossed(TROUBLES, ["scaffold, I", "scaffold, II"]))
 def test_the_servers_control_variate_stays_the_mean(method: str, trouble: str) -> None:
     """Whatever does not arrive, c is the mean of all c_i, here in the last round, in which all are there."""
     fed, seen = troubled(method, trouble)

@@ -19,6 +19,7 @@ from tests.algorithms.heterogeneous.oracle import (
     scaffold,
     scaffold_of_niid_bench,
 )
+from tests.algorithms.small import ENGINES
 
 CASES: dict[str, tuple[str, Callable[[Loop], Vector]]] = {
     "scaffold": (algorithm("scaffold"), scaffold),
@@ -60,7 +61,7 @@ CASES: dict[str, tuple[str, Callable[[Loop], Vector]]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("setting", "oracle"), CASES.values(), ids=CASES)
 def test_six_rounds_are_those_of_the_paper(setting: str, oracle: Callable[[Loop], Vector], engine: str) -> None:
     """Parameters after six rounds of three out of six devices agree to 1e-5, in both engines."""

@@ -16,6 +16,7 @@ from fednet_emu.federation import EdgeServers, accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import ENGINES
 
 MODEL_BIT = 320
 ADDED = ("payload", "input", "result")
@@ -133,7 +134,7 @@ def by_hand(fed: Federation, members: list[list[int]], rounds: int, k1: int, k2:
     return cloud
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_it_is_the_algorithm_of_the_paper(engine: str) -> None:
     """Six rounds of k1 = 3, k2 = 2 over two unequal edge servers: the model of a loop by hand, to 1e-5."""
     places = "devices.placement={kind: list, xy_m: [[-50, 0], [40, 0], [45, 5], [55, 0]]}"

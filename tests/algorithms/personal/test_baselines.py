@@ -20,6 +20,7 @@ TOY = (
     "groups={kind: tilted-targets, count: 2, distance: 2.0}",
     "stop.rounds=40",
     "evaluation.every_rounds=40",
+    "training.engine=batched",
 )
 
 

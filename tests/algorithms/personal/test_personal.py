@@ -9,6 +9,7 @@ import torch
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.summaries import spread
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import ENGINES
 
 SGD = "cohort: 4, lr: 0.05, local_steps: 3, batch_size: 8"
 PFEDME = f"algorithm={{kind: pfedme, {SGD}, pull: 2, device_lr: 0.3, device_steps: 2, server_lr: 0.7}}"
@@ -38,7 +39,7 @@ def batches(fed: Federation, k: int, steps: int, *key: object) -> list[np.ndarra
     return [order[8 * step : 8 * step + 8] if step % 3 < 2 else order[16:20] for step in range(steps)]
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_pfedme_is_its_loop(engine: str) -> None:
     """Two rounds of Algorithm 1, batch by batch; personal models are what is evaluated."""
     fed, found = finals(PFEDME, f"training.engine={engine}")
@@ -72,7 +73,7 @@ def test_pfedme_ends_where_its_formulas_do() -> None:
         assert torch.allclose(torch.linalg.solve(a + 2 * eye, 2 * w - zero), fed.read(mine).double(), atol=1e-4)
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("order", ["first", "hessian-free"])
 def test_per_fedavg_is_its_loop(order: str, engine: str) -> None:
     """Two rounds, three batches a step, the exact Hessian of a quadratic; evaluated after one step of alpha."""

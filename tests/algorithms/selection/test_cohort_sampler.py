@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +14,8 @@ from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
+from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
+from tests.quick import crossed
 
 KINDS = {
     **{kind: kind for kind in SELECTIONS},
@@ -61,9 +60,9 @@ def test_who_has_the_slot() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "selection", "condition"),
     [
-        *product(["fedavg"], KINDS, HARD),
-        *product(sorted(OTHERS), ["oort", "age"], ["30 % loss"]),
-        *product(sorted(OTHERS & POLLED), ["power-of-choice"], ["30 % loss"]),
+        *crossed(["fedavg"], KINDS, HARD),
+        *crossed(sorted(OTHERS), ["oort", "age"], ["30 % loss"]),
+        *crossed(sorted(OTHERS & POLLED), ["power-of-choice"], ["30 % loss"]),
     ],
 )
 def test_it_conforms(algorithm: str, selection: str, condition: str) -> None:

@@ -16,16 +16,15 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.cuts import cuts_of
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation, small_scenario
+from tests.algorithms.small import resumed_every_round
 from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained
-from tests.algorithms.test_conformance import resumed_every_round
+from tests.quick import crossed
 
 VARIANTS = ("sl", "v1", "v2", "psl")
 LOCAL = f"lr: {LR}, batch_size: {BATCH}, local_epochs: {EPOCHS}"
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
-@pytest.mark.parametrize("cut", [1, 2])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("engine", "cut", "variant"), crossed(["serial", "batched"], [1, 2], VARIANTS))
 def test_a_network_that_is_really_cut_learns_the_same(variant: str, cut: int, engine: str) -> None:
     """After five rounds in which messages and devices are lost, the model is that of the loop to 1e-5."""
     settings = (*UNEVEN, *LOSSY, splitfed(variant, cut=cut), f"training.engine={engine}")
@@ -100,8 +99,9 @@ def test_a_batch_that_waits_at_the_server_has_not_been_served() -> None:
     assert torch.equal(found, fed.task.model.initial())
 
 
-@pytest.mark.parametrize("own", ["{kind: sgd}", "{kind: momentum, beta: 0.5}", "adam"])
-@pytest.mark.parametrize("engine", ["serial", "batched", "by-rule"])
+@pytest.mark.parametrize(
+    ("own", "engine"), crossed(["{kind: sgd}", "{kind: momentum, beta: 0.5}", "adam"], ["serial", "batched", "by-rule"])
+)
 def test_v1_is_federated_averaging(engine: str, own: str) -> None:
     """Whatever the cut, the final model is that of `fedavg`, to the last bit: only time and bits differ."""
     more = f"local_optimizer: {own}, lr_schedule: {{kind: step, every_rounds: 2, gamma: 0.5}}"

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
@@ -16,6 +16,7 @@ from fednet_emu.algorithms.unlabelled.fedul_theory import (
     surrogate_posterior,
     transition,
 )
+from tests.quick import examples
 
 
 def world(seed, n_sets=5, n_classes=3, n_points=40):
@@ -31,7 +32,7 @@ def posteriors(priors, shares, pi, density):
     return (joint_classes / joint_classes.sum(0)).T, (joint_sets / joint_sets.sum(0)).T
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(seed=st.integers(0, 10_000))
 def test_theorem_1(seed):
     """Q of the true class posterior is the true posterior of the sets, to 1e-12, for any priors."""
@@ -61,7 +62,7 @@ def test_an_empty_set_has_a_gradient(mode):
     assert z.grad.abs().max() > 0
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(seed=st.integers(0, 10_000))
 def test_q_is_a_distribution(seed):
     """Rows of Q are not negative and sum to one."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from scipy import stats
@@ -13,6 +13,7 @@ from fednet_emu.devices.mobility import MOBILITIES, AnyMobility, GaussMarkov, Ra
 from fednet_emu.devices.mobility.regions import BoxRegion, DiscRegion
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
+from tests.quick import crossed, examples
 
 DISC = DiscRegion(radius_m=200.0)
 BOX = BoxRegion(width_m=1000.0, length_m=600.0)
@@ -62,8 +63,7 @@ def test_static_devices_stay_where_they_were_placed():
     assert still.speed_m_s == 0
 
 
-@pytest.mark.parametrize("law", LAWS, ids=IDS)
-@pytest.mark.parametrize("region", [DISC, BOX], ids=["disc", "box"])
+@pytest.mark.parametrize(("law", "region"), crossed(LAWS, [DISC, BOX]))
 def test_the_order_and_company_of_questions_do_not_matter(law, region):
     """Positions asked singly, in a jumble of times, are bit for bit those asked together in order of time."""
     together, singly = paths(law, region), paths(law, region)
@@ -294,7 +294,7 @@ def test_mean_distances_agree_with_draws(region):
         assert region.mean_distance_m() == pytest.approx(0.521405433, rel=1e-8)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.sampled_from([DISC, BOX]),
     st.floats(0, 1),

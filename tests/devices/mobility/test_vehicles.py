@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fednet_emu as fe
@@ -18,6 +18,7 @@ from fednet_emu.devices.mobility.regions import DiscRegion
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.fcd import read_fcd
 from fednet_emu.kernel.streams import Streams
+from tests.quick import examples
 
 GRID = Path(__file__).with_name("sumo_grid.fcd.xml")
 REGION = DiscRegion(radius_m=1.0)
@@ -138,7 +139,7 @@ def test_a_device_takes_the_next_vehicle(tmp_path):
         SumoMobility(path="a.xml", reuse=True, pick="random")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_devices_are_present_just_when_rows_say_so(tmp_path_factory, data):
     """For any traffic: a device is there for one step from each row of its vehicle on, and at no other time."""

@@ -7,6 +7,7 @@ from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.draw.figures.data_split import MOST_BUBBLES, split_figures
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
 from fednet_emu.draw.figures.run_figures import save
+from tests.quick import crossed
 
 
 def labelled(devices, labels=3, seed=0):
@@ -58,8 +59,7 @@ def test_many_devices_are_shades_in_one_order():
     assert "ordered by their most frequent label" in below.get_xlabel()
 
 
-@pytest.mark.parametrize("devices", [10, 100, 1000])
-@pytest.mark.parametrize("kind", ["labels", "targets", "sizes"])
+@pytest.mark.parametrize(("devices", "kind"), crossed([10, 100, 1000], ["labels", "targets", "sizes"]))
 def test_every_form_is_drawn_and_written(tmp_path, devices, kind):
     """In both widths, with its numbers as a table."""
     sizes, spread = np.arange(devices), np.sort(np.random.default_rng(0).normal(size=(5, devices)), axis=0)

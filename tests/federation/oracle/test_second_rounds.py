@@ -15,6 +15,7 @@ from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 from fednet_emu.records.table import Table
 from fednet_emu.testing import small_scenario
+from tests.quick import share
 
 from .emulator import Emulator
 from .scenes import scene
@@ -98,9 +99,9 @@ def is_close(found: Any, due: Any) -> bool:
     return bool(found == due)
 
 
-@pytest.mark.parametrize("number", range(80))
+@pytest.mark.parametrize("number", range(share(80)))
 def test_both_keep_the_same_books(number: int) -> None:
-    """Of eighty scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
+    """Of drawn scenes: turns, parts, plans, sums over the air and edge servers, half of them with batteries."""
     assert_same_rounds(scene(number))
 
 

@@ -54,7 +54,13 @@ def load(kind: str, folder: Path) -> Samples:
         pytest.skip(f"no data folder: {error}")
 
 
-@pytest.mark.parametrize("kind", DATASETS)
+ON_DISK = {"adult", "chest-accelerometer", "fashion-mnist", "mnist", "uci-har"}
+"""Kinds with many samples in files, of which other tests know the numbers."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind in ON_DISK else kind for kind in DATASETS]
+)
 def test_every_kind_yields_samples_of_the_promised_form(kind, tmp_path):
     """Inputs are float32 or tokens, labels int64 within the classes, targets float32, and lengths agree."""
     samples = load(kind, tmp_path)

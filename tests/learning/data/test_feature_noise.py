@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
@@ -14,6 +14,7 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
 from fednet_emu.learning.data.views import FeatureNoise
 from fednet_emu.testing import run_small, small_federation
+from tests.quick import examples
 
 
 def noise(variance: float, n_devices: int, per_device: int, features: int, seed: int = 0) -> list[list[torch.Tensor]]:
@@ -29,7 +30,7 @@ def noise(variance: float, n_devices: int, per_device: int, features: int, seed:
 
 
 @given(st.floats(0.01, 100.0), st.integers(1, 12), st.integers(0, 5))
-@settings(deadline=None, max_examples=30)
+@examples(30)
 def test_the_variance_is_sigma_i_over_n(variance: float, n_devices: int, seed: int) -> None:
     """Mean and variance of 40,000 (20,000) numbers within six standard errors, for every device and both sets."""
     for which in noise(variance, n_devices, 400, 100, seed):

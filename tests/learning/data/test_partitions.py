@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
@@ -25,6 +25,7 @@ from fednet_emu.learning.data.partitions import (
     SurrogateSets,
 )
 from fednet_emu.learning.data.partitions.base import Partitioned
+from tests.quick import examples
 
 ALL = [
     Dirichlet(alpha=0.5),
@@ -110,7 +111,7 @@ def test_same_seed_same_split_and_another_seed_another(partition):
     assert first[0].order.dtype == first[0].offsets.dtype == np.int64
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     partition=st.sampled_from(COVERING),
     n_devices=st.integers(1, 12),
@@ -129,7 +130,7 @@ def test_samples_are_covered_without_overlap(partition, n_devices, train_y, test
         assert dealt.sizes().sum() == len(labels)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(n=st.integers(1, 100), n_devices=st.integers(1, 100), seed=st.integers(0, 1000))
 def test_iid_sizes_are_those_of_array_split(n, n_devices, seed):
     """Shares are equal within one, or the error tells how many devices there may be."""
@@ -195,7 +196,7 @@ def test_dirichlet_with_niid_benchs_guard_is_their_loop():
     The standard deviation of the sizes of ten silos with 60,000 samples and alpha 0.5: about 2,210 without, 1,470 with.
     """
     samples, spread = balanced(60_000, 10, classes=10), {True: [], False: []}
-    for seed in range(300):
+    for seed in range(100):
         for guard, spreads in spread.items():
             train, _ = split(Dirichlet(alpha=0.5, min_samples=0, guard=guard), samples, 10, seed)
             spreads.append(train.sizes().std())
@@ -251,7 +252,7 @@ def test_too_many_shards_are_refused():
         split(Shards(shards_per_device=1), samples_of([0] * 7, classes=2), 12)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(classes=st.integers(2, 5), n_devices=st.integers(1, 12), seed=st.integers(0, 100))
 def test_one_class_devices_hold_one_class_evenly(classes, n_devices, seed):
     """Device d holds class d mod K only, and the devices of a class differ by at most one sample."""

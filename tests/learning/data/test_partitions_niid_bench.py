@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import LabelsPerDevice, Partition, QuantitySkew
 from fednet_emu.learning.data.partitions.base import Partitioned
+from tests.quick import examples
 
 
 def balanced(per_class: int, classes: int = 10) -> Samples:
@@ -30,7 +31,7 @@ def counts(split: Partitioned, labels: torch.Tensor, classes: int = 10) -> np.nd
 
 
 @given(st.integers(1, 10), st.integers(1, 40), st.integers(0, 5))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_every_device_has_that_many_labels(k: int, n_devices: int, seed: int) -> None:
     """One of them its own, the same in both sets; what has an owner is shared as equally as can be."""
     samples = balanced(200)
@@ -64,7 +65,7 @@ def test_more_labels_than_there_are_or_too_many_devices_are_refused() -> None:
 
 
 @given(st.floats(0.3, 50.0), st.integers(1, 20), st.integers(0, 5))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_all_samples_are_dealt_by_the_drawn_shares(beta: float, n_devices: int, seed: int) -> None:
     """Every sample has one owner, nobody has none, and test samples are shared in the same proportions."""
     samples = balanced(500)

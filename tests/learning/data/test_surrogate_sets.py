@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.unlabelled.fedul_theory import empirical_priors, transition
@@ -11,6 +11,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import SurrogateSets
 from fednet_emu.learning.data.partitions.surrogate_sets import deal, device_priors, own_classes, set_priors
+from tests.quick import examples
 
 CASES = [(skew, overlap) for skew in ("iid", "non-iid") for overlap in ("public", "disjoint")]
 
@@ -154,7 +155,7 @@ def test_every_device_can_tell_every_class_apart():
         assert np.linalg.cond(q) < 1e3
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     sizes=st.lists(st.integers(0, 3000), min_size=2, max_size=12),
     n_devices=st.integers(1, 14),

@@ -27,23 +27,22 @@ if len(sys.argv) > 2:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_a_script_needs_no_guard_and_workers_end_with_it(tmp_path):
+@pytest.mark.parametrize("source", ["file", pytest.param("standard input", marks=pytest.mark.slow)])
+def test_a_script_needs_no_guard_and_workers_end_with_it(tmp_path, source):
     """A script without `if __name__` has equal numbers with 1 and 2 workers; these end when it is killed by SIGKILL.
 
     So it is for one that comes by standard input, as a notebook has no file either.
     """
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    two, told_by_input = (
-        subprocess.run([sys.executable, *given], input=SCRIPT, capture_output=True, text=True, timeout=600, check=False)
-        for given in ([script, "2", "die"], ["-", "2"])
-    )
+    command = [sys.executable, script if source == "file" else "-", "2", "die"]
+    two = subprocess.run(command, input=SCRIPT, capture_output=True, text=True, timeout=600, check=False)
     one = Forked(script, "1").ended()
     told, pids = two.stdout.splitlines()
 
-    assert one.stdout.split()[:2] == told.split()[:2] == told_by_input.stdout.split()[:2], two.stderr
-    assert (one.stdout.split()[2], told.split()[2], told_by_input.stdout.split()[2]) == ("None", "2", "2")
-    assert told_by_input.stderr == ""
+    assert one.stdout.split()[:2] == told.split()[:2], two.stderr
+    assert (one.stdout.split()[2], told.split()[2]) == ("None", "2")
+    assert two.stderr == ""
     wait_for_no_one(pids.split())
 
 
@@ -79,7 +78,7 @@ main()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks ps for the processes of a session")
-@pytest.mark.parametrize("when", ["starting", "training"])
+@pytest.mark.parametrize("when", [pytest.param("starting", marks=pytest.mark.slow), "training"])
 def test_ctrl_c_is_one_sentence_and_nobody_stays(tmp_path, when):
     """A terminal sends it to all processes: those that are imported into, those that are forked, those that train."""
     script, out = tmp_path / "script.py", tmp_path / "run"

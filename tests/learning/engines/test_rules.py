@@ -23,6 +23,7 @@ from fednet_emu.learning.graph.optimizers import Adam, Momentum, Optimizer, Sgd
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
 from tests.learning.results import results_of
+from tests.quick import crossed
 
 SIZES = (50, 1, 3, 17, 20, 8, 33)
 OFFSETS = [0, *itertools.accumulate(SIZES)]
@@ -93,10 +94,9 @@ def test_a_job_is_the_plain_loop(optimizer: Optimizer, clip_norm: float | None) 
     assert torch.allclose(run(SerialEngine(), [job])[0].params, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("clip_norm", [None, 0.4])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("full", "clip_norm", "optimizer", "name"), crossed([False, True], [None, 0.4], OPTIMIZERS.values(), MODELS)
+)
 def test_stacked_jobs_are_the_serial_ones(
     name: str, optimizer: Optimizer, clip_norm: float | None, full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan
 from tests.learning.engines.test_engines import OFFSETS, PLANS, classifier, cnn, dropout, jobs, mlp, regression, softmax
 from tests.learning.results import results_of
+from tests.quick import crossed
 
 MAKES = {
     name: (lambda build=build: classifier(build)) for name, build in (("softmax", softmax), ("mlp", mlp), ("cnn", cnn))
@@ -29,8 +30,7 @@ def trained(engine, make, plan, **terms):
     return results_of(engine, [job.resolve() for job in jobs(None, w, model, data, plan, **terms)])
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("name", MAKES)
+@pytest.mark.parametrize(("plan", "name"), crossed(PLANS, MAKES))
 def test_engines_agree(name: str, plan: str) -> None:
     """Serial, batched in the best form, and batched by autograd over stacks: one number per job, to 1e-4."""
     serial = [one.square for one in trained(SerialEngine(), MAKES[name], PLANS[plan], squares=True)]

@@ -5,7 +5,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -16,6 +16,7 @@ from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph, Trained
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
+from tests.quick import examples
 
 MODEL = FlatModel(nn.Linear(1, 2), "cross-entropy", (1,))
 DATA = TrainData(torch.zeros(3, 1), torch.zeros(3, dtype=torch.int64))
@@ -96,7 +97,7 @@ def deferred(graph, operations):
     return nodes
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(operations=OPERATIONS, data=st.data(), limit=st.sampled_from([0, 5000, 2**30]))
 def test_values_are_those_of_eager_evaluation(operations, data, limit):
     """Whatever is deferred, in whatever order it is read and however often the graph flushes, values are the same."""
@@ -108,7 +109,7 @@ def test_values_are_those_of_eager_evaluation(operations, data, limit):
         assert torch.equal(graph.read(nodes[place]), expected[place])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(operations=OPERATIONS, kept=st.sets(st.integers(0, 99)))
 def test_only_reachable_jobs_run(operations, kept):
     """Exactly the training jobs that some kept value is computed from are run, each once."""

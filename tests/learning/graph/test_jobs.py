@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -15,6 +15,7 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import group_by_shape
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
+from tests.quick import examples
 
 MODEL = FlatModel(nn.Linear(2, 3), "cross-entropy", (2,))
 DATA = TrainData(torch.zeros(200, 2), torch.zeros(200, dtype=torch.int64))
@@ -34,7 +35,7 @@ PLANS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(plan=PLANS, n_samples=st.integers(1, 30))
 def test_counts_are_known_without_drawing(plan, n_samples):
     """The numbers of steps and samples that timing uses are those of the batches that are drawn."""
@@ -45,7 +46,7 @@ def test_counts_are_known_without_drawing(plan, n_samples):
     assert batches.count.sum() == SgdPlan(lr=0.1, **plan).n_samples_processed(n_samples)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(plan=PLANS, rows=st.lists(st.integers(0, 199), min_size=1, max_size=30, unique=True))
 def test_every_epoch_uses_every_sample_once(plan, rows):
     """Batches partition the device's samples anew in each epoch, and filled places repeat the device's own rows."""
@@ -124,7 +125,7 @@ def test_a_device_without_samples_is_named():
         job(slice(5, 5), steps=1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(plan=PLANS, n_samples=st.integers(1, 30))
 def test_without_ragged_batches_every_batch_is_full(plan, n_samples):
     """With `drop_last` an epoch has floor(n / width) batches of different samples, and timing counts just these."""

@@ -20,6 +20,7 @@ from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.bases import Nf4
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.transformers_model import TransformersModel
+from tests.federation.texts import TEXT, TWO_DEVICES
 
 if find_spec("transformers") is None:
     pytest.skip("needs transformers: pip install 'fednet-emu[transformers]'", allow_module_level=True)
@@ -28,15 +29,8 @@ GPT = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positio
 SMALL = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 8}
 BERT = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 30}
 VIT = {"model_type": "vit", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 4}
-TEXT = "she sells sea shells on the sea shore. the shells she sells are sea shells for sure.\n" * 8
 SCENARIO: dict[str, Any] = {
-    "seed": 3,
-    "devices": {
-        "count": 2,
-        "placement": {"kind": "disc", "radius_m": 50},
-        "speed": {"kind": "fixed", "flop_per_s": 1e9},
-    },
-    "channel": {"include": "ideal"},
+    **TWO_DEVICES,
     "partition": "iid",
     "model": {"kind": "transformers", "config": SMALL, "adapters": {"kind": "lora", "rank": 2, "targets": ["c_attn"]}},
     "algorithm": {"kind": "fedavg", "lr": 0.5, "local_steps": 4, "batch_size": 8, "cohort": 2},

@@ -11,7 +11,8 @@ from fednet_emu.network.access import NrGrants
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.transport_blocks import transport_block_bit
 from tests.network.media import HandMadeLinks, medium_of
-from tests.network.medium.test_movement import medium_on, played
+from tests.network.medium.moving import played
+from tests.network.medium.test_movement import medium_on
 
 SEVEN_TO_TWO = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
 SLOTS_PER_S = 400

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S
@@ -15,6 +15,7 @@ from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import Pairs, medium_of
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
@@ -71,7 +72,7 @@ def test_two_with_cancellation_follow_the_closed_form(cell, residual):
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx([ends_s[0], ends_s[1]], abs=2e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(snr=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=8))
 def test_cancellation_reaches_the_sum_capacity(cell, snr):
     """Bits per second of all together are log2(1 + sum of SNRs), whoever is strong."""
@@ -126,7 +127,7 @@ def test_a_sender_does_not_disturb_itself(cell):
 # ---- laws for every scheme -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     requests=st.lists(ARRIVAL, min_size=1, max_size=8),
     access=st.sampled_from(SCHEMES),
@@ -143,7 +144,7 @@ def test_bits_are_conserved_on_every_scheme(cell, requests, access, coherence_s)
 
 
 @pytest.mark.parametrize("access", SCHEMES, ids=str)
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(order=st.permutations(range(6)))
 def test_no_scheme_cares_who_was_created_first(cell, access, order):
     """All starts and ends of one instant settle together: every order gives the same instants, to the nanosecond."""
@@ -157,7 +158,7 @@ def test_no_scheme_cares_who_was_created_first(cell, access, order):
     assert ends(order) == ends(range(6))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     size_bit=st.integers(0, 1_000_000),
     start_ms=st.integers(0, 500),

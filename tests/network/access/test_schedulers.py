@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -14,6 +14,7 @@ from fednet_emu.network.access.schedulers import best_of_each_block, equal_finis
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 LINKS = st.lists(st.tuples(st.floats(0.1, 1e4), st.integers(1000, 10**7)), min_size=2, max_size=6)
@@ -27,7 +28,7 @@ def times_s(shares, snr, left_bit, law=CAPACITY):
 # ---- equal finish ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(links=LINKS, seed=st.integers(0, 1000))
 def test_equal_finish_ends_together_and_no_other_split_ends_earlier(links, seed):
     """All times agree to 1e-5, and the last of any other split of the band ends no earlier."""

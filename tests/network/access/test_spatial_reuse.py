@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.all_of import AllOf
@@ -19,6 +19,7 @@ from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import Ledger
 from tests.network.media import Pairs, medium_of
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SIDELINK = frozenset({"sidelink"})
@@ -74,7 +75,7 @@ def test_colours_let_those_send_together_that_share_no_device() -> None:
     assert starts_s(deliveries) == [0.0, 1.0, 0.0, 1.0, 0.0]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.sets(st.integers(0, 7), max_size=4), min_size=8, max_size=8))
 def test_equal_bursts_are_coloured_greedily(wanted: list[set[int]]) -> None:
     """Turns are the colours of first-fit distance-2 colouring, worked out by a second implementation."""

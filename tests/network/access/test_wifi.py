@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.network.access.backoff import fixed_point, slots
 from fednet_emu.network.access.wifi import Mode, contend, exchange
 from tests.network.access.dcf_by_frames import Channel
+from tests.quick import crossed, examples
 
 REFERENCE = Path(__file__).parent / "reference"
 PAYLOAD_BYTE, PACKET_BYTE = 1472, 1500
@@ -144,7 +145,7 @@ def test_a_slow_station_slows_down_all():
 SCHEMES = st.lists(st.integers(-1, 7), min_size=1, max_size=12)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(SCHEMES, st.randoms(use_true_random=False))
 def test_who_is_who_does_not_matter_and_silence_counts_as_absence(scheme, rng):
     """Rates go with the stations when these are mixed up; without the silent ones nothing changes."""
@@ -159,7 +160,7 @@ def test_who_is_who_does_not_matter_and_silence_counts_as_absence(scheme, rng):
     assert (found[np.array(scheme) < 0] == 0).all()
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(SCHEMES.filter(lambda each: len(each) == 3), min_size=1, max_size=5))
 def test_blocks_are_apart(columns):
     """Rates of several blocks are those of each block by itself."""
@@ -171,7 +172,7 @@ def test_blocks_are_apart(columns):
         assert together.airtime[:, place] == pytest.approx(alone.airtime[:, 0], rel=1e-12)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=8), st.sampled_from([N, MODES["n20noagg"]]))
 def test_one_sender_serves_its_receivers_in_turn(scheme, mode):
     """A base station is never in a collision: a frame to each takes the sum of what frames to each take alone."""
@@ -200,8 +201,7 @@ REQUEST_US = (32 + 16 + 32 + 43, 32 + 43)
 TIMES_US = {"a54": (326.0, 282.0, 248.0), "n20": (5429.8, 5381.8, 5338.8), "ac80": (1329.8, 1281.8, 1238.8)}
 
 
-@pytest.mark.parametrize("name", TIMES_US)
-@pytest.mark.parametrize("stations", [2, 5, 20])
+@pytest.mark.parametrize(("name", "stations"), crossed(TIMES_US, [2, 5, 20]))
 def test_the_formula_carries_what_single_frames_carry(name, stations):
     """An emulator of counters and frames, with the times of the standard: rates and time on the air to 2 %."""
     mode = MODES[name]

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
@@ -18,6 +18,7 @@ from fednet_emu.network.air.shared import end_of
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 KEY = 0xFADE
@@ -49,7 +50,7 @@ def integrate(snr, coherence_ns, size_bit, start_ns, key=KEY):
         now_ns, block = now_ns + rest_ns, block + 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @example(snr=1.0, size_bit=2_000_000, start_ns=0, coherence_ns=1_000_000)
 @example(snr=0.01, size_bit=500_000, start_ns=999_999, coherence_ns=1_000_000)
 @given(
@@ -68,7 +69,7 @@ def test_a_walk_is_the_integral_of_the_rate(snr, size_bit, start_ns, coherence_n
     assert walked[1:] == pytest.approx((size_bit, lowest), rel=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(size_bit=st.integers(1, 100_000), start_ns=st.integers(0, 10**9), few=st.integers(1, 20))
 def test_scalars_and_arrays_are_one_walk(size_bit, start_ns, few):
     """Where the walk changes from scalars to arrays moves its end by no more than 1 ns."""
@@ -82,7 +83,7 @@ def test_scalars_and_arrays_are_one_walk(size_bit, start_ns, few):
     assert usual[1:] == pytest.approx(other[1:], rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(cut=st.floats(0.0, 1.0), size_bit=st.integers(1000, 1_000_000))
 def test_a_walk_that_is_cut_has_sent_the_integral_so_far(cut, size_bit):
     """What is through at any instant is what a transfer of just those bits would have needed."""
@@ -123,7 +124,7 @@ def test_a_pace_holds_every_link_in_every_block():
             assert rates_bps[link, column] == pytest.approx(1e6 * math.log2(1 + sinr), rel=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     rates_bps=st.lists(st.sampled_from([0.0, 1.0, 1e3, 7.7e6, math.pi]), min_size=3, max_size=3),
     size_bit=st.integers(1, 10**7),

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.network.access import Access, Ofdma, Tdma
@@ -12,6 +12,7 @@ from fednet_emu.network.transport import Tcp
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
 from tests.network.transport.lines import Spent, line, spent
+from tests.quick import examples
 
 S, MS = 1_000_000_000, 1_000_000
 PACKET_BIT = 12_000
@@ -155,7 +156,7 @@ def second_emulator(rate_bps: float, rtt_s: float, first: int, flows: list[tuple
     return ended
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 300)), min_size=1, max_size=6), st.integers(1, 3000))
 def test_a_second_emulator_of_a_shared_line(flows: list[tuple[int, int]], rtt_ms: int) -> None:
     """Flows of some packets at some ms end in the same instants, to a few ns; the line carries what is on the wire."""

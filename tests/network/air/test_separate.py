@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Windows
@@ -14,12 +14,13 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.separate import BandWalker, SeparateAir
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SNR = [0.3, 1.0, 4.0, 10.0, 30.0, 100.0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     size_bit=st.integers(0, 1_000_000),
     start_ms=st.integers(0, 500),
@@ -134,10 +135,10 @@ def on_air(snr, size_bit, until_ns, start_ns):
     return burst
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
-    snr=st.lists(st.sampled_from([0.001, 0.03, 0.3, 1.0, 5.0]), min_size=1, max_size=20),
-    size_bit=st.integers(1, 40_000),
+    snr=st.lists(st.sampled_from([0.01, 0.03, 0.3, 1.0, 5.0]), min_size=1, max_size=20),
+    size_bit=st.integers(1, 4_000),
     until_ns=st.one_of(st.just(FOREVER_NS), st.integers(2 * NS_PER_S, 4 * NS_PER_S)),
     threshold_db=st.sampled_from([None, -30.0, -3.0]),
 )

@@ -10,7 +10,7 @@ from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 
-COUNT = 6000
+COUNT = 3000
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5}
 PLACES = {
     "3gpp-rma": ({"kind": "3gpp-rma"}, 35.0, 60.0),

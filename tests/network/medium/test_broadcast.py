@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Windows
@@ -16,6 +16,7 @@ from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER, SEVERAL
+from tests.quick import examples
 
 MBIT = 1_000_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -214,7 +215,7 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     assert world.ledger.frames()["receptions"]["lost"].tolist() == ["deadline"] * 3
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 10**6),
     size_bit=st.integers(0, 300_000),

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S
@@ -13,6 +13,7 @@ from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
@@ -94,7 +95,7 @@ def test_taking_turns_adds_up(cell):
     assert [ns(delivery.started_s) for delivery in deliveries] == [ns(0.1 * turn) for turn in range(10)]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(order=st.permutations(range(6)))
 def test_turns_do_not_depend_on_who_was_created_first(cell, order):
     """First come first served, and requests of one instant by the number of the device: shuffling moves nothing."""
@@ -105,7 +106,7 @@ def test_turns_do_not_depend_on_who_was_created_first(cell, order):
     assert sorted(started_s, key=started_s.__getitem__) == [0, 2, 4, 3, 1, 5]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(order=st.permutations(range(4)))
 def test_sharing_does_not_depend_on_who_was_created_first(cell, order):
     """All starts and ends of one instant settle together: every order gives the same instants, to the nanosecond."""
@@ -161,7 +162,7 @@ def test_running_totals_follow_the_rows(cell):
     assert world.rows["delivered_bit"].tolist() == [MBIT, 2 * MBIT]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     requests=st.lists(
         st.tuples(st.integers(0, 2000).map(lambda ms: ms / 1000), st.integers(0, 5), st.integers(1, 2 * MBIT)),

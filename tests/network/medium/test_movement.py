@@ -1,123 +1,55 @@
-"""Claims about devices that move during a transfer: sums over periods of movement in closed form, waits, handovers."""
+"""Claims about devices that move during a transfer: sums over periods of movement in closed form, and waits."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 from typing_extensions import override
 
-from fednet_emu.devices.availability import Always, Presence
-from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.kernel.streams import Streams, mix, uniform
+from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT, work_per_ns
 from fednet_emu.network.access import Noma, Ofdma, Planned, Shared, SpatialReuse, Tdma
 from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.cells import ListedCells
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.phased_medium import EndToEnd
-from fednet_emu.network.network import Network
-from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.fading import FadingByLineOfSight, Rayleigh
-from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import SERVER, Ledger
-from fednet_emu.testing import run_small, small_scenario
+from fednet_emu.radio.rates.shannon import FixedRate
+from fednet_emu.records.ledger import SERVER
 from tests.network.media import FADING_KEY, HandMadeLinks, medium_of
-
-CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
-TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5, "height_m": 0}
-CLEAR = {
-    "carrier_hz": 2e9,
-    "bandwidth_hz": 1e6,
-    "path_loss": {"kind": "log-distance", "exponent": 2.0, "reference_loss_db": 40.0},
-    "rate": CAPACITY,
-    "device": TERMINAL,
-    "base_station": TERMINAL,
-}
-HERTZ, KT_DBM = 1e6, -174.0
-START_M, SPEED_M_S, ASIDE_M = -600.0, 20.0, 50.0
-SIZE_BIT, PACKET_BPS = 500_000_000, 120_000.0
-TURNS: tuple[Literal["cluster", "coloured"], ...] = ("cluster", "coloured")
-
-
-class Bus:
-    """Device 0 drives east past the station; the others stay where they are."""
-
-    speed_m_s = SPEED_M_S
-
-    def __init__(self, others_m: Sequence[tuple[float, float]] = (), *, driving: bool = True) -> None:
-        self._start_m = np.array([(START_M, ASIDE_M), *others_m])
-        self._velocity_m_s = np.zeros_like(self._start_m)
-        if driving:
-            self._velocity_m_s[0, 0] = SPEED_M_S
-
-    def positions_m(self, devices: Any, time_s: float) -> Any:
-        """Where they are."""
-        return self._start_m[devices] + self._velocity_m_s[devices] * time_s
+from tests.network.medium.moving import (
+    ASIDE_M,
+    CAPACITY,
+    CLEAR,
+    HERTZ,
+    PACKET_BPS,
+    SIZE_BIT,
+    SPEED_M_S,
+    START_M,
+    TURNS,
+    Bus,
+    RecordedBus,
+    end_s,
+    network_of,
+    played,
+    snr_at,
+)
+from tests.quick import crossed
 
 
-class RecordedBus:
-    """The same drive, from recorded points."""
-
-    speed_m_s = SPEED_M_S
-
-    def __init__(self) -> None:
-        end_m = START_M + 100.0 * SPEED_M_S
-        self._line = Polylines([np.array([(0.0, START_M, ASIDE_M), (100.0, end_m, ASIDE_M)])])
-
-    def positions_m(self, devices: Any, time_s: float) -> Any:
-        """Where it is."""
-        return self._line.at_m(np.zeros(len(devices), np.int64), np.full(len(devices), time_s))
-
-
-def network_of(paths: Any, count: int = 1, channel: Any = CLEAR, **settings: Any) -> Network:
-    """A network of devices on these paths."""
-    parts = (Clock(), Ledger(), Streams(1), Presence(Always(), 0, count), Channel.model_validate(channel))
-    return Network(*parts, paths, NetworkSettings(**settings))
-
-
-def snr_at(x_m: float, station_m: float = 0.0) -> float:
-    """From the definition: 20 dBm, 40 dB at a metre, exponent 2, a noise figure of 5 dB on 1 MHz."""
-    loss_db = 40.0 + 10.0 * math.log10((x_m - station_m) ** 2 + ASIDE_M**2)
-    return 10.0 ** ((20.0 - loss_db - (KT_DBM + 60.0 + 5.0)) / 10.0)
-
-
-def bps_at(time_s: float, stations_m: Sequence[float] = (0.0,)) -> float:
-    """Shannon's rate of the bus with its best station."""
-    return HERTZ * math.log2(1.0 + max(snr_at(START_M + SPEED_M_S * time_s, each) for each in stations_m))
-
-
-def end_s(size_bit: int, period_s: float, bps: Callable[[float], float] = bps_at) -> float:
-    """When the sum over periods of the rate at their starts is the message."""
-    left_bit, period = float(size_bit), 0
-    while left_bit > (flow_bit := bps(period * period_s) * period_s):
-        left_bit, period = left_bit - flow_bit, period + 1
-    return period * period_s + left_bit / bps(period * period_s)
-
-
-def played(medium: Any, sender: int, receiver: int, size_bit: int = SIZE_BIT) -> Delivery:
-    """One transfer from the start on."""
-    delivery: Delivery = medium.clock.run_process(_sent(medium, sender, receiver, size_bit))
-    medium.close()
-    return delivery
-
-
-def _sent(medium: Any, sender: int, receiver: int, size_bit: int) -> Any:
-    return (yield medium.send(sender, receiver, "x", 0, size_bit))
-
-
-@pytest.mark.parametrize("paths", [Bus, RecordedBus])
-@pytest.mark.parametrize("period_s", [1.0, 0.3])
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(scheduler="equal-finish"), Shared(), Noma(), Planned()])
+@pytest.mark.parametrize(
+    ("paths", "period_s", "access"),
+    crossed(
+        [Bus, RecordedBus], [1.0, 0.3], [Tdma(), Ofdma(), Ofdma(scheduler="equal-finish"), Shared(), Noma(), Planned()]
+    ),
+)
 def test_an_upload_on_the_way_past_a_station_is_the_sum_over_periods(access: Any, period_s: float, paths: Any) -> None:
     """To two nanoseconds, by the rate of each place from its definition; drawn power times airtime is the energy."""
     network = network_of(paths(), movement_s=period_s, uplink={"access": access})
@@ -329,116 +261,3 @@ def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     (row,) = medium._ledger.frames()["transfers"].to_dict("records")
     assert row["started_s"] == 1.0
     assert row["energy_j"] == pytest.approx(0.1 * 0.2 + 0.2 * 0.4 + 0.4 * 0.8 + 0.7 * 0.25)
-
-
-STATIONS_M = (-400.0, 400.0)
-CELLS = ListedCells(xy_m=tuple((each, 0.0) for each in STATIONS_M))
-
-
-@pytest.mark.parametrize("way", ["uplink", "downlink"])
-@pytest.mark.parametrize("access", [Ofdma(), Shared()])
-def test_a_handover_on_the_way_goes_on_at_the_next_station(access: Any, way: str) -> None:
-    """The bus is half-way after 30 s: from then on the rate is that of the other station, and the records say so."""
-    ways = {"uplink": {"access": access}, "downlink": {"access": access, "mode": "unicast"}}
-    network = network_of(Bus(), cells=CELLS, handover="during", **ways)
-    medium, ends = getattr(network, way), (0, SERVER) if way == "uplink" else (SERVER, 0)
-    delivery = played(medium, *ends)
-    expected_s = end_s(SIZE_BIT, 1.0, lambda time_s: bps_at(time_s, STATIONS_M))
-
-    assert expected_s > 32.0
-    assert delivery.ended_s == pytest.approx(expected_s, rel=0, abs=2e-9)
-    frames = medium._ledger.frames()
-    assert frames["handovers"].to_dict("records") == [
-        {"kind": way, "device": 0, "simulated_s": 31.0, "payload": 0, "from_cell": 0, "to_cell": 1}
-    ]
-    (row,) = frames["transfers"].to_dict("records")
-    assert (row["cell"], row["receivers"], row["energy_j"]) == (1, 1, pytest.approx(0.1 * expected_s))
-
-
-def test_who_hears_a_broadcast_stays_in_its_cell_until_it_is_over() -> None:
-    """Two devices hear the first station's broadcast when the bus is half-way; what it gets beside it stays, too."""
-    ways = {"uplink": {"access": Ofdma()}, "downlink": {"access": Ofdma(), "mode": "broadcast"}}
-    network = network_of(Bus([(-400.0, 50.0)]), 2, cells=CELLS, handover="during", **ways)
-    medium = network.downlink
-
-    def everything() -> Any:
-        sent = [medium.send(SERVER, device, "x", 0, SIZE_BIT, group=7) for device in (0, 1)]
-        yield medium.send(SERVER, 0, "y", 1, SIZE_BIT // 2)
-        yield medium.clock.all_of(sent)
-
-    medium.clock.run_process(everything())
-    frames = medium._ledger.frames()
-    assert (frames["transfers"]["ended_s"] > 32.0).all()
-    assert frames["transfers"]["cell"].tolist() == [0, 0]
-    assert "handovers" not in frames
-
-
-def test_between_transfers_a_device_stays_in_the_cell_where_it_began() -> None:
-    """The rate is that of the first station to the end; the next transfer has the other one."""
-    network = network_of(Bus(), cells=CELLS, uplink={"access": Ofdma()})
-    clock = network.uplink.clock
-
-    def two() -> Any:
-        first = yield network.uplink.send(0, SERVER, "x", 0, SIZE_BIT)
-        second = yield network.uplink.send(0, SERVER, "x", 0, 1000)
-        return first, second
-
-    first, _ = clock.run_process(two())
-    assert first.ended_s == pytest.approx(end_s(SIZE_BIT, 1.0, lambda time_s: bps_at(time_s, STATIONS_M[:1])), abs=2e-9)
-    frames = network.uplink._ledger.frames()
-    assert frames["transfers"]["cell"].tolist() == [0, 1]
-    assert "handovers" not in frames
-
-
-TRAVEL = (
-    "channel=urban-micro",
-    "channel.bandwidth_hz=100",
-    "devices.mobility={kind: random-waypoint, min_speed_m_s: 20, max_speed_m_s: 40}",
-    "devices.region={kind: disc, radius_m: 150}",
-    "network.movement_s=0.1",
-)
-TWO_CELLS = (*TRAVEL, "network.cells={kind: list, xy_m: [[-60, 0], [60, 0]]}", "network.downlink.access=ofdma")
-
-
-@pytest.mark.parametrize("access", ["tdma", "ofdma", "noma", "nr-grants"])
-def test_batteries_are_charged_for_the_power_of_each_period(access: str) -> None:
-    """With power control: what batteries give is what transfers draw, and every other law holds, too."""
-    control = ("network.power_control={kind: open-loop, target_dbm: -90}", "devices.battery={capacity_j: 10}")
-    fed = run_small(*TRAVEL, *control, f"network.uplink.access={access}", "channel.device.idle_w=0.01")
-
-    frames = fed.ledger.frames()
-    sent_j = frames["batteries"].groupby("device")["sending_j"].last().sum()
-    uplinks = frames["transfers"].query("kind == 'uplink'")
-    assert (uplinks["ended_s"] - uplinks["started_s"]).max() > 0.5
-    assert sent_j == pytest.approx(uplinks["energy_j"].sum(), rel=1e-9)
-    assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}
-
-
-def test_a_run_with_handovers_says_so() -> None:
-    """Its table has them, and all laws hold."""
-    fed = run_small(*TWO_CELLS, "network.handover=during", "network.uplink.access=ofdma")
-
-    handovers = fed.ledger.frames()["handovers"]
-    assert len(handovers) > 0
-    assert (handovers["from_cell"] != handovers["to_cell"]).all()
-    assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        (
-            ("network.uplink.access=tdma",),
-            "access tdma; choose ofdma without subchannels there, or set handover",
-        ),
-        (("network.uplink.access={kind: ofdma, subchannels: 2}",), "network.uplink.access ofdma"),
-        (("network.downlink.access=tdma", "network.uplink.access=ofdma"), "network.downlink.access tdma"),
-        (("network.uplink.access=ofdma", "algorithm={kind: hier-favg, cohort: 4, lr: 0.1}"), "with hier-favg; set"),
-    ],
-)
-def test_what_handovers_on_the_way_do_not_go_with(settings: tuple[str, ...], problem: str) -> None:
-    """Turns, and uploads that belong to an edge server."""
-    scenario = small_scenario(*TWO_CELLS, "network.handover=during", *settings)
-    (found,) = [what for path, what in scenario.contradictions() if path == ("network", "handover")]
-
-    assert problem in found

@@ -8,7 +8,7 @@ import sys
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Windows
@@ -26,13 +26,14 @@ from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.commands import Forked
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
 GONE = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     access=st.sampled_from([Tdma(), Shared(max_senders=1, threshold_db=3.0), Noma(max_senders=1, threshold_db=-2.0)]),
     law=st.sampled_from([CAPACITY, Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=2.0)]),
@@ -126,7 +127,7 @@ def test_nobody_waits_for_a_receiver_that_is_gone(cell, access, way):
     assert world.rows["energy_j"].tolist() == pytest.approx([0.2 * 0.5])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     size_bit=st.integers(1, 3_000_000),
     looks_ns=st.lists(st.integers(1, 2 * NS_PER_S), max_size=30),

@@ -11,6 +11,7 @@ from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
+from tests.quick import crossed
 
 MBIT = 1_000_000
 LEAST = Shannon().min_sinr
@@ -190,8 +191,7 @@ def test_other_cells_disturb_even_those_who_take_turns(cell, cells, limit_s):
     assert patience.limit_ns(1000, 2.0, los=False) == limit_s * NS_PER_S
 
 
-@pytest.mark.parametrize("snr_db", [-15.0, -12.0, -9.0, -3.0, 10.0])
-@pytest.mark.parametrize("size_bit", [100, 100_000])
+@pytest.mark.parametrize(("snr_db", "size_bit"), crossed([-15.0, -12.0, -9.0, -3.0, 10.0], [100, 100_000]))
 def test_the_timeout_is_generous(cell, snr_db, size_bit):
     """Where fading leaves one block in some or thousands, two hundred transfers all arrive in time."""
     world = cell(Tdma(), Shannon(), Rayleigh(coherence_s=0.01), snr=[10 ** (snr_db / 10)] * 8, timeout_s=None)

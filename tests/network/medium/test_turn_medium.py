@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Presence, Windows
@@ -20,6 +20,7 @@ from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, instants_of, requests
 from tests.network.media import PlainRadios
+from tests.quick import examples
 
 BOTH = (Medium, TurnMedium)
 
@@ -35,7 +36,7 @@ def outcomes(
     return [World(medium, snr, **options).play(asked, cancelled, until_ns) for medium in BOTH]
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     snr=st.lists(st.sampled_from([0.0, 1e-4, 0.05, 1.0, 1.0, 30.0, 1e4]), min_size=4, max_size=4),
     asked=st.lists(requests, min_size=1, max_size=12),

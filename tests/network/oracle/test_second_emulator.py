@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+
+from tests.quick import examples
 
 from .emulator import Emulator
 from .play import Play, draw_of, gain_of
 from .script import Handover, Row, Script, World
 from .worlds import WEAK, plays
 
-MANY = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck])
+MANY: dict[str, Any] = {"derandomize": True, "database": None, "suppress_health_check": [*HealthCheck]}
 
 
 def expected(world: World, script: Script) -> tuple[list[Row], list[Handover]]:
@@ -40,14 +44,14 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 @given(plays())
-@settings(MANY, max_examples=100)
+@examples(100, **MANY)
 def test_both_keep_the_same_books(play: tuple[World, Script]) -> None:
     """Of a hundred mixtures of whatever a medium can meet."""
     assert_same_books(*play)
 
 
 @given(plays(WEAK))
-@settings(MANY, max_examples=60)
+@examples(60, **MANY)
 def test_both_narrow_alike(play: tuple[World, Script]) -> None:
     """Of sixty mixtures in which weak senders are granted part of their band."""
     assert_same_books(*play)
@@ -55,7 +59,7 @@ def test_both_narrow_alike(play: tuple[World, Script]) -> None:
 
 @pytest.mark.slow
 @given(plays())
-@settings(MANY, max_examples=5000)
+@examples(5000, **MANY)
 def test_both_keep_the_same_books_of_many_mixtures(play: tuple[World, Script]) -> None:
     """Of five thousand."""
     assert_same_books(*play)

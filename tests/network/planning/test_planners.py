@@ -5,7 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 from pydantic import ValidationError
@@ -26,6 +26,7 @@ from tests.network.planning.instances import (
     solved_least_energy,
     solved_least_time,
 )
+from tests.quick import examples
 
 SEEDS = st.integers(0, 10_000)
 
@@ -51,7 +52,7 @@ def test_no_bandwidth_is_wide_enough_for_too_high_a_rate():
     assert full_power_efficiency(np.array([0.5, 1.0])).tolist() == [0.0, 0.0]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(SEEDS, st.integers(1, 6))
 def test_the_shortest_round_is_that_of_a_generic_solver(seed, n):
     """SLSQP finds the same end to 1e-6, and all uploads end then, on all of the band."""
@@ -65,7 +66,7 @@ def test_the_shortest_round_is_that_of_a_generic_solver(seed, n):
     assert grants.power_part == pytest.approx(np.ones(n), abs=1e-9)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(SEEDS, st.integers(1, 5), st.sampled_from([CAPACITY, PRACTICAL]), st.sampled_from([1.02, 1.5, 3.0]))
 def test_the_least_energy_is_that_of_a_generic_solver(seed, n, law, stretch):
     """SLSQP over bands, powers and clocks, from other divisions that are in time, ends at the same energy to 1e-6."""
@@ -82,7 +83,7 @@ def test_the_least_energy_is_that_of_a_generic_solver(seed, n, law, stretch):
     assert ours_j <= energy_j(round_, fastest.share, fastest.power_part, fastest.clock_part) * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEEDS, st.integers(1, 6), st.floats(-90, 60), st.sampled_from([1.0001, 2.0, 1e6]))
 def test_links_of_any_strength_have_a_plan_in_time(seed, n, gain_db, stretch):
     """From -90 dB to 90 dB, and for a time just above the shortest or a million times it: finite, in time, in band."""
@@ -96,7 +97,7 @@ def test_links_of_any_strength_have_a_plan_in_time(seed, n, gain_db, stretch):
     assert grants.share.sum() <= 1 + 1e-12
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(SEEDS, st.floats(1.0, 3.0), st.floats(1.0, 2.0))
 def test_more_time_never_takes_more_energy(seed, stretch, more):
     """The least energy falls as the time of the round grows."""
@@ -125,7 +126,7 @@ def test_too_little_time_is_the_shortest_round():
         assert all(np.array_equal(*pair) for pair in zip(planner.plan(round_), fastest, strict=True))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(SEEDS, st.integers(1, 5), st.integers(1, 5))
 def test_blocks_are_given_as_by_trying_all_ways(seed, n, blocks):
     """The Hungarian method finds the best of all assignments, some pairs of which are not allowed."""
@@ -173,7 +174,7 @@ def test_a_limit_of_energy_counts_what_the_amplifier_draws(efficiency):
     assert not ResourceBlocks(blocks=1, energy_j=0.999 * due_j).plan(round_).share.any()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS, st.integers(1, 5), st.floats(0.01, 10))
 def test_fedl_is_the_optimum_of_its_two_problems(seed, n, j_per_s):
     """A scalar solver finds the same cost for the time of computing, and for each device's time to send, to 1e-6."""

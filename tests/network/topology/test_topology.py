@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.mobility.base import StillPaths
@@ -22,6 +22,7 @@ from fednet_emu.network.topology import Digraph, Graphs, Topology, TopologyInput
 from fednet_emu.network.topology.contacts import read_contacts
 from fednet_emu.network.topology.geometric import sinr_in_slots
 from fednet_emu.radio.channel import Channel
+from tests.quick import examples
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 EMPTY = np.empty(0, np.int64)
@@ -276,7 +277,7 @@ def test_damaged_traces_are_named(line: str, problem: str) -> None:
         read_contacts("trace", line)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.sets(st.tuples(st.integers(0, 9), st.sampled_from([(0, 1), (0, 2), (1, 2), (1, 3)])), min_size=1))
 def test_three_formats_hold_the_same_contacts(tmp_path_factory: pytest.TempPathFactory, met: set[Any]) -> None:
     """A random trace on a grid of 20 s, written in each format, gives one digraph at every time; ends are open.

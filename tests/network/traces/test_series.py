@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import DataError
@@ -16,6 +16,7 @@ from fednet_emu.network.traces import CsvTraces
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.series import RateSeries
+from tests.quick import examples
 
 STEPS = RateSeries(np.array([0.0, 1.0, 3.0, 4.0]), np.array([1e6, 0.0, 5e6]))
 
@@ -31,7 +32,7 @@ def series(draw):
 
 S = NS_PER_S
 instants = st.integers(0, 10**17)
-runs = settings(max_examples=150, deadline=None)
+runs = examples(150)
 
 
 def test_one_megabit_takes_one_second_at_one_megabit_per_second():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
@@ -15,6 +15,7 @@ from fednet_emu.radio.propagation.path_loss import (
     TwoRayGround,
     free_space_loss_db,
 )
+from tests.quick import examples
 
 EXACT_C_SHIFT_DB = 20 * np.log10(3.0e8 / 299_792_458)
 TX_POWER_W = 0.05035702
@@ -107,7 +108,7 @@ def test_losses_use_the_distance_between_the_antennas():
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.kind}-{getattr(law, 'exponent', 2)}")
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(distance_m=st.floats(0.0, 1e5), factor=st.floats(1.0, 1e3), carrier_hz=st.floats(1e8, 1e11))
 def test_loss_never_falls_with_distance(law, distance_m, factor, carrier_hz):
     """A farther receiver never hears more, at any carrier."""
@@ -131,7 +132,7 @@ def test_two_ray_gives_the_received_powers_of_ns3():
 
 
 @given(height_m=st.floats(0.5, 30), carrier_hz=st.floats(1e8, 1e10))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_two_ray_is_continuous_at_the_crossover(height_m, carrier_hz):
     """4 pi h1 h2 / wavelength is where both branches give the same loss."""
     crossover_m = 4 * np.pi * height_m**2 * carrier_hz / 3.0e8

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
@@ -27,6 +27,7 @@ from fednet_emu.radio.propagation.tr38901.urban import (
     umi_los_probability,
 )
 from fednet_emu.radio.propagation.v2v import V2v
+from tests.quick import examples
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 STATE = {"LOS": "always", "NLOS": "never"}
@@ -151,7 +152,7 @@ def test_clutter_must_stand_between_the_ends_of_a_high_hall():
 
 
 @BY_STATE
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(near=st.floats(0, 140), far=st.floats(0, 140), carrier_hz=st.floats(5e8, 3e10))
 def test_loss_never_falls_with_distance(law, near, far, carrier_hz):
     """A farther receiver in the same state never hears more, across minimum distance and breakpoint."""
@@ -161,7 +162,7 @@ def test_loss_never_falls_with_distance(law, near, far, carrier_hz):
 
 
 @pytest.mark.parametrize("law", [UrbanMacro(los="always"), UrbanMicro(los="always")], ids=lambda law: law.kind)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(carrier_hz=st.floats(5e8, 1e11), low_m=st.floats(1.5, 12.9))
 def test_loss_in_sight_is_continuous_at_the_breakpoint(law, carrier_hz, low_m):
     """18 log d3 equals 9 log(d_BP^2 + gap^2) there, so both branches meet exactly."""

@@ -11,6 +11,7 @@ from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from tests.quick import crossed
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MIDPOINTS = (np.arange(400_000) + 0.5) / 400_000
@@ -30,8 +31,9 @@ def test_rayleigh_capacity_has_a_closed_form():
     np.testing.assert_allclose(ErgodicRate(law=CAPACITY, fading=Rayleigh()).rates_bps(snr, 1.0), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("fading", [Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], ids=lambda law: law.kind)
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
+@pytest.mark.parametrize(
+    ("fading", "law"), crossed([Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], LAWS), ids=lambda law: law.kind
+)
 def test_it_is_the_mean_over_blocks(law, fading):
     """For staircases, clipped and smooth laws alike, within 1e-4 of the mean over 400,000 blocks."""
     averaged, gains = ErgodicRate(law=law, fading=fading), fading.gains(MIDPOINTS)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.radio.channel import Channel
@@ -14,6 +14,7 @@ from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import Narrowed, narrowed
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ, FixedRate, Shannon
+from tests.quick import crossed, examples
 
 BLOCK_HZ = 180e3
 ANY_HZ = 1e-3
@@ -36,7 +37,7 @@ WIDTHS_HZ = st.floats(BLOCK_HZ, 1e9)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sinr=SINRS, width_hz=WIDTHS_HZ, more=st.floats(1.0, 30.0))
 def test_more_bandwidth_never_lowers_the_rate(law, sinr, width_hz, more):
     """The same power over a wider band, from one block on: the SINR falls as the band grows, and the rate does not."""
@@ -46,7 +47,7 @@ def test_more_bandwidth_never_lowers_the_rate(law, sinr, width_hz, more):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sinr=SINRS, width_hz=st.floats(1e3, 1e9), more=st.floats(1.0, 30.0))
 def test_more_power_never_lowers_the_rate(law, sinr, width_hz, more):
     """On any band, one that is narrower than a block included."""
@@ -56,7 +57,7 @@ def test_more_power_never_lowers_the_rate(law, sinr, width_hz, more):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(sinr=SINRS)
 def test_no_part_of_the_band_is_faster(law, sinr):
     """Two thousand parts are tried, each with the law's own rate there; the best of these comes close."""
@@ -143,8 +144,11 @@ def test_the_mean_rate_at_the_edge(narrowest_hz, kbps):
     assert np.array(rates_bps) / 1e3 == pytest.approx(kbps, abs=0.05)
 
 
-@pytest.mark.parametrize("fading", [Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], ids=lambda law: law.kind)
-@pytest.mark.parametrize("law", [Shannon(), NrMcs(), LAWS[5]], ids=["shannon", "nr-mcs", "finite-blocklength"])
+@pytest.mark.parametrize(
+    ("fading", "law"),
+    crossed([Rayleigh(), Rician(k_db=9), Nakagami(m=0.5)], [Shannon(), NrMcs(), LAWS[5]]),
+    ids=lambda law: law.kind,
+)
 def test_the_mean_is_the_mean_over_blocks(law, fading):
     """Of the narrowed rate of each of 400,000 blocks, on a band of half a block, of two and of a hundred: to 2e-4."""
     rate, gains = narrowed(law, BLOCK_HZ), fading.gains(BLOCKS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
@@ -15,6 +15,7 @@ from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.transport_blocks import transport_block_bit
+from tests.quick import examples
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 IN_20_MHZ = NrBlocks(margin_db=0, blocks=51)
@@ -88,7 +89,7 @@ def test_peak_rates_of_uplinks(row):
     assert peak_bps / 1e6 == pytest.approx(float(row["mac_mbps"]), abs=0.0051)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.sampled_from([1, 2, 3]), st.floats(0.01, 0.4), st.floats(-25, 45), st.floats(0, 10))
 def test_more_power_never_lowers_the_rate(table, target, snr_db, more_db):
     """Any table and target, from below the lowest scheme to above the highest."""

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import RATE_LAWS, FixedRate, Shannon
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 LAWS = {
@@ -36,7 +37,7 @@ def gap_of_mqam_db(bit_error_rate):
 
 
 @ALL_LAWS
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(sinr=SINR, bandwidth_hz=BANDWIDTH_HZ)
 def test_scalar_and_vector_follow_one_law(law, sinr, bandwidth_hz):
     """The hot path and its vectorised twin agree to the last digits."""
@@ -46,7 +47,7 @@ def test_scalar_and_vector_follow_one_law(law, sinr, bandwidth_hz):
 
 
 @ALL_LAWS
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(low=SINR, high=SINR, bandwidth_hz=BANDWIDTH_HZ)
 def test_rate_never_falls_as_the_sinr_grows(law, low, high, bandwidth_hz):
     """More signal is never slower, and no rate is negative."""

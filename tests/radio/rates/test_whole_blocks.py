@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.network.access import NrGrants
@@ -14,6 +14,7 @@ from fednet_emu.radio.rates.narrowing import narrowed
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.rates.whole_blocks import WholeBlocks, in_whole_blocks
+from tests.quick import examples
 
 BLOCK_HZ = 360e3
 LAWS = [NrBlocks(blocks=51), Shannon(), Shannon(gap_db=0, min_efficiency_bps_hz=1.5)]
@@ -25,7 +26,7 @@ def granted(law, count=51, fewest=1):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(snr_db=st.floats(-30, 35), count=st.sampled_from([1, 2, 11, 51, 273]), few=st.sampled_from([1, 2, 9]))
 def test_the_best_number_of_blocks_is_granted(law, snr_db, count, few):
     """Its rate is the largest of those on the fewest to all blocks, to 0.5 %, and to the narrowest step of a table."""

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.radio.receiver.interference import (
     successive_cancellation,
     sum_of_others,
 )
+from tests.quick import examples
 
 TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())
 POWERS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12).map(np.array)
@@ -30,7 +31,7 @@ def sinr_at_one_receiver(received_w, noise_w):
     return received_w / (noise_w + sum_of_others(received_w))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(powers=WIDE_POWERS)
 def test_the_sum_of_others_is_exact_over_200_db(powers):
     """Against fractions: 1e-13 of each sum, however far one power is above the others."""
@@ -50,7 +51,7 @@ def test_the_sum_of_others_goes_along_any_axis():
     assert sum_of_others(np.array([[7.0], [2.0]])).tolist() == [[0.0], [0.0]]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(received_w=WIDE_POWERS, noise_w=LEVELS_DB.map(lambda db: 10 ** (db / 10)))
 def test_sinr_at_one_receiver_is_exact_over_200_db(received_w, noise_w):
     """The strongest of all is as exact as the weakest: 1e-12 against fractions."""
@@ -71,7 +72,7 @@ def test_cancellation_gives_the_rates_of_the_table():
     assert rates.sum() == pytest.approx(case["log2(1+sum)"])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(received_w=POWERS, noise_w=st.floats(1e-3, 1e3))
 def test_perfect_cancellation_adds_up_to_the_capacity_of_the_sum(received_w, noise_w):
     """Sum of log2(1 + SINR) = log2(1 + sum p g / N) for any powers, ties included."""

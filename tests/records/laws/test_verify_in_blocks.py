@@ -8,13 +8,14 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.records.laws.verify import Busy, verify
 from fednet_emu.records.ledger import TABLES, Ledger
 from fednet_emu.testing import run_small
-from tests.algorithms.test_conformance import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE
+from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE
+from tests.quick import examples
 
 BOTH, SIDE = frozenset({"uplink", "downlink"}), frozenset({"sidelink"})
 BROADCAST = "a broadcast is the sum of its receptions"
@@ -68,7 +69,7 @@ def test_a_lawful_run_is_lawful_in_blocks(kind: str, rows: int) -> None:
     assert not any(in_blocks(played(kind), rows, {}).values())
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.data())
 def test_blocks_find_what_one_piece_finds(data: st.DataObject) -> None:
     """The same laws are broken, in the same rows, after any change of any value."""

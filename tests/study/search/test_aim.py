@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.emulation.play import play
@@ -16,6 +16,7 @@ from fednet_emu.scenario.tree import Place, node_of
 from fednet_emu.study.search.aim import Aim, Outcome, spent_in, values_of
 from fednet_emu.study.search.trials import too_costly
 from fednet_emu.testing import small_scenario
+from tests.quick import examples
 
 LEARNS = (
     "data={kind: synthetic, n_samples: 200, n_test: 200, features: 9, classes: 2}",
@@ -62,7 +63,7 @@ def whole():
     return scenario, evaluations, spent_in(summary, 4)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     cost=st.sampled_from(COSTS),
     part=st.floats(0.1, 1.3),
@@ -91,7 +92,7 @@ def test_a_run_that_ends_early_is_worth_what_the_whole_run_is(whole, cost, part,
         assert not found.reached or found.costs == pytest.approx(expected)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(limited=st.sampled_from(COSTS), share=st.floats(0.02, 0.6), rounds=st.integers(1, 2))
 def test_what_the_clock_rules_out_never_gets_there(whole, limited, share, rounds):
     """A setting is dropped for a limit only if the whole run is beyond it by the end of these rounds."""

@@ -7,13 +7,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.errors import FednetError
 from fednet_emu.scenario.yaml_text import parse
 from fednet_emu.study.search.proposals import importance, proposals, require_optuna
 from fednet_emu.study.search.space import space_of
+from tests.quick import examples
 
 SPACE = space_of(
     parse(
@@ -54,14 +55,14 @@ def test_the_same_knowledge_gives_the_same_proposals():
 
 
 def test_proposals_beat_chance():
-    """After 40 trials the best cost is lower than that of 40 random ones with 15 of 15 seeds on average, by a lot."""
-    best = [min(value for _, (value,) in searched(seed, 40)) for seed in range(15)]
-    chance = [min(value for _, (value,) in searched(seed, 40, startup=40)) for seed in range(15)]
+    """After 40 trials the best cost is lower than that of 40 random ones on average over eight seeds, by a lot."""
+    best = [min(value for _, (value,) in searched(seed, 40)) for seed in range(8)]
+    chance = [min(value for _, (value,) in searched(seed, 40, startup=40)) for seed in range(8)]
 
     assert np.mean(best) < 0.75 * np.mean(chance)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 2**31), batch=st.integers(1, 7))
 def test_no_point_is_proposed_twice_until_the_space_is_used_up(seed, batch):
     """All six points of a small space come, each once, then none."""

@@ -148,7 +148,7 @@ def test_the_toy_reaches_its_optimum_asynchronously(toy: Toy, budget: int) -> No
 
 def test_without_a_budget_it_is_the_prior_problem(toy: Toy) -> None:
     """No plane is ever added, and the model is the mean of the centres."""
-    solution = toy(0, "algorithm.active=null", rounds=500)
+    solution = toy(0, "algorithm.active=null", "training.engine=batched", rounds=400)
 
     assert set(series(solution.fed, "aspire", "planes")) == {1}
     assert solution.objective == pytest.approx(OPTIMA[0], abs=1e-3)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.robust.aspire.master import _replaned
@@ -28,6 +28,7 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     z_step,
 )
 from fednet_emu.algorithms.robust.weights import Prior
+from tests.quick import examples
 
 STEPS = Steps(n_workers=3, lr_z=0.1, lr_h=0.5, rho_lam=0.2, rho_phi=0.25, prox=2.0, c_lam=0.5, c_phi=0.1,
               model_bound=math.inf, level_bound=10.0, multiplier_bound=3.0, dual_bound=1.0)  # fmt: skip
@@ -59,7 +60,7 @@ def test_the_global_model_by_hand() -> None:
     assert z.tolist() == pytest.approx([3.3])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 2**20), st.integers(1, 4))
 def test_running_sums_are_the_sums(seed: int, n_planes: int) -> None:
     """After thirty steps with one or two of five workers each, all running sums are what adding up gives."""
@@ -170,7 +171,7 @@ def test_idle_planes_go_when_twice_idle() -> None:
     assert renewed(planes, "cp", WORST, LOSSES, lam, before, 20)[1] == [0, 1, 2, -1]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 2**20), st.integers(1, 6), st.integers(2, 6), st.sampled_from(["ease", "cp"]))
 def test_the_list_is_never_empty_and_never_too_long(seed: int, length: int, longest: int, upkeep: str) -> None:
     """At least one plane, at most `max_planes`; planes are weights; the smallest multipliers go first."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.optimize import linprog, minimize
@@ -30,6 +30,7 @@ from fednet_emu.algorithms.robust.uncertainty import _divergence as kl_divergenc
 from fednet_emu.algorithms.robust.weights import project
 from fednet_emu.arrays import Array
 from fednet_emu.errors import ScenarioError
+from tests.quick import examples, share
 
 LOSSES: dict[str, Callable[[Array], Array]] = {
     "plain": lambda f: f,
@@ -56,7 +57,7 @@ class Instance(NamedTuple):
     scaled: Array
 
 
-def instances(kind: str, count: int = 50) -> Iterator[Instance]:
+def instances(kind: str, count: int = share(50)) -> Iterator[Instance]:
     """Of one to eight workers; every third prior is uniform. Losses that are equal but for rounding count as equal."""
     for seed in range(count):
         rng = np.random.default_rng([seed, list(LOSSES).index(kind)])
@@ -260,7 +261,7 @@ def test_no_set_is_untested() -> None:
 
 
 @pytest.mark.parametrize("kind", SETS)
-@settings(max_examples=40)
+@examples(40)
 @given(losses=st.lists(st.floats(0, 1e3), min_size=4, max_size=4), offset=st.floats(-10, 10))
 def test_weights_are_weights_and_only_differences_of_losses_count(
     kind: str, losses: list[float], offset: float
@@ -328,7 +329,7 @@ def test_impossible_arguments_are_errors(losses: list[float], prior: list[float]
         worst_case_weights(Box(), np.array(losses), None if prior is None else np.array(prior))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=8))
 def test_projecting_twice_changes_nothing(values: list[float]) -> None:
     """The projection is on the simplex, and a point of the simplex is its own."""
