@@ -26,7 +26,7 @@ from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.adapters.networks import Adapted
-from tests.algorithms.test_conformance import ADAPTED, local_sgd
+from tests.algorithms.small import ADAPTED, local_sgd
 from tests.emulation.test_resume import Interruption
 from tests.federation.test_adapters import SCENARIO, adapted, two_owners
 from tests.learning.models.gpt import DigitReader

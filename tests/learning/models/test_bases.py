@@ -19,7 +19,7 @@ from fednet_emu.learning.models.adapters import Lora, shipped_bit
 from fednet_emu.learning.models.bases import Float32, Nf4, levels
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.test_conformance import ADAPTED, local_sgd
+from tests.algorithms.small import ADAPTED, local_sgd
 from tests.federation.test_adapters import SCENARIO
 from tests.learning.models.gpt import DigitReader, Gpt
 
