@@ -1,4 +1,4 @@
-"""What is public is written down, and what it was once called is told: in a list, and in the changelog."""
+"""The list of public names is that of the code, and the changelog says what former names are called now."""
 
 from __future__ import annotations
 

@@ -16,45 +16,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+ScenarioName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
+    ),
+]
+Client = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- CLIENT...",
+        help="The command of each client; {server}, {device}, {devices} and {role} are filled in.",
+    ),
+]
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="COMMAND", help="That of the server. [default: as the clients']")
+]
+FlowerApp = Annotated[
+    str | None,
+    typer.Option("--flower", metavar="APP", help="The folder of a Flower app, whose processes are the programs."),
+]
+Latency = Annotated[
+    float | None,
+    typer.Option(
+        "--latency", min=0, max=10, help="One way, beside the air, in s. [default: half of transport.rtt_s, or 0.0005]"
+    ),
+]
+QueueByte = Annotated[int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")]
+Hold = Annotated[float, typer.Option("--hold", min=0, max=1, help="How long an empty link counts as on the air, in s.")]
+
+
 def live(
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SCENARIO",
-            help="A scenario file, or the name of one in scenarios/.",
-            autocompletion=scenario_names,
-        ),
-    ] = None,
-    client: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- CLIENT...",
-            help="The command of each client; {server}, {device}, {devices} and {role} are filled in.",
-        ),
-    ] = None,
-    server: Annotated[
-        str | None, typer.Option("--server", metavar="COMMAND", help="That of the server. [default: as the clients']")
-    ] = None,
-    flower: Annotated[
-        str | None,
-        typer.Option("--flower", metavar="APP", help="The folder of a Flower app, whose processes are the programs."),
-    ] = None,
+    scenario: ScenarioName = None,
+    client: Client = None,
+    server: Server = None,
+    flower: FlowerApp = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether this machine can do it.")] = False,
-    latency_s: Annotated[
-        float | None,
-        typer.Option(
-            "--latency",
-            min=0,
-            max=10,
-            help="One way, beside the air, in s. [default: half of transport.rtt_s, or 0.0005]",
-        ),
-    ] = None,
-    queue_byte: Annotated[
-        int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")
-    ] = 262144,
-    hold_s: Annotated[
-        float, typer.Option("--hold", min=0, max=1, help="How long an empty link counts as on the air, in s.")
-    ] = 5e-3,
+    latency_s: Latency = None,
+    queue_byte: QueueByte = 262144,
+    hold_s: Hold = 5e-3,
     tcp: Annotated[str | None, typer.Option("--tcp", help="Congestion control. [default: the host's]")] = None,
     boot_s: Annotated[float, typer.Option("--boot", min=0, help="Longest wait for the server to listen, in s.")] = 60,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/live-N]")] = None,

@@ -61,7 +61,7 @@ def _say_much(programs: Programs) -> None:
 
 @pytest.mark.parametrize("does", [_say_much, lambda programs: programs._hear("made")], ids=["tell", "hear"])
 def test_a_keeper_that_is_silent_is_told_in_a_sentence(does: Callable[[Programs], object]) -> None:
-    """It reads no more of what it is told, or it answers nothing."""
+    """The keeper reads no further commands, or sends no answer."""
     programs = Programs(1)
     programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     programs._control.settimeout(0.05)

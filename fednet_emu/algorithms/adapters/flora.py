@@ -55,6 +55,7 @@ class Flora(Ranks):
             start = {part: fed.defer(part.only, w) for part in dict.fromkeys(parts)}
             own = [(part, start[part]) for part in parts]
             lacks = np.minimum(size - has, base.size).tolist()
+            # a message has the bits of the stacks, which nobody reads: devices train on the base of the server
             sent = {n: fed.defer(rest.take, w, size=rest.size + n) for n in dict.fromkeys(lacks)}
             message = partial(own_message, lacks, sent)
             arrived = yield from self.round(fed, t, message, self.client, own, base, has, size, down=down, up=w.size)

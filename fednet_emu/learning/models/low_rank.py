@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
@@ -115,10 +116,16 @@ class Adapters:
     def grown(self, base: Tensor, factors: Sequence[Factors]) -> Tensor:
         """The base [base_size] with the products of factors of any ranks, one pair for each adapter, added to it."""
         after = base.to(torch.float64, copy=True)
-        weights, module = self._model.base_weights(after), self._model.live().module
-        for layer, its in zip(self._layers, factors, strict=True):
-            weights[f"{layer}weight"] += product(module.get_submodule(layer.removesuffix(".")), *its)
+        weights = self._model.base_weights(after)
+        for name, layer, its in zip(self._layers, self._modules, factors, strict=True):
+            weights[f"{name}weight"] += product(layer, *its)
         return after.to(base.dtype)
+
+    @cached_property
+    def _modules(self) -> list[nn.Module]:
+        """The layers, of whose adapters only scale and orientation are used."""
+        module = self._model.live().module
+        return [module.get_submodule(name.removesuffix(".")) for name in self._layers]
 
     def put(self, vector: Tensor, factors: Sequence[Factors]) -> Tensor:
         """A copy of a vector [size] with other adapters."""

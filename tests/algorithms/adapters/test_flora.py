@@ -25,7 +25,7 @@ from fednet_emu.learning.models.adapters import Lora
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from tests.algorithms.adapters.networks import Adapted
+from tests.algorithms.adapters.networks import Adapted, two_steps
 from tests.algorithms.small import ADAPTED, local_sgd
 from tests.emulation.test_resume import Interruption
 from tests.federation.test_adapters import SCENARIO, adapted, two_owners
@@ -223,12 +223,7 @@ def after(rounds: int, samples: Samples) -> nn.Module:
             for layer in map(own.get_submodule, layers):
                 layer.lora_A.data[owner + 1 :] = 0
                 layer.lora_B.data[:, owner + 1 :] = 0
-            rows = torch.from_numpy(samples.train_group == owner)
-            parts = [part for part in own.parameters() if part.requires_grad]
-            for _ in range(2):
-                loss = cross_entropy(own(samples.train_x[rows]).reshape(-1, 80), samples.train_y[rows].reshape(-1))
-                for part, slope in zip(parts, torch.autograd.grad(loss, parts), strict=True):
-                    part.data -= 0.5 * slope
+            two_steps(own, samples, owner)
             for name in layers:
                 layer = own.get_submodule(name)
                 grow[name] += n[owner] / sum(n) * 16 / 2 * layer.lora_B.data @ layer.lora_A.data

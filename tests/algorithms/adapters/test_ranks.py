@@ -17,7 +17,7 @@ from fednet_emu.algorithms.adapters.hetlora import HetLora, norms
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters, Factors
-from tests.algorithms.adapters.networks import Adapted
+from tests.algorithms.adapters.networks import Adapted, two_steps
 from tests.algorithms.small import ENGINES
 from tests.federation.test_adapters import SCENARIO, adapted
 from tests.federation.texts import two_owners
@@ -176,12 +176,7 @@ def test_a_run_is_a_plain_loop(kind, more, engine):
             for name in layers:
                 own.get_submodule(name).lora_A.data[owner + 1 :] = 0
                 own.get_submodule(name).lora_B.data[:, owner + 1 :] = 0
-            rows = torch.from_numpy(samples.train_group == owner)
-            parts = [part for part in own.parameters() if part.requires_grad]
-            for _ in range(2):
-                loss = cross_entropy(own(samples.train_x[rows]).reshape(-1, 80), samples.train_y[rows].reshape(-1))
-                for part, slope in zip(parts, torch.autograd.grad(loss, parts), strict=True):
-                    part.data -= 0.5 * slope
+            two_steps(own, samples, owner)
             ends.append([(own.get_submodule(n).lora_B.data, own.get_submodule(n).lora_A.data) for n in layers])
         length = [sum((b @ a).square().sum() for b, a in end).sqrt() for end in ends]
         for place, name in enumerate(layers):

@@ -252,7 +252,7 @@ class Reader(nn.Module):
 
 
 def test_a_network_that_sees_the_next_token_is_refused(tmp_path):
-    """It would learn to copy; the name of the network is told, and one that sees only what came before is taken."""
+    """Such a network would learn to copy. The refusal names it; a network that sees earlier tokens only is accepted."""
     (tmp_path / "text.txt").write_text("she sells sea shells\n" * 20, encoding="utf-8")
     data = {"kind": "text", "path": str(tmp_path / "text.txt"), "length": 8, "predict": "every", "owner": "file"}
     scenario = {**SCENARIO, "data": data}
