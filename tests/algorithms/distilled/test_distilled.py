@@ -142,7 +142,7 @@ def fedproto(loop: Loop) -> list[Tensor]:
 
 CASES = {
     "fedmd": ((*PUBLIC, FEDMD), fedmd),
-    "feddf": ((*PUBLIC, FEDDF), feddf),
+    "feddf": ((*PUBLIC, FEDDF, "partition={kind: dirichlet, alpha: 0.3}"), feddf),
     "fedproto": ((*DATA, FEDPROTO, "partition={kind: dirichlet, alpha: 0.3}"), fedproto),
 }
 
