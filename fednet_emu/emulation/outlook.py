@@ -23,6 +23,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Extent
+from fednet_emu.learning.models.adapters import shipped_bit
 from fednet_emu.learning.models.base import Model, seeded_module
 from fednet_emu.learning.models.user_module import GivenModule, UserModule
 from fednet_emu.network.air.band import Band
@@ -53,7 +54,8 @@ class Cost:
         participants: the largest number of devices that hold an update at a time.
         answers: the number of devices that receive, compute and send in a round.
         parameters: the size of the model; None if it is known only when the data or the user's code are read.
-        frozen: the number of its parameters that are not trained, which are in memory once and never sent.
+        frozen: the number of its parameters that are not trained, which are in memory once and never sent with a model.
+        shipped_bit: the bits of these that each device is sent once; 0 if it has them from the start.
         data_byte: the memory of the samples; 0 if unknown.
         upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
             models are sent.
@@ -69,6 +71,7 @@ class Cost:
     upload_bit: int | None = None
     events_each: int | None = EVENTS
     frozen: int = 0
+    shipped_bit: int = 0
 
     @classmethod
     def of(cls, scenario: Scenario, extent: Extent | None, data_dir: Path | None = None) -> Cost:
@@ -77,7 +80,7 @@ class Cost:
         Raises:
             ScenarioError: the model cannot be built for the data, or it is too large for any machine.
         """
-        count, (parameters, frozen) = scenario.devices.count, _parameters(scenario, extent, data_dir)
+        count, (parameters, frozen, shipped_bit) = scenario.devices.count, _parameters(scenario, extent, data_dir)
         sends_models = "uplink-compression" in scenario.algorithm.uses
         samples = None if extent is None or extent.samples is None else max(1, -(-extent.samples // count))
         return cls(
@@ -90,6 +93,7 @@ class Cost:
             upload_bit=scenario.network.uplink.compression.bit(parameters) if parameters and sends_models else None,
             events_each=scenario.algorithm.events(samples),
             frozen=frozen,
+            shipped_bit=shipped_bit,
         )
 
     @property
@@ -119,6 +123,8 @@ class Cost:
         size = "a model of unknown size" if self.parameters is None else f"a model of {self.parameters:,} parameters"
         if self.frozen:
             size += f" and {self.frozen:,} frozen ones"
+        if self.shipped_bit:
+            size += f", which each device is sent once in {self.shipped_bit:,} bits,"
         if self.upload_bit is not None and self.upload_bit < 8 * self.model_byte:
             size += f" sent up in {self.upload_bit:,} bits"
         if self.events_each is None:
@@ -165,19 +171,19 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
     return network_links(environment, xy_m, stations_m)
 
 
-def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int]:
-    """Count the trained and frozen parameters of a model, without memory for them; None for the user's own code."""
+def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int, int]:
+    """Count the trained and frozen parameters and the shipped bits of a model; None, 0, 0 for the user's own code."""
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
-        return None, 0
+        return None, 0, 0
     if not type(model).__module__.startswith("fednet_emu."):
-        return None, 0
+        return None, 0, 0
     return _counted(type(model), model.located(data_dir).model_dump_json(), extent.input_shape, extent.outputs)
 
 
 @lru_cache(maxsize=1024)
-def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int]:
-    """Count the trained and frozen parameters of a model for inputs of a shape; the runs of a study share a few.
+def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
+    """Count a model's parameters and shipped bits for inputs of a shape; the runs of a study share a few.
 
     The settings are text, because a model with a mapping among its settings has no hash.
     """
@@ -189,7 +195,7 @@ def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: 
         what = str(error).splitlines()[0]
         raise ScenarioError(f"model: cannot be built ({what}), got {model!r}; give smaller layers") from error
     trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
-    return trained, sum(parameter.numel() for parameter in module.parameters()) - trained
+    return trained, sum(parameter.numel() for parameter in module.parameters()) - trained, shipped_bit(module)
 
 
 def readable(size_byte: float) -> str:

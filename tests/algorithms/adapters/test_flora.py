@@ -17,7 +17,7 @@ import fednet_emu as fe
 from fednet_emu.algorithms.adapters.flora import grown
 from fednet_emu.emulation.final_model import load_model
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
@@ -321,6 +321,16 @@ def test_weights_that_cannot_grow_are_refused(module: nn.Module) -> None:
     model = FlatModel(module, "cross-entropy", (3,), 10)
     with pytest.raises(ScenarioError, match=r"must be frozen, and of one layer alone, got head.weight; leave it out"):
         Adapters(model).base()
+
+
+def test_training_starts_from_adapters_alone() -> None:
+    """What else the model has is the job's base."""
+    fed, plan = small_federation(*ALL_FOUR), small_scenario(*ALL_FOUR).algorithm.plan
+    whole = fed.task.model.size + fed.task.model.base_size
+    w = fed.defer(torch.clone, fed.initial_model(), size=whole)
+
+    with pytest.raises(AlgorithmError, match=rf"k.train: got a value of {whole} numbers, the model .* 27 par"):
+        fed.device(0).train(w, plan, 0)
 
 
 def test_ranks_are_those_of_the_adapters_at_most() -> None:

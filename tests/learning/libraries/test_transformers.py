@@ -205,7 +205,10 @@ def test_a_base_in_four_bits(text):
         assert torch.equal(found, Nf4().read(before) if changed else before)
     dense, other = 12 * 16 * 16, 80 * 16 + 8 * 16 + 13 * 16 + 2 * 16
     down = run.transfers.loc[run.transfers["sender"] < 0, "size_bit"]
-    assert sorted(set(down)) == [32 * 128, 32 * 128 + int(4.5 * dense) + 32 * other]
+    shipped = int(4.5 * dense) + 32 * other
+    assert sorted(set(down)) == [32 * 128, 32 * 128 + shipped]
+    cost = Outlook(fe.check({**SCENARIO, "data": text, "model": model})).cost
+    assert f"{dense + other:,} frozen ones, which each device is sent once in {shipped:,} bits," in str(cost)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
