@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Held, Partitioned
@@ -147,6 +148,9 @@ class LearningTask:
         """Metrics of every device's own model on its own share of the test set, pooled over all those samples.
 
         The success of an attack is not asked for: it is that of one model.
+
+        Raises:
+            ScenarioError: no device has a test sample.
         """
         rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
         scored = [
@@ -154,6 +158,9 @@ class LearningTask:
             for vector, own in zip(vectors, rows, strict=True)
             if len(own)
         ]
+        if not scored:
+            what = f"no device has one of the {len(self._test_y)} test samples, on which its own model would be scored"
+            raise ScenarioError(f"partition: {what}; give the data a `test_group`, or another partition")
         together = SampleScores.joined(scored)
         scores = self._scores(together, torch.arange(len(together.losses)), per_device=per_device)
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)

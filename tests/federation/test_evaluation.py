@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.kernel.clock import Process
@@ -93,7 +93,7 @@ def test_a_regression_has_a_loss_and_no_accuracy() -> None:
 
 
 def test_test_samples_that_nobody_owns_leave_the_spread_open() -> None:
-    """Without test samples on devices there is a pooled accuracy and no worst device."""
+    """Without test samples on devices there is a pooled accuracy and no worst device; own models have no score."""
     scenario, fed = small_scenario(*CLASSES), small_federation(*CLASSES)
     samples = scenario.data.load(None, Streams(0)("data"))
     train, _ = scenario.partition.split(samples, 4, Streams(0)("partition"))
@@ -104,6 +104,8 @@ def test_test_samples_that_nobody_owns_leave_the_spread_open() -> None:
 
     assert 0 <= scores.pooled.accuracy <= 1
     assert len(scores.accuracies) == 0
+    with pytest.raises(ScenarioError, match=r"^partition: no device has one of the .* test samples, .*; give .*group"):
+        task.score_own([fed.task.model.initial()] * 4, per_device=True)
 
 
 def test_devices_have_a_table_of_their_own() -> None:

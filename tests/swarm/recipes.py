@@ -18,9 +18,6 @@ TRACES = str(Path(__file__).parents[2] / "channels" / "traces")
 
 ELSEWHERE = {
     ("algorithm", "flower"),
-    ("algorithm", "flexlora"),
-    ("algorithm", "flora"),
-    ("algorithm", "hetlora"),
     ("mobility", "trace"),
     ("mobility", "ns2"),
     ("mobility", "tle"),
@@ -51,8 +48,8 @@ ELSEWHERE = {
     ("model", "niid-bench-cnn"),
     ("model", "resnet-18"),
 }
-"""Kinds that are not drawn: they need recordings, texts or larger images that are not here, a model with adapters, or a
-library or code of the user, or, as a network of 11 million parameters, they would take the time of a thousand other
+"""Kinds that are not drawn: they need recordings, texts or larger images that are not here, or a library or code
+of the user, or, as a network of 11 million parameters, they would take the time of a thousand other
 scenarios; satellites go together only, as mixtures have them."""
 
 EITHER = ("local_steps", "local_epochs")
@@ -330,6 +327,7 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.pull": between(0, 1),
     "algorithm.matcha.budget": between(0.05, 1),
     "algorithm.pairs": among(1, 2),
+    "algorithm.ranks": among([1], [2], [1, 2], [2, 1, 1]),
     "algorithm.splitfed.batch_size": among(8, 16, None),
     "algorithm.splitfed.cut": among(1, 1, "least-time"),
     "algorithm.survey": among(1, 10),
@@ -350,6 +348,18 @@ NEEDS: dict[str, dict[str, Any]] = {
     **{
         kind: {"network.sidelink": True, "network.sidelink.topology": True}
         for kind in ("ad-psgd", "colrel", "connectivity-aware", "d-psgd", "gossip", "matcha", "sgp")
+    },
+    **{
+        kind: {
+            "data": "synthetic",
+            "data.features": 9,
+            "data.classes": 3,
+            "model": "module",
+            "model.path": "tests.algorithms.adapters.networks:Adapted",
+            "model.args": {"features": 9, "outputs": 3, "rank": 2},
+            "model.loss": "cross-entropy",
+        }
+        for kind in ("flexlora", "flora", "hetlora")
     },
     "hier-favg": {"network.edges": True, "network.edges.backhaul": True},
     "splitfed": {"model": "mlp", "server.flop_per_s": 1e7},
