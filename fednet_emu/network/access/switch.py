@@ -23,11 +23,6 @@ class Wire(RateLaw):
     """One bit per second and hertz at any SINR: the speed of a port is its width."""
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: nothing is lost."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """Zero: everything gets through."""
         return 0.0

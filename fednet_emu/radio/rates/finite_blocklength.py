@@ -28,11 +28,6 @@ class FiniteBlocklength(RateLaw):
     """Probability e that a block fails."""
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: the transmitter adapts, and failed blocks are sent again."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """The SINR at which the approximation is zero."""
         return self._zero_sinr
