@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +52,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
         ScenarioError: lists every problem, with its place in the document, unless it was made in Python.
     """
     refuse_contradictions(outlook, document)
-    refuse_unreachable(outlook, document)
+    refuse(unreachable(outlook), document)
     return outlook
 
 
@@ -63,7 +63,7 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
         ScenarioError: lists every problem, with its place in the document.
     """
     scenario = outlook.scenario
-    _refuse(
+    refuse(
         list(unaffordable(outlook))
         or list(unfit(scenario))
         or list(scenario.contradictions())
@@ -72,29 +72,16 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
     )
 
 
-def refuse_unreachable(outlook: Outlook, document: Document | None) -> None:
-    """Refuse a scenario if nobody can be reached where its seed places the devices.
+def refuse(problems: Iterable[Problem], document: Document | None = None) -> None:
+    """Refuse a scenario that has problems.
 
     Raises:
-        ScenarioError: names the settings, with their places in the document.
+        ScenarioError: lists them, with their places in the document.
     """
-    _refuse(list(unreachable(outlook)), document)
-
-
-def refuse_unaffordable(outlook: Outlook) -> None:
-    """Refuse a scenario that was checked on another host, if it does not fit into the memory of this one.
-
-    Raises:
-        ScenarioError: names the part that needs most.
-    """
-    _refuse(list(unaffordable(outlook)), None)
-
-
-def _refuse(problems: Sequence[Problem], document: Document | None) -> None:
-    if problems:
-        places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in problems)
-        texts = (problem_text(place, *problem) for place, problem in zip(places, problems, strict=True))
-        raise ScenarioError(*texts)
+    found = list(problems)
+    if found:
+        places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in found)
+        raise ScenarioError(*(problem_text(place, *problem) for place, problem in zip(places, found, strict=True)))
 
 
 _NAMED = 3

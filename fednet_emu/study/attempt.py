@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from fednet_emu.emulation.load import refuse_unaffordable
-from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.load import refuse
+from fednet_emu.emulation.outlook import Outlook, unaffordable
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError, FednetError
 from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
@@ -206,7 +206,7 @@ def attempted(job: Job) -> Outcome:
         return Outcome("done")
     damaged = RunFolder.status(job.folder) in FINISHED
     try:
-        refuse_unaffordable(Outlook(job.scenario, job.data_dir))  # this host may have less memory
+        refuse(unaffordable(Outlook(job.scenario, job.data_dir)))  # this host may have less memory
         summary = play(
             job.scenario,
             job.name,
