@@ -17,7 +17,7 @@ from typing import Any, Literal
 from fednet_emu.emulation.load import refuse
 from fednet_emu.emulation.outlook import Outlook, unaffordable
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import DataError, FednetError
+from fednet_emu.errors import DataError, FednetError, described
 from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 from fednet_emu.records.folder.store import RunFolder
@@ -222,8 +222,7 @@ def attempted(job: Job) -> Outcome:
     except KeyboardInterrupt:
         return Outcome("stopped")
     except BaseException as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        return Outcome("failed", text, traceback.format_exc())
+        return Outcome("failed", described(error), traceback.format_exc())
     if not summary["verified"]:
         return Outcome("failed", f"conservation laws are broken: {summary['broken_laws']}")
     return Outcome("done")
