@@ -63,10 +63,6 @@ class Switch(RatedAccess):
     def on(self, band: Band) -> Band:
         return replace(super().on(band), bandwidth_hz=self.port_bps, fading=NoFading(), coherence_ns=FOREVER_NS)
 
-    @override
-    def share(self, active: int) -> float:
-        return 1.0 / active
-
     def power(self, inputs: RateInputs) -> Array:
         """Nothing is radiated."""
         return np.zeros((len(inputs.active.sender), 1))
