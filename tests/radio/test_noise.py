@@ -11,9 +11,9 @@ from fednet_emu.units import linear_to_db
 )
 def test_noise_floors(bandwidth_hz, expected_dbm):
     """One resource block, 1, 10 and 20 MHz at -174 dBm/Hz have their textbook floors."""
-    assert 30 + linear_to_db(thermal_noise_w(bandwidth_hz, noise_figure_db=0.0)) == pytest.approx(
-        expected_dbm, abs=1e-3
-    )
+    noise_dbm = 30 + linear_to_db(thermal_noise_w(bandwidth_hz, noise_figure_db=0.0))
+
+    assert noise_dbm == pytest.approx(expected_dbm, abs=1e-3)
 
 
 def test_noise_is_a_power_over_the_band_not_a_density():
