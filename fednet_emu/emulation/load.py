@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fednet_emu.arrays import Array, Mask
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.emulation.build import unfit_augmentation
 from fednet_emu.emulation.hardware import unfit
 from fednet_emu.emulation.outlook import AtStart, Needed, Outlook, expected_s, unaffordable, unreachable
@@ -85,7 +86,6 @@ def refuse(problems: Iterable[Problem], document: Document | None = None) -> Non
 
 
 _NAMED = 3
-_FLOAT_BIT = 32
 _NO_SNR = 1e-40
 
 
@@ -108,7 +108,7 @@ def warn(outlook: Outlook, stacklevel: int = 2) -> None:
 def poor_links(outlook: Outlook) -> Iterator[Problem]:
     """Find devices that are out of reach at their initial positions, or whose links are very slow there."""
     scenario, cost, network = outlook.scenario, outlook.cost, outlook.scenario.network
-    model_bit = _FLOAT_BIT * cost.parameters if cost.parameters else None
+    model_bit = FLOAT_BIT * cost.parameters if cost.parameters else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
     for way, links, size_bit in zip((network.uplink, network.downlink), outlook.links, sizes_bit, strict=True):
         if way.trace is None and not way.access.only_sums:
