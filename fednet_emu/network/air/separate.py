@@ -64,6 +64,7 @@ class Air(Protocol):
 
     def extend(self, leg: Transfer, bits: int) -> None:
         """Give a leg that is on the air by itself more bits, before `advance`; nothing by default."""
+        return
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
