@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, and elementary functions of arrays that give the same bits on every processor.
+"""Types of NumPy arrays; elementary functions of arrays that give the same bits on every processor; bisection.
 
 Docstrings state shapes where an array is used.
 
@@ -80,3 +80,11 @@ _POWER = np.frompyfunc(math.pow, 2, 1)
 def power(x: Any, exponent: Any) -> Array:
     """X to the power of `exponent`, element by element."""
     return np.asarray(_POWER(x, exponent), np.float64)
+
+
+def bisected(is_low: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
+    """Ends of the interval that is left of [low, high], at whose lower end `is_low` holds, after so many halvings."""
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return low, high

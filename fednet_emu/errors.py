@@ -40,6 +40,11 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def described(error: BaseException, most: int | None = None) -> str:
+    """Return the type and the words of an error, in one line of at most so many characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:most]
+
+
 class FednetError(Exception):
     """Base of all errors that the user can fix."""
 

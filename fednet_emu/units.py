@@ -43,11 +43,6 @@ def dbm_to_watt(level_dbm: float) -> float:
     return db_to_linear(level_dbm - 30.0)
 
 
-def watt_to_dbm(power_w: float) -> float:
-    """Convert a power in W to a level in dBm; minus infinity for 0."""
-    return linear_to_db(power_w) + 30.0
-
-
 UNITS = {
     "_flop_per_s": "FLOP/s",
     "_flop_per_cycle": "FLOP per cycle",

@@ -288,6 +288,6 @@ class Synchronous(Algorithm, LocalTraining):
         """A rule that asks devices, or relies on single uploads, and answers to single devices, as (key, what)."""
         yield from super().conflicts_with_sums()
         if self.selection.single_uploads:
-            yield "selection", f"{getattr(self.selection, 'kind', '?')} {self.selection.single_uploads}"
+            yield "selection", f"{self.selection.kind} {self.selection.single_uploads}"
         if self.retries:
             yield "retries", f"no upload can be sent again by itself, got {self.retries}"

@@ -27,8 +27,8 @@ from pydantic import Field, model_validator
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, UntilDeadline
 from fednet_emu.algorithms.server import ServerSettings
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, Process
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
 class FedProx(ServerSettings, Synchronous):
@@ -81,7 +81,7 @@ class FedProx(ServerSettings, Synchronous):
 
     def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int, *told: Deferred) -> Process:
         """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
-        upload_bit = fed.links.update_bit(w.size) + BIT_PER_SCALAR * self.adaptive
+        upload_bit = fed.links.update_bit(w.size) + FLOAT_BIT * self.adaptive
         plan = self.partial_work.plan(fed, k, self.plan, t, upload_bit)
         if type(self.partial_work) is not FullWork:
             fed.record(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -168,7 +169,7 @@ class CentralPrivacy(_Private):
             limit = told
             fed.memory["clip_norm"] = fed.defer(self.adaptive.moved, limit, within, asked, fed.streams, name, size=1)
             known = n and not fed.timing_only
-            found["within_share"] = fed.read(fed.defer(_share, within, size=1)) if known else math.nan
+            found["within_share"] = fed.read(fed.defer(fmean, within, size=1)) if known else math.nan
             norm = math.nan if fed.timing_only else fed.read(told)
         fed.record("privacy", **found, clip_norm=norm, noise_std=self.sum_noise(asked) * norm / asked)
         return fed.accumulate(
@@ -234,7 +235,3 @@ def noised(params: Tensor, w: Tensor, limit: float, noise_multiplier: float, str
     """The parameters [P] with a clipped update of w [P] and noise of its own."""
     noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
     return clipped(params, w, limit) + noise * (noise_multiplier * limit)
-
-
-def _share(within: Sequence[float]) -> float:
-    return sum(within) / len(within)

@@ -83,7 +83,7 @@ class ServerSettings(Algorithm):
         """A rule that compares single updates, as (key, what is wrong)."""
         yield from super().conflicts_with_sums()
         if self.aggregation.needs_singles:
-            yield "aggregation", f"{getattr(self.aggregation, 'kind', '?')} compares single updates"
+            yield "aggregation", f"{self.aggregation.kind} compares single updates"
 
 
 @final

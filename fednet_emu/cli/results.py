@@ -96,6 +96,8 @@ def plot(
     of_runs = label or animate or any(each is not None for each in (from_s, until_s, devices, sort))
     of_studies = metric or against or panels or rename
     with outcome():
+        from fednet_emu.analysis.study import is_one_study
+
         if data:
             if of_runs or of_studies:
                 options = "--out, --seed, --set, --data-dir, --title, --size, --format, --csv and --latex"
@@ -105,7 +107,7 @@ def plot(
             raise FednetError(
                 "--seed and --set are for --data, got runs that have ended; leave them out, or add --data"
             )
-        elif _is_one_study(runs):
+        elif is_one_study(runs):
             if of_runs:
                 options = "--label, --from, --until, --devices, --sort and --animate"
                 raise FednetError(f"{options} are for runs, got the folder of a study; leave them out")
@@ -290,18 +292,13 @@ def cite(
         OUTPUT.out(bibtex(scenario_in(str(path)) for path in sources))
 
 
-def _is_one_study(folders: list[Path]) -> bool:
-    from fednet_emu.analysis.study import is_one_study
-
-    return is_one_study(folders)
-
-
 def _one_run(folder: Path) -> Run:
     """Open a run; the folder of a study is a mistake."""
-    if _is_one_study([folder]):
-        raise FednetError(f"{folder}: is the folder of a study, got no single run; give the folder of one of its runs")
+    from fednet_emu.analysis.study import is_one_study
     from fednet_emu.results.run import Run
 
+    if is_one_study([folder]):
+        raise FednetError(f"{folder}: is the folder of a study, got no single run; give the folder of one of its runs")
     return Run.opened(folder)
 
 

@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.errors import ScenarioError, described, did_you_mean
 
 GROUP = "fednet_emu.components"
 """The entry-point group; a name in it is, for example, `fading.nakagami`."""
@@ -63,8 +63,8 @@ def offered(slot: str, kind: str) -> Any:
     try:
         return point.load()
     except Exception as error:
-        what = f"the plug-in '{kind}' of {_package(point)} cannot be imported ({_one_line(error)}), got {point.value}"
-        raise ScenarioError(f"{what}; mend or uninstall that package") from error
+        what = f"the plug-in '{kind}' of {_package(point)} cannot be imported ({described(error, 200)})"
+        raise ScenarioError(f"{what}, got {point.value}; mend or uninstall that package") from error
 
 
 def imported(path: str) -> Any:
@@ -80,7 +80,7 @@ def imported(path: str) -> Any:
     try:
         module = import_module(module_name)
     except Exception as error:
-        what = f"importing {module_name} failed ({_one_line(error)}), got {path!r}"
+        what = f"importing {module_name} failed ({described(error, 200)}), got {path!r}"
         raise ScenarioError(f"{what}; the module must be installed or lie in a folder of PYTHONPATH") from error
     found: Any = module
     for part in name.split("."):
@@ -140,7 +140,3 @@ def _deliberate_folders() -> Iterator[str]:
 
 def _package(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

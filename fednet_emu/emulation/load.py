@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from fednet_emu.arrays import Array, Mask
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.emulation.build import unfit_augmentation
 from fednet_emu.emulation.hardware import unfit
 from fednet_emu.emulation.outlook import AtStart, Needed, Outlook, expected_s, unaffordable, unreachable
@@ -52,7 +53,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
         ScenarioError: lists every problem, with its place in the document, unless it was made in Python.
     """
     refuse_contradictions(outlook, document)
-    refuse_unreachable(outlook, document)
+    refuse(unreachable(outlook), document)
     return outlook
 
 
@@ -63,7 +64,7 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
         ScenarioError: lists every problem, with its place in the document.
     """
     scenario = outlook.scenario
-    _refuse(
+    refuse(
         list(unaffordable(outlook))
         or list(unfit(scenario))
         or list(scenario.contradictions())
@@ -72,33 +73,19 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
     )
 
 
-def refuse_unreachable(outlook: Outlook, document: Document | None) -> None:
-    """Refuse a scenario if nobody can be reached where its seed places the devices.
+def refuse(problems: Iterable[Problem], document: Document | None = None) -> None:
+    """Refuse a scenario that has problems.
 
     Raises:
-        ScenarioError: names the settings, with their places in the document.
+        ScenarioError: lists them, with their places in the document.
     """
-    _refuse(list(unreachable(outlook)), document)
-
-
-def refuse_unaffordable(outlook: Outlook) -> None:
-    """Refuse a scenario that was checked on another host, if it does not fit into the memory of this one.
-
-    Raises:
-        ScenarioError: names the part that needs most.
-    """
-    _refuse(list(unaffordable(outlook)), None)
-
-
-def _refuse(problems: Sequence[Problem], document: Document | None) -> None:
-    if problems:
-        places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in problems)
-        texts = (problem_text(place, *problem) for place, problem in zip(places, problems, strict=True))
-        raise ScenarioError(*texts)
+    found = list(problems)
+    if found:
+        places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in found)
+        raise ScenarioError(*(problem_text(place, *problem) for place, problem in zip(places, found, strict=True)))
 
 
 _NAMED = 3
-_FLOAT_BIT = 32
 _NO_SNR = 1e-40
 
 
@@ -121,7 +108,7 @@ def warn(outlook: Outlook, stacklevel: int = 2) -> None:
 def poor_links(outlook: Outlook) -> Iterator[Problem]:
     """Find devices that are out of reach at their initial positions, or whose links are very slow there."""
     scenario, cost, network = outlook.scenario, outlook.cost, outlook.scenario.network
-    model_bit = _FLOAT_BIT * cost.parameters if cost.parameters else None
+    model_bit = FLOAT_BIT * cost.parameters if cost.parameters else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
     for way, links, size_bit in zip((network.uplink, network.downlink), outlook.links, sizes_bit, strict=True):
         if way.trace is None and not way.access.only_sums:

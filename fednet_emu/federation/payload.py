@@ -10,9 +10,6 @@ import numpy as np
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.learning.graph.deferred import Deferred
 
-BIT_PER_SCALAR = FLOAT_BIT
-"""Models and numbers are sent in single precision."""
-
 
 class Shared(NamedTuple):
     """A payload that several devices may be sent by one transmission, and the number that tells it from others."""
@@ -62,5 +59,5 @@ def parcel(payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]) -
         number = payload.number
         if group is None:
             group = number
-    bits = n_scalars(payload) * BIT_PER_SCALAR if size_bit is None else whole_bit(size_bit)
+    bits = n_scalars(payload) * FLOAT_BIT if size_bit is None else whole_bit(size_bit)
     return payload, group, number, wire_bit(bits)

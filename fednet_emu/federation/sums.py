@@ -45,6 +45,14 @@ def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
     return update
 
 
+def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0) -> Accumulation:
+    """W [n] plus `factor` times the weighted sum of vectors [n] that come one by one; w itself without any."""
+    total = torch.zeros_like(w)
+    for weight in weights:
+        total.add_((yield), alpha=weight)
+    return w + total.mul_(factor)
+
+
 @dataclass(frozen=True)
 class NoisyMean:
     """What the server makes of a burst.

@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple, final
 from torch import Tensor
 
 from fednet_emu.compression import Compression
-from fednet_emu.federation.payload import BIT_PER_SCALAR, n_scalars
+from fednet_emu.compression.base import FLOAT_BIT
+from fednet_emu.federation.payload import n_scalars
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
@@ -128,7 +129,7 @@ class Uploads:
 
     def _part(self, device: int, place: int, part: Any, base: Base) -> tuple[Any, int]:
         if base is None or not isinstance(part, Deferred) or not part.size:
-            return part, n_scalars(part) * BIT_PER_SCALAR
+            return part, n_scalars(part) * FLOAT_BIT
         known = base if isinstance(base, Deferred) else None
         return self._compressor.send(part, known, (device, place), self._senders[device].messages)
 
@@ -194,7 +195,7 @@ class Publications:
             return last.bit
         if isinstance(payload, tuple | list):
             return sum(self.bit(device, part) for part in payload)
-        return n_scalars(payload) * BIT_PER_SCALAR
+        return n_scalars(payload) * FLOAT_BIT
 
     def until_arrived(self, device: int, payload: Any, transfer: Transfer) -> None:
         """Note that a device has the model that was published when this transfer has delivered it."""

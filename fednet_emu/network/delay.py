@@ -25,7 +25,7 @@ class Delay(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        kind = getattr(self, "kind", "?")
+        kind = self.kind
         if kind == "none":
             return
         if scenario.network.transport.kind != "none":

@@ -66,8 +66,6 @@ class Network:
         paths: positions of the devices over time.
         settings: settings of the bands.
         data_dir: folder of recorded data.
-        recorded: whether to load recorded rates and contacts; if False, the channel is used instead of recorded rates,
-            and there are no graphs.
         powers: what the devices draw; None takes what the radios of the channel state.
     """
 
@@ -82,10 +80,9 @@ class Network:
         settings: NetworkSettings,
         *,
         data_dir: Path | None = None,
-        recorded: bool = True,
         powers: DevicePowers | None = None,
     ) -> None:
-        self._data_dir, self._recorded = data_dir, recorded
+        self._data_dir = data_dir
         self._powers = powers or DevicePowers.of(channel.device, bytes(presence.count))
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
@@ -130,7 +127,7 @@ class Network:
 
         still = pair_links(0.0)
         self.sidelink = self._medium("sidelink", side, side.channel, self._moving(pair_links) if moving else still)
-        if side.topology is not None and self._recorded:
+        if side.topology is not None:
             links_at = pair_links if moving else lambda _at_s: still
             inputs = TopologyInputs(len(self._everybody), self._streams, self._paths, links_at, self._data_dir)
             self._graphs = Graphs(side.topology, inputs)
@@ -217,7 +214,7 @@ class Network:
     ) -> Medium:
         streams, sends_up = self._streams, kind != "downlink"
         rates = None
-        if settings.trace is not None and self._recorded:
+        if settings.trace is not None:
             rates = device_rates(settings.trace, len(self._everybody), streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
         law = channel.medium_rate(reception.branches(1), narrows=settings.narrows)

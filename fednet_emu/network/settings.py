@@ -78,9 +78,7 @@ class Uplink(Component):
     def _goes_this_way(cls, access: Access) -> Access:
         if cls.DIRECTION not in access.DIRECTIONS:
             others = [kind for kind, known in ACCESSES.items() if cls.DIRECTION in known.DIRECTIONS]
-            raise ValueError(
-                f"is not for a {cls.DIRECTION}, got {getattr(access, 'kind', '?')}; choose {', '.join(others)}"
-            )
+            raise ValueError(f"is not for a {cls.DIRECTION}, got {access.kind}; choose {', '.join(others)}")
         return access
 
 
@@ -244,7 +242,7 @@ class NetworkSettings(Component):
         }
         for key, (setting, due, why) in plain.items():
             if type(setting) is not due:
-                yield key, f"{why}, got {getattr(setting, 'kind', '?')}"
+                yield key, f"{why}, got {setting.kind}"
         if up.trace is not None:
             yield "uplink.trace", "signals add up on a channel, got recorded rates"
 
@@ -266,12 +264,12 @@ class NetworkSettings(Component):
         """
         access = self.uplink.access
         if isinstance(access, Planned) and access.planner.loses:
-            yield f"network.uplink.access.planner: {getattr(access.planner, 'kind', '?')}"
+            yield f"network.uplink.access.planner: {access.planner.kind}"
         for way in (self.uplink, self.downlink):
             if not isinstance(way.loss, NoLoss):
-                yield f"network.{way.DIRECTION}.loss: {getattr(way.loss, 'kind', '?')}"
+                yield f"network.{way.DIRECTION}.loss: {way.loss.kind}"
         if self.session.refuses(self.transport):
-            yield f"network.session: {getattr(self.session, 'kind', '?')} that never connects"
+            yield f"network.session: {self.session.kind} that never connects"
         rated = any(way.access.law(channel.usable_hz) is None for way in (self.uplink, self.downlink))
         if rated and channel.rate.outage_sinr > 0:
-            yield f"channel.rate: {getattr(channel.rate, 'kind', '?')} that loses in outage"
+            yield f"channel.rate: {channel.rate.kind} that loses in outage"

@@ -14,10 +14,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from fednet_emu.emulation.load import refuse_unaffordable
-from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.load import refuse
+from fednet_emu.emulation.outlook import Outlook, unaffordable
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import DataError, FednetError
+from fednet_emu.errors import DataError, FednetError, described
 from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 from fednet_emu.records.folder.store import RunFolder
@@ -206,7 +206,7 @@ def attempted(job: Job) -> Outcome:
         return Outcome("done")
     damaged = RunFolder.status(job.folder) in FINISHED
     try:
-        refuse_unaffordable(Outlook(job.scenario, job.data_dir))  # this host may have less memory
+        refuse(unaffordable(Outlook(job.scenario, job.data_dir)))  # this host may have less memory
         summary = play(
             job.scenario,
             job.name,
@@ -222,8 +222,7 @@ def attempted(job: Job) -> Outcome:
     except KeyboardInterrupt:
         return Outcome("stopped")
     except BaseException as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        return Outcome("failed", text, traceback.format_exc())
+        return Outcome("failed", described(error), traceback.format_exc())
     if not summary["verified"]:
         return Outcome("failed", f"conservation laws are broken: {summary['broken_laws']}")
     return Outcome("done")

@@ -12,8 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.emulation.load import refuse_contradictions, refuse_unreachable
-from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.load import refuse, refuse_contradictions
+from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_RUNS
 from fednet_emu.scenario.document import Document, apply_overrides
@@ -215,7 +215,7 @@ class RunMaker:
             content = scenario.model_dump(mode="json")
             reach = _digest([content[key] for key in _REACH])
             if reach not in self._reached:
-                refuse_unreachable(Outlook(scenario, self.data_dir), document)
+                refuse(unreachable(Outlook(scenario, self.data_dir)), document)
                 self._reached.add(reach)
             digest = _digest([content, self.timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)

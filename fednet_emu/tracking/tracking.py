@@ -12,7 +12,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.errors import FednetError
+from fednet_emu.errors import FednetError, described
 from fednet_emu.files.writing import file_errors
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.records.folder.manifest import MANIFEST, read_manifest
@@ -126,8 +126,8 @@ class Tracking:
             except FednetError:
                 raise
             except Exception as error:
-                text = f"track: {type(tracker).__name__} cannot start, got {_one_line(error)}; mend it, or leave it out"
-                raise FednetError(text) from error
+                text = f"track: {type(tracker).__name__} cannot start, got {described(error, 300)}"
+                raise FednetError(f"{text}; mend it, or leave it out") from error
             self._started.append(tracker)
         self._listener = Listener(
             ledger, clock, lambda metrics, costs: self._each(lambda tracker: tracker.log(metrics, costs))
@@ -145,7 +145,7 @@ class Tracking:
         if not self._started:
             return
         summary = self._summary
-        reason = str(summary.get("diverged") or ("" if error is None else _one_line(error)))
+        reason = str(summary.get("diverged") or ("" if error is None else described(error, 300)))
         outcome = Outcome(summary.get("status", "failed"), reason, dict(summary), files_of(self._folder))
         self._each(lambda tracker: tracker.end(outcome))
 
@@ -155,7 +155,8 @@ class Tracking:
                 tell(tracker)
             except Exception as error:
                 self._started.remove(tracker)
-                text = f"track: {type(tracker).__name__} failed, got {_one_line(error)}; the run goes on without it"
+                what = f"track: {type(tracker).__name__} failed, got {described(error, 300)}"
+                text = f"{what}; the run goes on without it"
                 LOG.warning("%s", text, exc_info=True)
                 warnings.warn(text, stacklevel=2)
 
@@ -192,7 +193,3 @@ def _identity(folder: RunFolder | None) -> tuple[str, bool]:
     if folder is not None:
         folder.write_json(NOTE, {"id": name})
     return name, name == known
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

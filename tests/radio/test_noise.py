@@ -3,7 +3,7 @@
 import pytest
 
 from fednet_emu.radio.channel import thermal_noise_w
-from fednet_emu.units import watt_to_dbm
+from fednet_emu.units import linear_to_db
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,9 @@ from fednet_emu.units import watt_to_dbm
 )
 def test_noise_floors(bandwidth_hz, expected_dbm):
     """One resource block, 1, 10 and 20 MHz at -174 dBm/Hz have their textbook floors."""
-    assert watt_to_dbm(thermal_noise_w(bandwidth_hz, noise_figure_db=0.0)) == pytest.approx(expected_dbm, abs=1e-3)
+    noise_dbm = 30 + linear_to_db(thermal_noise_w(bandwidth_hz, noise_figure_db=0.0))
+
+    assert noise_dbm == pytest.approx(expected_dbm, abs=1e-3)
 
 
 def test_noise_is_a_power_over_the_band_not_a_density():
@@ -27,7 +29,7 @@ def test_half_the_band_has_half_the_noise():
 
 def test_the_noise_figure_adds_in_decibel():
     """A handset of 9 dB hears 20 MHz at -91.99 dBm."""
-    assert watt_to_dbm(thermal_noise_w(20e6, noise_figure_db=9.0)) == pytest.approx(-91.99, abs=1e-3)
+    assert 30 + linear_to_db(thermal_noise_w(20e6, noise_figure_db=9.0)) == pytest.approx(-91.99, abs=1e-3)
 
 
 def test_another_density_replaces_the_thermal_one():

@@ -65,7 +65,7 @@ class Flora(Ranks):
                 base = fed.defer(grown, adapters, base, *what)
                 w = fed.defer(adapters.drawn, fed.defer(averaged, w, *what), fed.streams, "adapters", t)
                 size += sum(part.size - rest.size for part in theirs)
-            fed.end_of_round(fed.defer(_joined, w, base, size=w.size + base.size))
+            fed.end_of_round(fed.defer(torch.cat, [w, base], size=w.size + base.size))
 
     def client(
         self,
@@ -124,7 +124,3 @@ def averaged(w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights
     """The mean [P] of models of parts, weighted; of use where everybody has all."""
     own = zip(weights, parts, models, strict=True)
     return w + sum(n / sum(weights) * (part.padded(model, len(w)) - w) for n, part, model in own)
-
-
-def _joined(*parts: Tensor) -> Tensor:
-    return torch.cat(parts)

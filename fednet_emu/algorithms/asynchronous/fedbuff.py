@@ -4,7 +4,7 @@ Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba: "Federated Learning with B
 AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 
 - a client receives w, makes local steps of SGD, and sends the difference delta of the two models: `client`;
-- the server adds up deltas until it has K, then w <- w + server_lr (sum of s(staleness) delta) / K: `run`, `step`;
+- the server adds up deltas until it has K, then w <- w + server_lr (sum of s(staleness) delta) / K: `run`;
 - clients are sampled asynchronously, so that `concurrency` of them are at work: `next`.
 
 Differences from the paper:
@@ -16,15 +16,11 @@ Differences from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fednet_emu.algorithms.asynchronous.dispatcher import Arrival, Concurrent, record_arrival
 from fednet_emu.algorithms.asynchronous.staleness import AnyStaleness, Polynomial
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply
+from fednet_emu.federation import Deferred, Device, Federation, Process, Reply, moved_by_sum
 
 
 class FedBuff(Concurrent):
@@ -50,8 +46,8 @@ class FedBuff(Concurrent):
             w, buffer = fed.published(w), list[Arrival]()
             while len(buffer) < self.buffer_size:
                 buffer.append((yield from self.next(fed, t, w, self.client)))
-            weights = [self.staleness.weight(record_arrival(fed, t, arrival)) for arrival in buffer]
-            w = fed.accumulate(step, [arrival.payload for arrival in buffer], w, weights, self.server_lr)
+            weights = [self.staleness.weight(record_arrival(fed, t, arrival)) / len(buffer) for arrival in buffer]
+            w = fed.accumulate(moved_by_sum, [arrival.payload for arrival in buffer], w, weights, self.server_lr)
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
@@ -60,11 +56,3 @@ class FedBuff(Concurrent):
         del w  # a model is in memory no longer than the difference needs it
         delta = yield training
         return Reply(delta, since=0)
-
-
-def step(w: Tensor, weights: Sequence[float], server_lr: float = 1.0) -> Accumulation:
-    """Move w [P] by server_lr / K times the weighted sum of the K updates [P] that come one by one."""
-    update = torch.zeros_like(w)
-    for weight in weights:
-        update.add_((yield), alpha=weight / len(weights))
-    return w + server_lr * update

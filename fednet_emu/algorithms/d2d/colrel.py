@@ -19,10 +19,10 @@ from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
-from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update, stepped
+from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Deferred, Delivery, Digraph, Federation, Process, SgdPlan
+from fednet_emu.federation import Deferred, Delivery, Digraph, Federation, Process, SgdPlan, moved_by_sum
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 
@@ -84,7 +84,7 @@ class Colrel(Algorithm):
             done = [Relayed((), 0, 0) if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for update in cluster.uploads]
             if uploads:
-                x = fed.accumulate(stepped, uploads, x, [1.0 / len(devices)] * len(uploads))
+                x = fed.accumulate(moved_by_sum, uploads, x, [1.0 / len(devices)] * len(uploads))
             fed.record(
                 "relaying",
                 sampled=len(invited),

@@ -21,9 +21,9 @@ from pydantic import Field
 
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
-from fednet_emu.algorithms.d2d.round import NOTHING, ClusterRound, ClusterRounds, edges_of, stepped
+from fednet_emu.algorithms.d2d.round import NOTHING, ClusterRound, ClusterRounds, edges_of
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation import Delivery, Digraph, Federation, Process, SgdPlan, Streams
+from fednet_emu.federation import Delivery, Digraph, Federation, Process, SgdPlan, Streams, moved_by_sum
 
 
 class ConnectivityAware(Algorithm):
@@ -76,7 +76,7 @@ class ConnectivityAware(Algorithm):
             done = [NOTHING if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for _, update in cluster.uploads]
             if uploads:
-                x = fed.accumulate(stepped, uploads, x, weights(self.normalisation, m, graph.sizes, done))
+                x = fed.accumulate(moved_by_sum, uploads, x, weights(self.normalisation, m, graph.sizes, done))
             heard = edges_of(graph, done)
             phi = theory.factors(heard)
             psi = phi if self.psi == "exact" else theory.guarded(theory.Degrees.of(heard), self.psi)

@@ -87,36 +87,6 @@ def factors(graph: Digraph) -> Array:
     return np.asarray((singular_values(graph) ** 2).sum(axis=1) - 1.0)
 
 
-def variance_bound(sampled: int, sizes: IntArray, phi: Array, squared_norms: Array) -> float:
-    """Bound on E|x(t+1) - mean model|^2 of stratified sampling, (1/n) (n/m - 1) sum of n_l/n phi_l |delta_l|^2.
-
-    Args:
-        sampled: m, the number of sampled devices; each cluster has m n_l / n of them, an integer.
-        sizes: [clusters] n_l.
-        phi: [clusters] connectivity factors, or bounds on them.
-        squared_norms: [clusters] squared Frobenius norms of the updates of each cluster before mixing.
-    """
-    n = int(sizes.sum())
-    return float((n / sampled - 1.0) * (sizes / n * phi * squared_norms).sum() / n)
-
-
-def stratified_variance(mixed: Array, cluster: IntArray, samples: IntArray) -> float:
-    """Exact E|sum of n_l / (n s_l) Delta_i - mean|^2 when s_l devices of each cluster are drawn without replacement.
-
-    Args:
-        mixed: [devices, parameters] the mixed update Delta_i that each device would upload.
-        cluster: [devices] the cluster of each.
-        samples: [clusters] s_l, the number of devices drawn.
-    """
-    n, total = len(mixed), 0.0
-    for label, s in enumerate(samples.tolist()):
-        mine = mixed[cluster == label]
-        if len(mine) > 1:
-            spread = ((mine - mine.mean(axis=0)) ** 2).sum() / (len(mine) - 1)
-            total += (len(mine) / n) ** 2 * (1.0 / s - 1.0 / len(mine)) * spread
-    return total
-
-
 # ---- bounds from degrees ---------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Accumulation, Deferred, Device, Digraph, Federation, Process, SgdPlan
+from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, SgdPlan
 
 INTEGER_BIT = 32
 """Size of a device number or a degree in control messages (bit)."""
@@ -197,14 +197,6 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array) -> Tensor:
     """Delta_i = sum over in-neighbours j of share_j (x_j - x), for a model x [P] and trained models x_j."""
     return torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ (torch.stack(list(models)) - x)
-
-
-def stepped(x: Tensor, weights: Sequence[float]) -> Accumulation:
-    """The model x plus the weighted sum of the updates that come one by one, all [P]; x itself without any."""
-    total = torch.zeros_like(x)
-    for weight in weights:
-        total.add_((yield), alpha=weight)
-    return x + total
 
 
 def edges_of(graph: Digraph, rounds: Sequence[ClusterRound]) -> Digraph:

@@ -24,8 +24,8 @@ from typing_extensions import override
 
 from fednet_emu.algorithms.base import Algorithm, LocalTraining
 from fednet_emu.arrays import Array
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 ACKNOWLEDGEMENT_BIT = 1
 """Size of the message that says that a model has arrived (bit)."""
@@ -132,7 +132,7 @@ class Mixing(Decentralised):
         receivers = [fed.device(i) for i in turn.graph.receivers(k.index)]
         if not receivers:
             return
-        size_bit, cluster = (x.size + self.extra_scalars) * BIT_PER_SCALAR, int(turn.graph.cluster[k.index])
+        size_bit, cluster = (x.size + self.extra_scalars) * FLOAT_BIT, int(turn.graph.cluster[k.index])
         deliveries = yield fed.sidelink(k, receivers, x, size_bit, cluster)
         reached = [i for i, delivery in zip(receivers, deliveries, strict=True) if not delivery.lost]
         if self.acknowledged:

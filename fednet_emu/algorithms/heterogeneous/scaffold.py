@@ -25,13 +25,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Literal, Self
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import (
-    Accumulation,
     AnyOptimizer,
     Deferred,
     Device,
@@ -40,6 +38,7 @@ from fednet_emu.federation import (
     Process,
     Sgd,
     SgdPlan,
+    moved_by_sum,
 )
 
 Variates = defaultdict[Device, Deferred]
@@ -77,7 +76,7 @@ class Scaffold(Synchronous):
             arrived = yield from self.round(fed, t, (x, c), self.client, own)
             for k, (_, change) in arrived:
                 own[k] = own[k] + change
-            c = fed.accumulate(moved, arrived.part(1), c, len(arrived), 1 / n)
+            c = fed.accumulate(moved_by_sum, arrived.part(1), c, [1.0] * len(arrived), 1 / n)
             x = arrived.average(self.weighting, self.server_lr)
             fed.end_of_round(x)
 
@@ -108,11 +107,3 @@ def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tens
     """
     gradient = (x - y)[: len(known)]
     return (gradient / distance if distance else gradient) - known
-
-
-def moved(c: Tensor, count: int, factor: float) -> Accumulation:
-    """The vector c [n] plus `factor` times the sum of `count` vectors that come one by one."""
-    total = torch.zeros_like(c)
-    for _ in range(count):
-        total.add_((yield))
-    return c + factor * total

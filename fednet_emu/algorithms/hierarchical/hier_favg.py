@@ -46,6 +46,7 @@ from fednet_emu.federation import (
     Federation,
     Process,
     mean_update,
+    moved_by_sum,
 )
 
 
@@ -77,8 +78,9 @@ class HierFAvg(Algorithm, LocalTraining):
             replies = yield fed.gather(self.edge(fed, edges, e, w, interval) for e in range(edges.count))
             moved = [reply for reply in replies if reply.arrived]
             if moved:
-                weights = [reply.weight for reply in moved]
-                w = fed.accumulate(moved_by_mean, [reply.update for reply in moved], w, weights)
+                total = sum(reply.weight for reply in moved)
+                weights = [reply.weight / total for reply in moved]
+                w = fed.accumulate(moved_by_sum, [reply.update for reply in moved], w, weights)
             fed.end_of_round(w, invited=interval.invited, arrived=sum(reply.arrived for reply in moved))
 
     def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
@@ -158,11 +160,3 @@ def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) 
     """What an edge server's model w_e [P] has moved by after another mean of models, which come one by one."""
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further
-
-
-def moved_by_mean(w: Tensor, weights: Sequence[float]) -> Accumulation:
-    """Move w [P] by the weighted mean of updates [P] that come one by one; a single one is added as it is."""
-    mean, total = torch.zeros_like(w), sum(weights)
-    for weight in weights:
-        mean.add_((yield), alpha=weight / total)
-    return w + mean

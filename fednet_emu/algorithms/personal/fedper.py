@@ -30,7 +30,7 @@ class FedPer(Synchronous):
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, base, self.client, own, layers)
-            base = arrived.average()
+            base = arrived.average("uniform" if self.equal_weights else "samples")
             fed.end_of_round([fed.defer(layers.put, mine, base) for mine in own])
 
     def client(

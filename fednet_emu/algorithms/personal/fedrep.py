@@ -10,24 +10,19 @@ the shared representation with the current head of its device, without fitting t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
-from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.personal.fedper import FedPer
 from fednet_emu.federation import Deferred, Device, Federation, Process
-from fednet_emu.learning.models.layers import LayerName, Layers
+from fednet_emu.learning.models.layers import Layers
 
 
-class FedRep(Synchronous):
+class FedRep(FedPer):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind = "fedrep"
-    sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses ^ {"sums", "polls"}
-    private: tuple[LayerName, ...] = (-1,)
-    """The head: layers that stay on the device, by name, pattern or index; -1 is the last layer."""
     head_epochs: int = Field(gt=0)
     """Passes over the device's samples to fit the head, before the local steps on the representation."""
 
@@ -35,15 +30,6 @@ class FedRep(Synchronous):
     @override
     def equal_weights(self) -> bool:
         return True
-
-    def run(self, fed: Federation) -> Process:
-        """The server: average the representation, with equal weights for all devices."""
-        layers, w = Layers(fed.task.model, self.private), fed.initial_model()
-        own, body = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
-        for t in fed.rounds():
-            arrived = yield from self.round(fed, t, body, self.client, own, layers)
-            body = arrived.average("uniform")
-            fed.end_of_round([fed.defer(layers.put, mine, body) for mine in own])
 
     def client(
         self, fed: Federation, k: Device, body: Deferred, t: int, own: list[Deferred], layers: Layers

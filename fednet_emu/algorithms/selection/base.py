@@ -24,9 +24,9 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device, Federation, SgdPlan, Statistic
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
 class RoundWork:
@@ -42,7 +42,7 @@ class RoundWork:
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
         self._fed, self.plan, self.down, self.up = fed, plan, down, up
         size = fed.task.model.size
-        self.up_bit = fed.links.update_bit(size) + BIT_PER_SCALAR * (up - size)
+        self.up_bit = fed.links.update_bit(size) + FLOAT_BIT * (up - size)
         self.n_samples: IntArray = fed.task.n_samples
 
     @cached_property
@@ -147,7 +147,7 @@ class ServerView:
     @cached_property
     def download_s(self) -> Array:
         """Times [N] of the downloads, defined as `upload_s`."""
-        return _air_s(BIT_PER_SCALAR * self.work.down, self.downlink_rate_bps)
+        return _air_s(FLOAT_BIT * self.work.down, self.downlink_rate_bps)
 
 
 def _air_s(size_bit: int, rate_bps: Array) -> Array:

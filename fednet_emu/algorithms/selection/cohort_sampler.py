@@ -12,8 +12,8 @@ import numpy as np
 from fednet_emu.algorithms.selection.base import RoundWork, Selection, ServerView
 from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, Statistic
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 from fednet_emu.federation.round_plans import RoundPlans
 
 NOMINAL_LOSS = 1.0
@@ -60,9 +60,9 @@ class CohortSampler:
         if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
-        up_bit = work.up_bit + BIT_PER_SCALAR * len(self._rule.reports)
+        up_bit = work.up_bit + FLOAT_BIT * len(self._rule.reports)
         numbers = [k.index for k in cohort]
-        asked = self._plans.plan(numbers, work.flop, work.n_samples, BIT_PER_SCALAR * work.down, up_bit, t)
+        asked = self._plans.plan(numbers, work.flop, work.n_samples, FLOAT_BIT * work.down, up_bit, t)
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:

@@ -9,8 +9,8 @@ from typing import Literal, final
 
 from simpy.events import Event
 
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, Process, SgdPlan, Work
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 from fednet_emu.learning.models.cuts import Cut
 
 Queue = Literal["fifo", "parallel"]
@@ -75,7 +75,7 @@ class CutLink:
 
     def backward(self, k: Device, cut: Cut, size: int, last: int = -1) -> Process:
         """The server sends the gradient of a batch and the device makes its step; the value is the delivery."""
-        send = partial(self._fed.downlink, k, None, BIT_PER_SCALAR * size * cut.width)
+        send = partial(self._fed.downlink, k, None, FLOAT_BIT * size * cut.width)
         got = yield from self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
         if not got.lost:
             yield k.compute(Work(cut.backward_flop * size, None, -1, last))
@@ -83,7 +83,7 @@ class CutLink:
 
     def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
         """A device sends so many numbers; the value is the delivery."""
-        send = partial(self._fed.uplink, k, payload, BIT_PER_SCALAR * scalars)
+        send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
         return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
 
     def least_time(self, k: Device, cuts: Sequence[Cut]) -> Cut:
@@ -99,6 +99,6 @@ class CutLink:
         def round_s(cut: Cut) -> float:
             computing_s = (cut.forward_flop + cut.backward_flop) / k.flop_per_s + cut.server_flop / server_flop_per_s
             up, down = (n_samples * width + cut.device.n_shared for width in (cut.width + self._labels, cut.width))
-            return n_samples * computing_s + BIT_PER_SCALAR * (up / up_bps + down / down_bps)
+            return n_samples * computing_s + FLOAT_BIT * (up / up_bps + down / down_bps)
 
         return min(cuts, key=round_s)

@@ -47,13 +47,6 @@ def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Arra
     return a
 
 
-def surrogate_posterior(a: Array, eta: Array) -> Array:
-    """The set probabilities Q(eta) [n, M] for class probabilities eta [n, K] and the transition matrix a [M, K]."""
-    unnormalised = eta @ a.T
-    q: Array = unnormalised / unnormalised.sum(axis=-1, keepdims=True)
-    return q
-
-
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateLoss:

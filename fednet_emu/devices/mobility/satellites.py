@@ -38,7 +38,7 @@ class Satellites(Mobility):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        kind, network, channel = getattr(self, "kind", "?"), scenario.network, scenario.channel
+        kind, network, channel = self.kind, scenario.network, scenario.channel
         if network.cells.kind != "ground":
             yield (
                 "",

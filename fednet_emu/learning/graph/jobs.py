@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
@@ -144,11 +143,6 @@ class Batches:
 
     index: IntArray
     count: IntArray
-
-    @property
-    def weight(self) -> NDArray[np.float32]:
-        """Weights [steps, width]: 1 for a sample, 0 for padding."""
-        return (np.arange(self.index.shape[1]) < self.count[:, None]).astype(np.float32)
 
 
 @final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -215,21 +214,19 @@ class _Block(nn.Module):
 class _ResNet(Model):
     """A 3x3 convolution, stages of residual blocks, later ones at half the resolution, mean pooling, outputs."""
 
+    WIDTHS: ClassVar[tuple[int, ...]]
+    """Channels of the stages."""
+    BLOCKS: ClassVar[int]
+    """Blocks in each stage."""
     norm: Literal["group", "batch"] = "group"
     """Normalisation: over groups of channels of each sample, or over the batch."""
     groups: int = Field(2, gt=0)
     """Number of groups of channels of group norm; a divisor of all widths."""
 
-    @abstractmethod
-    def stages(self) -> tuple[tuple[int, ...], int]:
-        """Widths of the stages, and the number of blocks in each."""
-
     @model_validator(mode="after")
     def _groups_divide_the_widths(self) -> _ResNet:
-        if self.stages()[0][0] % self.groups:
-            raise ValueError(
-                f"groups: must divide {self.stages()[0][0]} channels, got {self.groups}; give 2, 4, 8 or 16"
-            )
+        if self.WIDTHS[0] % self.groups:
+            raise ValueError(f"groups: must divide {self.WIDTHS[0]} channels, got {self.groups}; give 2, 4, 8 or 16")
         return self
 
     def normalised(self, channels: int) -> nn.Module:
@@ -242,12 +239,11 @@ class _ResNet(Model):
             kind = self.kind
             wanted = f"samples must be images [channels, height, width] for {kind}"
             raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
-        widths, blocks = self.stages()
-        first = nn.Conv2d(input_shape[0], widths[0], 3, 1, 1, bias=False)
-        layers: list[nn.Module] = [first, self.normalised(widths[0]), nn.ReLU()]
-        n_in = widths[0]
-        for stage, width in enumerate(widths):
-            for block in range(blocks):
+        n_in = self.WIDTHS[0]
+        first = nn.Conv2d(input_shape[0], n_in, 3, 1, 1, bias=False)
+        layers: list[nn.Module] = [first, self.normalised(n_in), nn.ReLU()]
+        for stage, width in enumerate(self.WIDTHS):
+            for block in range(self.BLOCKS):
                 layers.append(_Block(self, n_in, width, 2 if stage and not block else 1))
                 n_in = width
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(n_in, outputs))
@@ -260,10 +256,8 @@ class ResNet18(_ResNet):
     """
 
     kind = "resnet-18"
-
-    def stages(self) -> tuple[tuple[int, ...], int]:
-        """Four stages of two blocks."""
-        return (64, 128, 256, 512), 2
+    WIDTHS = (64, 128, 256, 512)
+    BLOCKS = 2
 
 
 class ResNet20(_ResNet):
@@ -273,7 +267,5 @@ class ResNet20(_ResNet):
     """
 
     kind = "resnet-20"
-
-    def stages(self) -> tuple[tuple[int, ...], int]:
-        """Three stages of three blocks."""
-        return (16, 32, 64), 3
+    WIDTHS = (16, 32, 64)
+    BLOCKS = 3

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.errors import ScenarioError, described, did_you_mean
 from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.torch_vision import torch_vision
 
@@ -70,7 +70,7 @@ class TorchvisionModel(Model):
             module: nn.Module = models.get_model(self.name, **{**plain, **self.args, **fixed})
         except Exception as error:
             given = ", ".join(f"{name}={value!r}" for name, value in self.args.items()) or "none"
-            problem = f"{self.name} rejects its arguments ({_text(error)}), got {given}"
+            problem = f"{self.name} rejects its arguments ({described(error)}), got {given}"
             raise ScenarioError(f"model.args: {problem}; give what the architecture takes") from error
         return module
 
@@ -99,7 +99,7 @@ class TorchvisionModel(Model):
             with torch.no_grad():
                 found = module.eval()(batch)
         except Exception as error:
-            problem = f"{self.name} cannot take images of shape {list(input_shape)}, got {_text(error)}"
+            problem = f"{self.name} cannot take images of shape {list(input_shape)}, got {described(error)}"
             remedy = "use larger images, an architecture for small ones, or args that fit, such as image_size"
             raise ScenarioError(f"model: {problem}; {remedy}") from error
         module.train()
@@ -114,7 +114,3 @@ def _layers(module: nn.Module, kind: type[nn.Module]) -> Iterator[tuple[nn.Modul
         for name, layer in owner.named_children():
             if isinstance(layer, kind):
                 yield owner, name, layer
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

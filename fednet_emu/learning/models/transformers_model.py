@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from fednet_emu.component.component import ExactlyOne
-from fednet_emu.errors import ScenarioError, did_you_mean
+from fednet_emu.errors import ScenarioError, described, did_you_mean
 from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.models.adapters import AnyAdapters
 from fednet_emu.learning.models.base import Model
@@ -70,7 +70,7 @@ class TransformersModel(ExactlyOne, Model):
             try:
                 network = self._network(library, config, input_shape)
             except Exception as error:
-                problem = f"the library cannot make {config.model_type} ({_text(error)}), got {self._given}"
+                problem = f"the library cannot make {config.model_type} ({described(error)}), got {self._given}"
                 raise ScenarioError(f"model: {problem}; give what suits the architecture") from error
         module: nn.Module = _Scores(network, "input_ids" if len(input_shape) == 1 else "pixel_values")
         if self.adapters is not None:
@@ -120,7 +120,7 @@ class TransformersModel(ExactlyOne, Model):
         try:
             return library.AutoConfig.from_pretrained(self.path, local_files_only=True)
         except Exception as error:
-            problem = f"holds no configuration of transformers ({_text(error)}), got {self.path}"
+            problem = f"holds no configuration of transformers ({described(error)}), got {self.path}"
             raise ScenarioError(f"model.path: {problem}; give a folder that save_pretrained wrote") from error
 
     def _written(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
@@ -147,7 +147,7 @@ class TransformersModel(ExactlyOne, Model):
         try:
             return library.AutoConfig.for_model(name, **{**own, **given})
         except Exception as error:
-            problem = f"{name} rejects it ({_text(error)}), got {given}"
+            problem = f"{name} rejects it ({described(error)}), got {given}"
             raise ScenarioError(f"model.config: {problem}; correct these settings") from error
 
 
@@ -192,7 +192,3 @@ def _quiet(library: Any) -> Iterator[None]:
 def _is_abstract() -> bool:
     """Whether networks have shapes only, and no values."""
     return torch.get_default_device().type == "meta"
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

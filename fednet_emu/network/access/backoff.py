@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fednet_emu.arrays import Array, power
+from fednet_emu.arrays import Array, bisected, power
 
 WINDOW, DOUBLINGS = 16, 6
 """First contention window in slots, and how often it doubles: CWmin 15 and CWmax 1023 of best effort."""
@@ -48,15 +48,13 @@ def fixed_point(stations: int) -> tuple[float, float]:
 
     tau = 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))) and p = 1 - (1 - tau)^(n-1), by bisection in p.
     """
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        collides = 0.5 * (low + high)
-        if 1.0 - (1.0 - _attempt(collides)) ** (stations - 1) > collides:
-            low = collides
-        else:
-            high = collides
+
+    def chance(sends: float) -> float:
+        return 1.0 - (1.0 - sends) ** (stations - 1)
+
+    low, _ = bisected(lambda collides: chance(_attempt(collides)) > collides, 0.0, 1.0, _HALVINGS)
     sends = _attempt(low)
-    return sends, 1.0 - (1.0 - sends) ** (stations - 1)
+    return sends, chance(sends)
 
 
 def _attempt(collides: float) -> float:

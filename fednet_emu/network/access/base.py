@@ -97,9 +97,9 @@ class RatedAccess(Access, Sharing):
     One with turns, slots or a flow of bits of its own defines `queue`, `on` or `air` as well.
     """
 
-    @abstractmethod
     def share(self, active: int) -> float:
-        """Fraction of the band that each of `active` simultaneous bursts has, if all get equal shares."""
+        """Fraction of the band that each of `active` simultaneous bursts has; an equal one by default."""
+        return 1.0 / active
 
     @override
     def on(self, band: Band) -> Band:

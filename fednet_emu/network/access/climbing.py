@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import final
 
 import numpy as np
@@ -10,10 +9,9 @@ from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.separate import Power, Rates
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Allocation, RateInputs, Sharing
-from fednet_emu.network.air.transfer import Burst, Transfer
+from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.rates.climbing import WINDOW_NS
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
@@ -52,7 +50,7 @@ class Climbing(Sharing):
 
 
 @final
-class ClimbingAir:
+class ClimbingAir(SharedAir):
     """The slots of one cell, in which transfers climb.
 
     Args:
@@ -62,49 +60,23 @@ class ClimbingAir:
         links: the links.
     """
 
-    looks_up = False
-
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
-        self._sharing = Climbing(slots, law)
-        self._air = SharedAir(self._sharing, band, links)
-        self._bursts: list[Burst] = []
+        self._climbing, self._bursts = Climbing(slots, law), list[Burst]()
+        super().__init__(self._climbing, band, links)
 
-    def next_end_ns(self) -> int:
-        """The next end on the air, or of the plan."""
-        return self._air.next_end_ns()
-
+    @override
     def start(self, burst: Burst, now_ns: int) -> None:
         """Put a burst on the air; one of a transfer that was on it before goes on where that was."""
         leg = burst[0]
         begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns
         self._bursts.append(burst)
-        self._sharing.begun.append(begun_ns // WINDOW_NS)
-        self._air.start(burst, now_ns)
+        self._climbing.begun.append(begun_ns // WINDOW_NS)
+        super().start(burst, now_ns)
 
-    def move(self) -> None:
-        """Begin a period of movement; nobody climbs faster or slower for it."""
-        self._air.move()
-
-    def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg."""
-        self._air.cut(leg, burst, now_ns)
-
-    def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg more bits."""
-        self._air.extend(leg, bits)
-
+    @override
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; return the bursts that have ended."""
-        ended = self._air.advance(now_ns)
+        ended = super().advance(now_ns)
         for burst in ended:
             place = next(place for place, other in enumerate(self._bursts) if other is burst)
-            del self._bursts[place], self._sharing.begun[place]
+            del self._bursts[place], self._climbing.begun[place]
         return ended
-
-    def powers(self) -> Iterable[Power]:
-        """The planned powers."""
-        return self._air.powers()
-
-    def rates(self) -> Iterable[Rates]:
-        """The planned rates."""
-        return self._air.rates()

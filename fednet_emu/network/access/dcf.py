@@ -145,10 +145,6 @@ class Dcf(RatedAccess):
         return replace(super().on(band), share=width_hz / band.bandwidth_hz)
 
     @override
-    def share(self, active: int) -> float:
-        return 1.0 / active
-
-    @override
     def patience(self, band: Band, cells: int, devices: int) -> Patience:
         return Patience(band, disturbed=True)
 

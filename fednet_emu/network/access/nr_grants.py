@@ -100,10 +100,6 @@ class NrGrants(RatedAccess):
         return self.frame.share("D" if down else "U")
 
     @override
-    def share(self, active: int) -> float:
-        return 1.0 / active
-
-    @override
     def on(self, band: Band) -> Band:
         granted = in_whole_blocks(band.law, band.bandwidth_hz, SUBCARRIERS_PER_BLOCK * self.spacing_khz * 1e3)
         law = InSlots(law=granted, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Mask, exp, log
+from fednet_emu.arrays import Array, IntArray, Mask, bisected, exp, log
 from fednet_emu.radio.rates.base import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
@@ -97,12 +97,11 @@ def _least_time(narrowing: _Narrowing, work: Array, snr: Array, budget: float) -
     if parts.sum() <= budget:
         return parts, work >= work.max() * (1.0 - 1e-9)
     high = 2.0 * low
-    while (snr / narrowing.sinr(work / high)).sum() > budget:
+
+    def is_short(time: float) -> bool:
+        return bool((snr / narrowing.sinr(work / time)).sum() > budget)
+
+    while is_short(high):
         high *= 2.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if (snr / narrowing.sinr(work / middle)).sum() > budget:
-            low = middle
-        else:
-            high = middle
+    _, high = bisected(is_short, low, high, _HALVINGS)
     return snr / narrowing.sinr(work / high), np.zeros(len(work), np.bool_)

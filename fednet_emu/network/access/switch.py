@@ -23,11 +23,6 @@ class Wire(RateLaw):
     """One bit per second and hertz at any SINR: the speed of a port is its width."""
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: nothing is lost."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """Zero: everything gets through."""
         return 0.0
@@ -67,10 +62,6 @@ class Switch(RatedAccess):
     @override
     def on(self, band: Band) -> Band:
         return replace(super().on(band), bandwidth_hz=self.port_bps, fading=NoFading(), coherence_ns=FOREVER_NS)
-
-    @override
-    def share(self, active: int) -> float:
-        return 1.0 / active
 
     def power(self, inputs: RateInputs) -> Array:
         """Nothing is radiated."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.network.air.separate import Power, Rates
+from fednet_emu.network.air.separate import Air, Power, Rates
 from fednet_emu.network.air.transfer import Burst, Transfer
 
 
@@ -63,7 +63,7 @@ class _Sending:
 
 
 @final
-class DutyCycleAir:
+class DutyCycleAir(Air):
     """Frames of many senders without coordination (pure ALOHA), each of which is on the air for a share of the time.
 
     A sender waits after each frame, after the last one too, until its share of the time is used up. A frame arrives if
@@ -96,9 +96,6 @@ class DutyCycleAir:
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Nothing to do: the next `advance` ends what has been given up."""
-
-    def extend(self, leg: Transfer, bits: int) -> None:
-        """Nothing: frames are counted at starts."""
 
     def next_end_ns(self) -> int:
         """The earliest end."""

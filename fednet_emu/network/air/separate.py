@@ -63,16 +63,19 @@ class Air(Protocol):
         """Give up a leg of a burst; its `until_ns` has been set to now."""
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg that is on the air by itself more bits, before `advance`; or do nothing."""
+        """Give a leg that is on the air by itself more bits, before `advance`; nothing by default."""
+        return
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
 
     def powers(self) -> Iterable[Power]:
-        """The planned powers of all bursts whose power is not full from start to end."""
+        """The planned powers of all bursts whose power is not full from start to end; none by default."""
+        return ()
 
     def rates(self) -> Iterable[Rates]:
-        """The planned rates of all bursts whose end was not computed when they started."""
+        """The planned rates of all bursts whose end was not computed when they started; none by default."""
+        return ()
 
 
 @runtime_checkable
@@ -101,8 +104,11 @@ class Walker(Protocol):
 
 
 @final
-class SeparateAir:
-    """Bursts that do not affect each other: only a cancellation can change an end time."""
+class SeparateAir(Air):
+    """Bursts that do not affect each other: only a cancellation can change an end time.
+
+    Senders send all the time, at rates that are known from the start on.
+    """
 
     def __init__(self, walker: Walker, *, looks_up: bool = False) -> None:
         self.looks_up = looks_up
@@ -127,9 +133,6 @@ class SeparateAir:
         self._ends[place] = (self._again_ns(burst, now_ns), self._ends[place][1], burst)
         heapify(self._ends)
 
-    def extend(self, leg: Transfer, bits: int) -> None:
-        """Nothing: ends are computed at starts."""
-
     def advance(self, now_ns: int) -> list[Burst]:
         """Return the bursts that have ended by now; those that end in one instant are in the order of their starts."""
         ended, ends = [], self._ends
@@ -140,14 +143,6 @@ class SeparateAir:
             else:
                 ended.append(heappop(ends)[2])
         return ended
-
-    def powers(self) -> Iterable[Power]:
-        """None: senders send all the time."""
-        return ()
-
-    def rates(self) -> Iterable[Rates]:
-        """None: the mean rate of a burst is known from its start on."""
-        return ()
 
     def _again_ns(self, burst: Burst, now_ns: int) -> int:
         """End of a burst that has been on the air for some time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from math import floor
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,6 @@ class Plan(NamedTuple):
     next_ns: int
 
 
-@final
 class SharedAir:
     """The transmissions of one band, in one cell or in several that disturb each other.
 

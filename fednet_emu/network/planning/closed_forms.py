@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from fednet_emu.arrays import Array, expm1
+from fednet_emu.arrays import Array, bisected, expm1
 
 LN_2 = math.log(2.0)
 _HALVINGS = 60
@@ -91,7 +91,4 @@ def least(fits: Callable[[float], bool], low: float, high: float) -> float:
         return low
     while not fits(high):
         low, high = high, 2.0 * high
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return bisected(lambda middle: not fits(middle), low, high, _HALVINGS)[1]

@@ -31,7 +31,7 @@ class Graphs:
 
     def __init__(self, topology: Topology, inputs: TopologyInputs) -> None:
         self._topology, self._inputs = topology, inputs
-        self._source = topology.edges.source(inputs)
+        self._edges = topology.edges.source(inputs)
 
     def at(self, at_s: float, *name: int) -> Digraph:
         """The digraph at a simulated time; `name` names what is drawn by chance, the number of the round first.
@@ -41,7 +41,7 @@ class Graphs:
         """
         clusters = self._topology.clusters
         group = clusters.group(self._inputs, at_s)
-        sender, receiver = self._source.edges(group, at_s, name)
+        sender, receiver = self._edges(group, at_s, name)
         graph = Digraph.of(group, sender, receiver)
         if clusters.split:
             return Digraph.of(graph.strong_components(), graph.sender, graph.receiver)

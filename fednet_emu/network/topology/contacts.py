@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -59,7 +60,19 @@ class Contacts(Edges):
         nodes = int(max(trace.first.max(initial=-1), trace.second.max(initial=-1))) + 1
         if nodes < inputs.count:
             raise DataError(str(path), f"has {nodes} nodes for {inputs.count} devices", "lower devices.count")
-        return ContactEdges(self, inputs.count, trace)
+        return partial(self._at, trace, inputs.count)
+
+    def _at(self, trace: ContactTrace, count: int, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """The contacts at this time; when the trace has ended it begins again."""
+        since_s = at_s if self.step_s is None else self.step_s * name[0]
+        time_s = (self.start_s + since_s) % max(trace.period_s, 1e-9)
+        there = (trace.up_s <= time_s) & (time_s < trace.down_s + self.memory_s)
+        there &= (trace.first < count) & (trace.second < count)
+        ends = np.stack([trace.second[there], trace.first[there]], axis=1)
+        if not self.directed:
+            ends = np.concatenate((ends, ends[:, ::-1]))
+        sender, receiver = np.unique(ends, axis=0).T if len(ends) else (ends[:, 0], ends[:, 1])
+        return sender, receiver
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,28 +88,6 @@ class ContactTrace:
     def period_s(self) -> float:
         """Length of the trace: the end of the last contact."""
         return float(self.down_s.max(initial=0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class ContactEdges:
-    """Edges of one run; when the trace has ended it begins again."""
-
-    law: Contacts
-    count: int
-    trace: ContactTrace
-
-    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """The contacts at this time; `name` begins with the number of the round."""
-        law, trace = self.law, self.trace
-        since_s = at_s if law.step_s is None else law.step_s * name[0]
-        time_s = (law.start_s + since_s) % max(trace.period_s, 1e-9)
-        there = (trace.up_s <= time_s) & (time_s < trace.down_s + law.memory_s)
-        there &= (trace.first < self.count) & (trace.second < self.count)
-        ends = np.stack([trace.second[there], trace.first[there]], axis=1)
-        if not law.directed:
-            ends = np.concatenate((ends, ends[:, ::-1]))
-        sender, receiver = np.unique(ends, axis=0).T if len(ends) else (ends[:, 0], ends[:, 1])
-        return sender, receiver
 
 
 def read_contacts(where: str, text: str) -> ContactTrace:

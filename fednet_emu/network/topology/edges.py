@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -45,17 +46,12 @@ class TopologyInputs:
     data_dir: Path | None = None
 
 
-class EdgeSource(Protocol):
-    """Edges of a run."""
+EdgeSource = Callable[[IntArray, float, tuple[int, ...]], Ends]
+"""Makes the edges of one draw, which never join a device to itself; those between groups are left out by the caller.
 
-    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """The edges of one draw, which never join a device to itself; those between groups are left out by the caller.
-
-        Args:
-            group: [devices] the group of each device, where clusters are known before edges are.
-            at_s: simulated time.
-            name: names the draw: the number of the round first.
-        """
+It is given the group [devices] of each device, where clusters are known before edges are; the simulated time in s; and
+a name of the draw: the number of the round first.
+"""
 
 
 class Edges(Component):
@@ -77,11 +73,7 @@ class NoEdges(Edges):
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """No edges."""
-        return self
-
-    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """None."""
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return lambda group, at_s, name: (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class ListedEdges(Edges):
@@ -109,14 +101,10 @@ class ListedEdges(Edges):
             yield "pairs", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """The same edges at all times."""
-        return self
-
-    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """Those that are given, each once."""
+        """Those that are given, each once, at all times."""
         ends = np.array(self.pairs, np.int64).reshape(-1, 2)
         sender, receiver = np.unique(ends if self.directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
-        return sender, receiver
+        return lambda group, at_s, name: (sender, receiver)
 
 
 class RandomRegular(Edges):
@@ -138,18 +126,10 @@ class RandomRegular(Edges):
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Draws by name."""
-        return RegularDraws(self, inputs.streams)
+        return partial(self._drawn, inputs.streams)
 
-
-@dataclass(frozen=True, slots=True)
-class RegularDraws:
-    """Random regular digraphs of one run; a group's draws do not depend on the groups after it."""
-
-    law: RandomRegular
-    streams: Streams
-
-    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """One regular digraph for each group.
+    def _drawn(self, streams: Streams, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+        """One regular digraph for each group; a group's draws do not depend on the groups after it.
 
         Raises:
             ScenarioError: no draw of a group was strongly connected.
@@ -160,20 +140,20 @@ class RegularDraws:
         parts = []
         for size in np.unique(sizes[sizes > 1]).tolist():
             members = order[starts[sizes == size][:, None] + np.arange(size)]
-            parts.append(self._of_size(members, name))
+            parts.append(self._of_size(streams, members, name))
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         sender, receiver = (np.concatenate(side) for side in zip(*parts, strict=True))
         return sender, receiver
 
-    def _of_size(self, members: IntArray, name: tuple[int, ...]) -> Ends:
+    def _of_size(self, streams: Streams, members: IntArray, name: tuple[int, ...]) -> Ends:
         """Digraphs of groups [groups, size] of one size."""
         size = members.shape[1]
         found: list[Ends] = []
         for attempt in range(MAX_REDRAWS):
-            row, sender, receiver = self._attempt(len(members), size, (size, attempt, *name))
+            row, sender, receiver = self._attempt(streams, len(members), size, (size, attempt, *name))
             good = np.ones(len(members), np.bool_)
-            if self.law.redraw:
+            if self.redraw:
                 part = strong_components(members.size, row * size + sender, row * size + receiver).reshape(-1, size)
                 good = np.all(part == part[:, :1], axis=1)
             kept = good[row]
@@ -184,20 +164,22 @@ class RegularDraws:
                 return senders, receivers
         raise ScenarioError(
             f"network.sidelink.topology.edges: no strongly connected digraph of {size} devices in {MAX_REDRAWS} draws, "
-            f"got degree {self.law.degree} and deletion {self.law.deletion:g}; raise the degree, lower the deletion, "
+            f"got degree {self.degree} and deletion {self.deletion:g}; raise the degree, lower the deletion, "
             "or set redraw: false"
         )
 
-    def _attempt(self, groups: int, size: int, name: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
+    def _attempt(
+        self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
+    ) -> tuple[IntArray, IntArray, IntArray]:
         """Edges of one draw for so many groups: the group, and the places of sender and receiver in it."""
-        steps_each = min(self.law.degree, size) - 1
+        steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:
-            return self.streams("topology", what, *name).random((groups, *shape))
+            return streams("topology", what, *name).random((groups, *shape))
 
         label = np.argsort(draws("labels", size), axis=1)
         step = 1 + np.argsort(draws("steps", size - 1), axis=1)[:, :steps_each]
-        there = draws("failures", size, steps_each) >= self.law.deletion
+        there = draws("failures", size, steps_each) >= self.deletion
         row, place, which = np.nonzero(there)
         ahead = (place + step[row, which]) % size
         return row, label[row, place], label[row, ahead]

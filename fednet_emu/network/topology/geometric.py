@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -32,31 +32,22 @@ class Geometric(Edges):
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Worked out from positions when asked for."""
-        return GeometricEdges(self, inputs)
+        return partial(self._good, inputs)
 
-
-@dataclass(frozen=True, slots=True)
-class GeometricEdges:
-    """Radio edges of one run."""
-
-    law: Geometric
-    inputs: TopologyInputs
-
-    def edges(self, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+    def _good(self, inputs: TopologyInputs, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
         """The links that are good enough at this time."""
         from scipy.spatial import cKDTree
 
-        inputs, law = self.inputs, self.law
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
-        pairs = cKDTree(xy_m).query_pairs(law.reach_m, output_type="ndarray").astype(np.int64)
+        pairs = cKDTree(xy_m).query_pairs(self.reach_m, output_type="ndarray").astype(np.int64)
         sender, receiver = (np.concatenate((pairs[:, end], pairs[:, 1 - end])) for end in (0, 1))
         sinr = inputs.links_at(at_s).snrs(sender, receiver)
         apart = np.ones(len(sender), np.bool_)
-        if law.slots is not None:
-            slot = inputs.streams("topology", "turns", *name).integers(law.slots, size=inputs.count)
+        if self.slots is not None:
+            slot = inputs.streams("topology", "turns", *name).integers(self.slots, size=inputs.count)
             sinr = sinr_in_slots(sinr, receiver, slot[sender])
             apart = slot[sender] != slot[receiver]
-        good = apart & (sinr >= db_to_linear(law.min_sinr_db))
+        good = apart & (sinr >= db_to_linear(self.min_sinr_db))
         return sender[good], receiver[good]
 
 

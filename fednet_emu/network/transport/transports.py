@@ -61,7 +61,7 @@ class EndToEndTransport(Transport):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        network, kind = scenario.network, getattr(self, "kind", "?")
+        network, kind = scenario.network, self.kind
         if isinstance(network.overhead, Packets):
             yield "", f"brings its own headers, got {kind} with network.overhead: packets; leave the overhead out"
         if network.uplink.access.only_sums:
@@ -131,9 +131,7 @@ class ConnectedTransport(EndToEndTransport):
         network = scenario.network
         for way in (network.downlink, network.sidelink):
             if way is not None and way.broadcasts:
-                what = (
-                    f"has one receiver, got {getattr(self, 'kind', '?')} with network.{way.DIRECTION}.mode: broadcast"
-                )
+                what = f"has one receiver, got {self.kind} with network.{way.DIRECTION}.mode: broadcast"
                 yield "", f"{what}; choose mode: unicast there, or transport: udp"
 
 

@@ -127,7 +127,7 @@ class SitePathLoss(PathLoss):
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
         """Refuse values outside [low, high] unless told to extrapolate; the last digits of a position do not matter."""
         if self.outside == "error":
-            require_range(f"path_loss {getattr(self, 'kind', type(self).__name__)}", what, value, low, high)
+            require_range(f"path_loss {self.kind}", what, value, low, high)
 
 
 def require_range(where: str, what: str, value: Array | float, low: float, high: float) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import scipy
 
-from fednet_emu.arrays import Array, exp10, log, log10
+from fednet_emu.arrays import Array, bisected, exp10, log, log10
 from fednet_emu.radio.fading import CombinedRician, Fading, Nakagami, Rayleigh, Rician
 from fednet_emu.radio.rates.ergodic import HIGH_DB, LOW_DB, STEP_DB, ErgodicRate, Means
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
@@ -93,15 +93,9 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
         return np.diff(edges) / pairs, lost
 
-    low_db, high_db = -_FAR_DB, _FAR_DB
-    for _ in range(_HALVINGS):
-        offset_db = 0.5 * (low_db + high_db)
-        if float(cuts(offset_db)[1].sum()) > law.target_bler:
-            low_db = offset_db
-        else:
-            high_db = offset_db
-    chosen, lost = cuts(high_db)
-    return float(efficiency_bps_hz @ (chosen - lost)), high_db
+    _, offset_db = bisected(lambda db: float(cuts(db)[1].sum()) > law.target_bler, -_FAR_DB, _FAR_DB, _HALVINGS)
+    chosen, lost = cuts(offset_db)
+    return float(efficiency_bps_hz @ (chosen - lost)), offset_db
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:

@@ -26,9 +26,12 @@ class RateLaw(Component):
         """Rates of many transmissions in bit/s, the same law as `rate_bps` in the broadcast shape."""
 
     @property
-    @abstractmethod
     def outage_sinr(self) -> float:
-        """SINR (linear) below which a fading block loses the whole transmission; 0 if transmissions are never lost."""
+        """SINR (linear) below which a fading block loses the whole transmission; 0 if transmissions are never lost.
+
+        By default they are not: a sender adapts, and sends nothing or sends again.
+        """
+        return 0.0
 
     @property
     @abstractmethod
@@ -52,3 +55,25 @@ class RateLaw(Component):
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         """Narrowest part of a band that a sender may put its whole power on: 1, the band itself, if not narrowed."""
         return 1.0
+
+
+class OfLaw(RateLaw):
+    """Another law whose sender uses its band, or its power, in another way."""
+
+    law: RateLaw
+    """The other law."""
+
+    @property
+    def outage_sinr(self) -> float:
+        """That of the law."""
+        return self.law.outage_sinr
+
+    @property
+    def min_sinr(self) -> float:
+        """That of the law, on the part of the band that is used."""
+        return self.law.min_sinr
+
+    @property
+    def jumps(self) -> Array:
+        """Those of the law."""
+        return self.law.jumps

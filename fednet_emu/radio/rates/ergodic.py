@@ -49,11 +49,6 @@ class ErgodicRate(RateLaw):
         return self
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: the average over many blocks is never in outage."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """Lowest mean SINR at which the average counts."""
         return self._means.min_sinr(0)

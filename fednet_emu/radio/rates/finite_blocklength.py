@@ -9,8 +9,10 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from fednet_emu.arrays import Array, expm1, log1p
+from fednet_emu.arrays import Array, bisected, expm1, log1p
 from fednet_emu.radio.rates.base import RateLaw
+
+_HALVINGS = 100
 
 
 class FiniteBlocklength(RateLaw):
@@ -26,11 +28,6 @@ class FiniteBlocklength(RateLaw):
 
     error_rate: float = Field(gt=0, lt=0.5)
     """Probability e that a block fails."""
-
-    @property
-    def outage_sinr(self) -> float:
-        """Zero: the transmitter adapts, and failed blocks are sent again."""
-        return 0.0
 
     @property
     def min_sinr(self) -> float:
@@ -63,25 +60,18 @@ class FiniteBlocklength(RateLaw):
     @cached_property
     def _zero_sinr(self) -> float:
         """Root of ln(1 + s) = penalty sqrt(1 - (1 + s)^-2), by bisection in ln(1 + s)."""
-        low, high = 0.0, self._penalty
-        for _ in range(100):
-            nats = 0.5 * (low + high)
-            if nats < self._penalty * math.sqrt(-math.expm1(-2.0 * nats)):
-                low = nats
-            else:
-                high = nats
-        return math.expm1(high)
+        penalty = self._penalty
+        _, nats = bisected(lambda nats: nats < penalty * math.sqrt(-math.expm1(-2.0 * nats)), 0.0, penalty, _HALVINGS)
+        return math.expm1(nats)
 
     @cached_property
     def _best_sinr(self) -> float:
         """Root of the derivative of nats / s, by bisection in ln(1 + s)."""
-        low, high = math.log1p(self._zero_sinr), 1.0 + self._penalty
-        for _ in range(100):
-            nats = 0.5 * (low + high)
+
+        def rises(nats: float) -> bool:
             spread = math.sqrt(-math.expm1(-2.0 * nats))
             slope = 1.0 - self._penalty * math.exp(-2.0 * nats) / spread
-            if slope * -math.expm1(-nats) > nats - self._penalty * spread:
-                low = nats
-            else:
-                high = nats
-        return math.expm1(high)
+            return slope * -math.expm1(-nats) > nats - self._penalty * spread
+
+        _, nats = bisected(rises, math.log1p(self._zero_sinr), 1.0 + self._penalty, _HALVINGS)
+        return math.expm1(nats)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fednet_emu.arrays import Array
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.base import OfLaw
 from fednet_emu.radio.rates.shannon import AnyRateLaw
 
 
-class InSlots(RateLaw):
+class InSlots(OfLaw):
     """Another law on the whole band in a share of all slots, for senders that take turns in slots.
 
     A sender with the part x of the band has that part of the slots: its rate is x times that of the whole band. As with
     parts of the band its SINR is the one that its power would have on its part alone, s / x, so that any two schemes
     see the same SINR for the same mean power.
     """
-
-    PER_HERTZ: ClassVar[bool] = True
 
     law: AnyRateLaw
     """The law on the whole band."""
@@ -29,21 +25,6 @@ class InSlots(RateLaw):
 
     share: float = Field(gt=0, le=1)
     """Share of all slots that are sent in."""
-
-    @property
-    def outage_sinr(self) -> float:
-        """That of the law."""
-        return self.law.outage_sinr
-
-    @property
-    def min_sinr(self) -> float:
-        """That of the law, for a sender alone."""
-        return self.law.min_sinr
-
-    @property
-    def jumps(self) -> Array:
-        """Those of the law, for a sender alone."""
-        return self.law.jumps
 
     @property
     def peaks(self) -> Array:

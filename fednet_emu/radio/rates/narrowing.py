@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.base import OfLaw, RateLaw
 from fednet_emu.radio.rates.shannon import AnyRateLaw
 
 _JUST_ABOVE = 1 + 1e-14
@@ -29,7 +29,7 @@ class _Ramps(NamedTuple):
     slopes: list[float]
 
 
-class Narrowed(RateLaw):
+class Narrowed(OfLaw):
     """Another law's rate on the best part of the band: a part x has the SINR s / x, and carries x B e(s / x) bit/s.
 
     Above the highest peak of e(s) / s the whole band is best. Below the SINR s_min of the least efficiency e, the part
@@ -47,21 +47,6 @@ class Narrowed(RateLaw):
 
     narrowest_hz: float = Field(gt=0)
     """Width in Hz of the narrowest part."""
-
-    @property
-    def outage_sinr(self) -> float:
-        """That of the law."""
-        return self.law.outage_sinr
-
-    @property
-    def min_sinr(self) -> float:
-        """The lowest SINR on the part that is used."""
-        return self.law.min_sinr
-
-    @property
-    def jumps(self) -> Array:
-        """Those of the law."""
-        return self.law.jumps
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         """Narrowest part of a band that a sender may use: 1 for a band that is no wider than `narrowest_hz`."""

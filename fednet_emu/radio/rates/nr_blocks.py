@@ -124,11 +124,6 @@ class NrBlocks(RateLaw):
         return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: the rate falls to zero instead of losing anything."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """Where half of the blocks of the lowest scheme fail every attempt."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]

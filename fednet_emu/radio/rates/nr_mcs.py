@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
-from fednet_emu.arrays import Array
 from fednet_emu.radio.numerology import rows
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.staircase import Staircase
 from fednet_emu.units import db_to_linear
 
 CQI_RATES_X1024 = {
@@ -37,7 +34,7 @@ class Scheme(NamedTuple):
     snr_at_1_pct_db: float
 
 
-class NrMcs(RateLaw):
+class NrMcs(Staircase):
     """The fastest scheme of an MCS table that loses at most 10 % of its blocks at the SINR, and the retransmissions.
 
     Thresholds are those of the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
@@ -66,35 +63,9 @@ class NrMcs(RateLaw):
     """Share of the resources spent on control and reference signals; TS 38.306 clause 4.1.2 has 0.14 for the downlink
     and 0.08 for the uplink up to 7.125 GHz, 0.18 and 0.10 above."""
 
-    @property
-    def outage_sinr(self) -> float:
-        """Zero: the rate falls to zero instead of losing anything."""
-        return 0.0
-
-    @property
-    def min_sinr(self) -> float:
-        """Threshold of the lowest scheme."""
-        return self._stairs[0][0]
-
-    @property
-    def jumps(self) -> Array:
-        """Every threshold."""
-        return np.array(self._stairs[0])
-
-    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
-        thresholds, efficiencies_bps_hz = self._stairs
-        return bandwidth_hz * efficiencies_bps_hz[bisect_right(thresholds, sinr)]
-
-    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
-        thresholds, efficiencies_bps_hz = self._stairs
-        step = np.searchsorted(thresholds, sinr, side="right")
-        return bandwidth_hz * np.array(efficiencies_bps_hz)[step]
-
     @cached_property
-    def _stairs(self) -> tuple[list[float], list[float]]:
-        """Linear thresholds in rising order, and the efficiency below, between and above them."""
+    def stairs(self) -> tuple[list[float], list[float]]:
+        """Thresholds (linear) in rising order, and the bit/s/Hz from each of them on."""
         thresholds: list[float] = []
         efficiencies_bps_hz = [0.0]
         for scheme in sorted(self._schemes(), key=lambda scheme: scheme.snr_at_10_pct_db):
@@ -102,7 +73,7 @@ class NrMcs(RateLaw):
             if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme that needs more and gives less is never used
                 thresholds.append(db_to_linear(scheme.snr_at_10_pct_db))
                 efficiencies_bps_hz.append(net_bps_hz)
-        return thresholds, efficiencies_bps_hz
+        return thresholds, efficiencies_bps_hz[1:]
 
     def _schemes(self) -> list[Scheme]:
         table = mcs_table(self.table)

@@ -55,11 +55,6 @@ class Shannon(RateLaw):
         return self
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: an adaptive rate falls to zero instead of losing anything."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """The SINR of the lowest efficiency, gap (2^e - 1)."""
         return db_to_linear(self.gap_db) * math.expm1(self.min_efficiency_bps_hz * _LN_2)

@@ -20,11 +20,6 @@ class Staircase(RateLaw):
         """Thresholds (linear) in rising order, and the bit/s/Hz of each scheme."""
 
     @property
-    def outage_sinr(self) -> float:
-        """Zero: nothing is sent below the lowest threshold, so that nothing is lost."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """The lowest threshold."""
         return self.stairs[0][0]

@@ -9,14 +9,14 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, exp10, log10
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.base import OfLaw, RateLaw
 from fednet_emu.radio.rates.narrowing import Narrowed
 from fednet_emu.radio.rates.shannon import AnyRateLaw
 
 _STEP_DB = 0.01
 
 
-class WholeBlocks(RateLaw):
+class WholeBlocks(OfLaw):
     """Another law's rate on the best whole number of a carrier's resource blocks, with all power on these.
 
     On M of N blocks the SINR is s N / M, and the rate e(s N / M) B M / N: the M with the highest rate is granted. So
@@ -34,21 +34,6 @@ class WholeBlocks(RateLaw):
 
     fewest: int = Field(gt=0)
     """Blocks of the smallest grant."""
-
-    @property
-    def outage_sinr(self) -> float:
-        """That of the law."""
-        return self.law.outage_sinr
-
-    @property
-    def min_sinr(self) -> float:
-        """The lowest SINR on the blocks that are granted."""
-        return self.law.min_sinr
-
-    @property
-    def jumps(self) -> Array:
-        """Those of the law."""
-        return self.law.jumps
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         """The smallest grant."""

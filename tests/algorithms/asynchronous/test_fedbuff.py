@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fednet_emu.algorithms.asynchronous.fedbuff import step
 from fednet_emu.algorithms.asynchronous.staleness import Constant, Polynomial, Staleness
-from fednet_emu.federation import accumulated
+from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small
@@ -97,10 +96,10 @@ def test_one_update_at_a_time_is_a_step_along_it() -> None:
 
 
 def test_the_step_by_hand() -> None:
-    """From (1, 1): half of the sum of 1 (2, 4) and 0.5 (4, 0), half of it again."""
+    """From (1, 1): 0.5 times the sum of 0.5 (2, 4) and 0.25 (4, 0)."""
     updates = [torch.tensor([2.0, 4.0]), torch.tensor([4.0, 0.0])]
 
-    assert accumulated(step(torch.ones(2), [1.0, 0.5], 0.5), updates).tolist() == [2.0, 2.0]
+    assert accumulated(moved_by_sum(torch.ones(2), [0.5, 0.25], 0.5), updates).tolist() == [2.0, 2.0]
 
 
 def test_the_story_of_two_steps() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.clustered.frank_wolfe import oracles
-from fednet_emu.algorithms.clustered.frank_wolfe.discrete import Block, agglomerated, profit, value
 from fednet_emu.algorithms.clustered.frank_wolfe.oracles import clusters_oracle, partitions, tied
 from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha, largest_alpha, starting_alpha
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of
+from tests.algorithms.clustered.discrete import Block, agglomerated, profit, value
 from tests.quick import crossed, examples
 
 SEEDS = st.integers(0, 10_000)

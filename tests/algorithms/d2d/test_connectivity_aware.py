@@ -11,10 +11,10 @@ import torch
 
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware, known, sampled, weights
-from fednet_emu.algorithms.d2d.round import ClusterRound, access_point, equal_shares, imbalance, mixed_update, stepped
+from fednet_emu.algorithms.d2d.round import ClusterRound, access_point, equal_shares, imbalance, mixed_update
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import accumulated
+from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.topology import Digraph
@@ -256,8 +256,8 @@ def test_no_update_changes_nothing() -> None:
     """Bit for bit, and a step by hand: 1 + 0.5 * 4 = 3."""
     x = torch.tensor([1.0, -0.1])
 
-    assert torch.equal(accumulated(stepped(x, []), []), x)
-    assert accumulated(stepped(torch.ones(1), [0.5]), [torch.full((1,), 4.0)]).tolist() == [3.0]
+    assert torch.equal(accumulated(moved_by_sum(x, []), []), x)
+    assert accumulated(moved_by_sum(torch.ones(1), [0.5]), [torch.full((1,), 4.0)]).tolist() == [3.0]
 
 
 def test_devices_without_samples_take_no_part() -> None:

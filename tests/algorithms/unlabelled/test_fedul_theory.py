@@ -13,7 +13,6 @@ from fednet_emu.algorithms.unlabelled.fedul_theory import (
     SurrogateLoss,
     ce_on_probs,
     empirical_priors,
-    surrogate_posterior,
     transition,
 )
 from tests.quick import examples
@@ -30,6 +29,12 @@ def posteriors(priors, shares, pi, density):
     """By Bayes' rule: of the classes under the test prior, [points, K], and of the sets at the client, [points, M]."""
     joint_classes, joint_sets = pi[:, None] * density, shares[:, None] * (priors @ density)
     return (joint_classes / joint_classes.sum(0)).T, (joint_sets / joint_sets.sum(0)).T
+
+
+def surrogate_posterior(a, eta):
+    """The set probabilities Q(eta) [n, M] for class probabilities eta [n, K] and the transition matrix a [M, K]."""
+    unnormalised = eta @ a.T
+    return unnormalised / unnormalised.sum(axis=-1, keepdims=True)
 
 
 @examples(50)

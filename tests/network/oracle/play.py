@@ -65,11 +65,6 @@ class RootLaw(RateLaw):
         return np.asarray(bandwidth_hz * np.sqrt(sinr))
 
     @property
-    def outage_sinr(self) -> float:
-        """Nothing is ever lost."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """Every SINR carries some bits."""
         return 0.0

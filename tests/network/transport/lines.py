@@ -20,11 +20,6 @@ class Line(RateLaw):
     """One bit per second in each hertz, whatever the SINR."""
 
     @property
-    def outage_sinr(self) -> float:
-        """Never lost."""
-        return 0.0
-
-    @property
     def min_sinr(self) -> float:
         """Any."""
         return 0.0

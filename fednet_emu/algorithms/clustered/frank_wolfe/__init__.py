@@ -1,1 +1,1 @@
-"""Clustered learning with a learned graph: process, updates, oracles, discrete reference, choice of alpha."""
+"""Clustered learning with a learned graph: process, updates, oracles, choice of alpha."""

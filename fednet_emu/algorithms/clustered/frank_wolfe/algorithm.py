@@ -25,7 +25,7 @@ from pydantic import Field
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
-from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule, State, deployed, pull_of, shortened, shortening_of
+from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule, State, deployed, pull_of, shortening_of
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import pairs_of
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Device, Federation, Process
@@ -115,7 +115,7 @@ class FrankWolfeClustering(Synchronous):
         """A device: train with the linear term that it receives; send the shared parameters."""
         pull, *factor = message
         if factor:
-            pull = fed.defer(shortened, pull, factor[0])
+            pull = pull * factor[0]  # gradient and linear term are scaled down alike
         linear = fed.defer(layers.pad, pull, size=layers.size)
         trained = yield k.train(own[k.index], self.plan, t, linear=linear, scale=factor[0] if factor else 1.0)
         own[k.index] = trained.params

@@ -139,11 +139,6 @@ def shortening_of(state: State, place: int) -> float:
     return float(state.shortening[place])
 
 
-def shortened(pull: Tensor, factor: float) -> Tensor:
-    """The linear term [d] times the factor by which a client's gradient and linear term are both scaled down."""
-    return pull * factor
-
-
 def deployed(own: Tensor, state: State, rule: Rule, place: int, layers: Layers) -> Tensor:
     """The model [P] of one client with the mean over its cluster as shared parameters."""
     labels, mine = rule.labels(state.weights), state.x[place]

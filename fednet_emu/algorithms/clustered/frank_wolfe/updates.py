@@ -7,8 +7,6 @@ diagonal and that lam_ji = -lam_ij.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -74,24 +72,18 @@ def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
 # ---- scalar multipliers ----------------------------------------------------------------------------------------------
 
 
-class Springs(NamedTuple):
-    """The norm coupling: linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size."""
+def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The norm coupling: linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size.
 
-    pulls: Tensor
-    shortening: Tensor
-
-
-def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> Springs:
-    """Gradient of n sum_j w_ij lam_ij r_ij, r_ij = sqrt(||x_i - x_j||^2 + smoothing^2), and stable step sizes.
-
-    Steps of a fixed size oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij;
-    steps of size lr / (1 + 2 lr stiffness) do not.
+    The terms are the gradient of n sum_j w_ij lam_ij r_ij, with r_ij = sqrt(||x_i - x_j||^2 + smoothing^2). Steps of
+    a fixed size oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij; steps of
+    size lr / (1 + 2 lr stiffness) do not.
     """
     n, apart = len(x), differences(x)
     stiffness = _like(w * lam, x) / (apart.square().sum(1) + smoothing**2).sqrt()
     incidence = _like(_incidence(n), x)
     total = n * (incidence.abs() @ stiffness)
-    return Springs(n * (incidence @ (stiffness[:, None] * apart)), 1.0 / (1.0 + 2.0 * lr * total))
+    return n * (incidence @ (stiffness[:, None] * apart)), 1.0 / (1.0 + 2.0 * lr * total)
 
 
 def distances(apart: Tensor) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fednet_emu.algorithms.robust.aspire.worker import Wire
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Device, Federation
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 
 class Log:
@@ -71,4 +71,4 @@ def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refr
     paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes
     extra = heard + refreshed * n_planes
     actual = paper + extra if wire == "paper" else heard * (2 * n_parameters + 2) + refreshed
-    return BIT_PER_SCALAR * paper, BIT_PER_SCALAR * actual
+    return FLOAT_BIT * paper, FLOAT_BIT * actual

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from fednet_emu.algorithms.robust.aspire.planes import Planes
 from fednet_emu.algorithms.robust.aspire.updates import Steps
+from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Shared
-from fednet_emu.federation.payload import BIT_PER_SCALAR
 
 LossOf = Literal["result", "steps"]
 """result: the loss of the new model on all samples of the worker; steps: the mean over its steps, before each."""
@@ -19,7 +19,7 @@ Wire = Literal["paper", "reduced"]
 
 def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
     """Bits of a plane refresh to one worker: N weights and a multiplier per plane, or the worker's share alone."""
-    return BIT_PER_SCALAR * ((n_workers + 1) * n_planes if wire == "paper" else 1)
+    return FLOAT_BIT * ((n_workers + 1) * n_planes if wire == "paper" else 1)
 
 
 class Message(NamedTuple):

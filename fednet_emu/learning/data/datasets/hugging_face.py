@@ -146,32 +146,28 @@ def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]
     Other threads that read tables wait meanwhile.
     """
     with _ALONE:
-        yield from _settings(hub_cache, download=download)
-
-
-def _settings(hub_cache: Path | None, *, download: bool) -> Iterator[None]:
-    datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
-    settings: list[tuple[Any, str, Any]] = [
-        (constants, "HF_HUB_OFFLINE", not download),
-        (datasets.config, "HF_HUB_OFFLINE", not download),
-    ]
-    if hub_cache is not None:
-        settings.append((constants, "HF_HUB_CACHE", str(hub_cache / "hub")))
-    before = [(module, name, getattr(module, name)) for module, name, _ in settings]
-    bars, level = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
-    if not download:
-        datasets.disable_progress_bars()
-        datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong is said by the error
-    try:
-        for module, name, value in settings:
-            setattr(module, name, value)
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
-        datasets.logging.set_verbosity(level)
-        if bars:
-            datasets.enable_progress_bars()
+        datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
+        settings: list[tuple[Any, str, Any]] = [
+            (constants, "HF_HUB_OFFLINE", not download),
+            (datasets.config, "HF_HUB_OFFLINE", not download),
+        ]
+        if hub_cache is not None:
+            settings.append((constants, "HF_HUB_CACHE", str(hub_cache / "hub")))
+        before = [(module, name, getattr(module, name)) for module, name, _ in settings]
+        bars, level = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+        if not download:
+            datasets.disable_progress_bars()
+            datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong is said by the error
+        try:
+            for module, name, value in settings:
+                setattr(module, name, value)
+            yield
+        finally:
+            for module, name, value in before:
+                setattr(module, name, value)
+            datasets.logging.set_verbosity(level)
+            if bars:
+                datasets.enable_progress_bars()
 
 
 def _text(error: Exception) -> str:

@@ -21,7 +21,7 @@ from fednet_emu.files.npz import read_arrays, read_shapes
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 _REQUIRED = ("train_x", "train_y", "test_x", "test_y")
-_OPTIONAL = ("train_group", "test_group")
+_ARRAYS = (*_REQUIRED, "train_group", "test_group")
 _HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_y=...) from arrays of numbers"
 
 
@@ -101,7 +101,7 @@ def checked_samples(
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    arrays = read_arrays(path, _HOW, (*_REQUIRED, *_OPTIONAL))
+    arrays = read_arrays(path, _HOW, _ARRAYS)
     missing = [name for name in _REQUIRED if name not in arrays]
     if missing:
         raise DataError(str(path), f"lacks {', '.join(missing)}, got {', '.join(arrays) or 'none of them'}", _HOW)
@@ -198,9 +198,6 @@ def _count_classes(where: str, train_y: NDArray[Any], test_y: NDArray[Any], stat
             problem = f"{name} must hold labels 0..{classes - 1}, got {wrong[0]}"
             raise DataError(where, problem, "renumber the labels, or correct `classes`")
     return classes
-
-
-_ARRAYS = ("train_x", "train_y", "test_x", "test_y", "train_group", "test_group")
 
 
 def _array(values: Any) -> NDArray[Any]:

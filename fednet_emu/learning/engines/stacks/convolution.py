@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d, pad
 
-from fednet_emu.learning.engines.stacks.layers import Parameters, matrices
+from fednet_emu.learning.engines.stacks.layers import Parameters, Unlearnt, learn, matrices
 
 Pair = tuple[int, int]
 
@@ -73,25 +73,16 @@ class Convolution:
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """Add d patches' to the weights, and the sum of d over samples and positions to the biases, in place."""
-        weight, *bias = own
-        d = d.reshape(len(d), self.outputs, -1)
-        weight.baddbmm_(d, kept.transpose(1, 2))
-        for b in bias:
-            b.add_(d.sum(2, keepdim=True))
+        learn(own, kept, d.reshape(len(d), self.outputs, -1))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class MaxPool:
+class MaxPool(Unlearnt):
     """Max pooling without padding or dilation."""
 
     kernel: Pair
     stride: Pair
-    size = 0
-
-    def parameters(self, w: Tensor) -> Parameters:
-        """None."""
-        return ()
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The maxima, and for the backward pass the input and the indices of the maxima."""
@@ -107,6 +98,3 @@ class MaxPool:
         options = self.kernel, self.stride, (0, 0), (1, 1), False
         before: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(d, flat, *options, places)
         return before.view(shape)
-
-    def learn(self, own: Parameters, kept: tuple[Tensor, Tensor], d: Tensor) -> None:
-        """Nothing to learn."""

@@ -78,10 +78,7 @@ class Dense:
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
         """Add the gradient in place: d x' to the weights W, and the sum of d over the samples to the biases b."""
-        weight, *bias = own
-        weight.baddbmm_(d, kept.transpose(1, 2))
-        for b in bias:
-            b.add_(d.sum(2, keepdim=True))
+        learn(own, kept, d)
 
 
 def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
@@ -91,16 +88,32 @@ def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
     return (shaped, bias[:, :, None]) if bias.shape[1] else (shaped,)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Relu:
-    """The activation max(0, x)."""
+def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
+    """Add d x' to such matrices, and the sum of d to such columns, for x [A, inputs, n] and d [A, outputs, n]."""
+    weight, *bias = own
+    weight.baddbmm_(d, x.transpose(1, 2))
+    for b in bias:
+        b.add_(d.sum(2, keepdim=True))
 
+
+class Unlearnt:
+    """A layer without parameters."""
+
+    __slots__ = ()
     size = 0
 
     def parameters(self, w: Tensor) -> Parameters:
         """None."""
         return ()
+
+    def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
+        """Nothing to learn."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Relu(Unlearnt):
+    """The activation max(0, x)."""
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """Zero where x is negative."""
@@ -111,13 +124,10 @@ class Relu:
         """Zero where the output is zero."""
         return torch.ops.aten.threshold_backward(d, kept, 0)  # type: ignore[no-any-return]
 
-    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """Nothing to learn."""
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class Flatten:
+class Flatten(Unlearnt):
     """Flattens [A, channels, B, ...] to [A, features, B]; flat inputs are unchanged.
 
     Attributes:
@@ -125,11 +135,6 @@ class Flatten:
     """
 
     shape: tuple[int, ...]
-    size = 0
-
-    def parameters(self, w: Tensor) -> Parameters:
-        """None."""
-        return ()
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """All features of a sample in one dimension, as PyTorch orders them."""
@@ -138,6 +143,3 @@ class Flatten:
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
         """The gradient d in the shape of the input."""
         return d.reshape(len(d), *self.shape, d.shape[2]).movedim(-1, 2)
-
-    def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """Nothing to learn."""

@@ -24,7 +24,7 @@ from typing_extensions import override
 from fednet_emu.learning.engines.batched import is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed, without_constants
 from fednet_emu.learning.engines.workers.memory import Place
-from fednet_emu.learning.engines.workers.pool import Call, Pool, pool
+from fednet_emu.learning.engines.workers.pool import Call, pool
 from fednet_emu.learning.engines.workers.worker import KeptData, KeptModel, Order
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
@@ -66,12 +66,7 @@ class WorkersEngine(Engine):
             "received_byte": 0,
         }
         if at_once:
-            self._pool.warm_up()
-
-    @property
-    def _pool(self) -> Pool:
-        """The workers of this process, which are made when they are needed."""
-        return pool()
+            pool().warm_up()
 
     @property
     @override
@@ -123,9 +118,9 @@ class WorkersEngine(Engine):
     @override
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
-            self._pool.drop(self)
+            pool().drop(self)
             self._begun, self._first, self._since = {}, None, None  # what is still asked for is begun anew
-            self._pool.memory.trim()
+            pool().memory.trim()
         self._here.close()
 
     def _is_worth_it(self, jobs: Sequence[ResolvedJob]) -> bool:
@@ -135,7 +130,7 @@ class WorkersEngine(Engine):
         if self._left_flop > 0:
             self._left_flop -= sum(resolved.job.flop for resolved in jobs)
             if self._left_flop <= START_FLOP / 2:
-                self._pool.warm_up()
+                pool().warm_up()
             return False
         return True
 
@@ -147,12 +142,12 @@ class WorkersEngine(Engine):
         """Calls of stacks, without those that cannot be sent; they begin at once."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
-            self._pool.give(call, self._count)
+            pool().give(call, self._count)
         return calls
 
     def _packed(self, jobs: Sequence[ResolvedJob]) -> Call | None:
         """A call of a stack; None if it cannot be sent."""
-        memory, first = self._pool.memory, jobs[0]
+        memory, first = pool().memory, jobs[0]
         try:
             parcel = packed(jobs, pickle.Pickler)
             used = [self._number(thing) for thing in parcel.kept]
@@ -170,7 +165,7 @@ class WorkersEngine(Engine):
     def _number(self, thing: Kept) -> int:
         """The number of a model or of data, which are in shared memory then."""
         if thing not in self._kept:
-            memory = self._pool.memory
+            memory = pool().memory
             if isinstance(thing, FlatModel):
                 constants = thing.constants
                 pickled = torch.frombuffer(bytearray(without_constants(thing, constants)), dtype=torch.uint8)
@@ -180,19 +175,19 @@ class WorkersEngine(Engine):
             else:
                 kept = KeptData(memory.move_here(thing.x), memory.move_here(thing.y)), None  # so do inputs and targets
             self._statistics["sent_byte"] += sum(memory.at(place).nbytes for place in kept[0].places)
-            self._kept[thing] = next(self._pool.numbers), *kept
+            self._kept[thing] = next(pool().numbers), *kept
         return self._kept[thing][0]
 
     def _once(self, tensor: Tensor) -> tuple[Any, Place]:
         """A tensor in shared memory, to which it is copied once per wavefront."""
         if id(tensor) not in self._sent:
-            self._sent[id(tensor)] = tensor, *self._pool.memory.copy_of(tensor)
+            self._sent[id(tensor)] = tensor, *pool().memory.copy_of(tensor)
             self._statistics["sent_byte"] += tensor.nbytes
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
         """What a call comes to; what a worker cannot do is done here, where an error is raised as it is."""
-        self._pool.wait_for(call, self._count)
+        pool().wait_for(call, self._count)
         report, results = call.report, call.results
         if report is None or report.error is not None:
             if report is None:
