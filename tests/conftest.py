@@ -2,7 +2,8 @@
 
 It draws the examples of the profile `quick`, unless the command says `--hypothesis-profile thorough`.
 
-Python's cyclic garbage collector looks through all modules and tests each time; it runs rarely, as it does in a run.
+Python's cyclic garbage collector runs rarely, as it does in a run, and never looks through what is there before the first
+test: all modules and tests. Flower collects garbage for each array, which would take most of the time of its strategies.
 Nothing that tests write has to outlive a power cut: files are not forced to the disk, which may be busy. The server
 that processes are forked from imports once what commands import late.
 """
@@ -23,6 +24,12 @@ settings.load_profile("quick")
 
 gc.set_threshold(200_000, 50, 100)
 os.fsync = lambda _file: None
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of garbage collections."""
+    gc.freeze()
+
 
 _preload = forkserver.set_forkserver_preload
 forkserver.set_forkserver_preload = lambda names: _preload([*names, "tests.preloaded"])

@@ -76,7 +76,7 @@ def searching(tmp_path_factory):
     (folder / "small.yaml").write_text(SMALL, encoding="utf-8")
     path = folder / "study.yaml"
     path.write_text(
-        f"base: small\n{SETTINGS}search:\n  trials: 9\n  trial_seeds: 1\n  within: {{rounds: 10}}\n  space:{SPACE}"
+        f"base: small\n{SETTINGS}search:\n  trials: 6\n  trial_seeds: 1\n  within: {{rounds: 10}}\n  space:{SPACE}"
     )
     return path
 
