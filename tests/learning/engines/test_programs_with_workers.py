@@ -35,11 +35,8 @@ def test_a_script_needs_no_guard_and_workers_end_with_it(tmp_path, source):
     """
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    if source == "file":
-        two = Forked(script, "2", "die").ended()
-    else:
-        command = [sys.executable, "-", "2", "die"]
-        two = subprocess.run(command, input=SCRIPT, capture_output=True, text=True, timeout=600, check=False)
+    command = [sys.executable, script if source == "file" else "-", "2", "die"]
+    two = subprocess.run(command, input=SCRIPT, capture_output=True, text=True, timeout=600, check=False)
     one = Forked(script, "1").ended()
     told, pids = two.stdout.splitlines()
 
