@@ -2,8 +2,8 @@
 
 It draws the examples of the profile `quick`, unless the command says `--hypothesis-profile thorough`.
 
-Python's cyclic garbage collector runs rarely, as it does in a run, and never looks through what is there before the first
-test: all modules and tests. Flower collects garbage for each array, which would take most of the time of its strategies.
+Python's cyclic garbage collector runs rarely, as it does in a run, and never looks through the modules and tests that
+are there before the first test: some tests collect often, and look through all objects.
 Nothing that tests write has to outlive a power cut: files are not forced to the disk, which may be busy. The server
 that processes are forked from imports once what commands import late.
 """
