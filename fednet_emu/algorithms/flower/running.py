@@ -57,7 +57,7 @@ def played(app: App, fed: Federation) -> Process:
 
 @contextmanager
 def _at_home(home: AbstractContextManager[None]) -> Iterator[None]:
-    """What lasts for the whole run: the app's modules, stand-ins for the host's clock, Flower's log, short collections."""
+    """What lasts for the whole run: the app's modules, stand-ins for the host's clock, the log, short collections."""
     with ExitStack() as stack:
         stack.enter_context(home)
         stack.enter_context(CLOCKS.installed())
