@@ -230,8 +230,7 @@ def dump(model: BaseModel) -> str:
     that contain no mapping are written on one line.
     """
     settings = model.model_dump(mode="json")
-    parts = sorted(settings, key=lambda key: key != "kind")
-    return "".join(_written(json.dumps({key: settings[key]})) for key in parts) or "{}\n"
+    return "".join(_written(json.dumps({key: value})) for key, value in settings.items()) or "{}\n"
 
 
 @lru_cache(maxsize=512)
