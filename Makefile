@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
+# images set this; each process that a test starts would then compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 # old libraries use what newer ones call deprecated, or leave files open: there, such warnings are no failures
 OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
+from typer.main import get_command
 
 from fednet_emu.cli.app import app
 from fednet_emu.host import clean_context, main_left_out
@@ -26,10 +27,13 @@ from fednet_emu.study.attempt import THREADS
 LIMIT_S = 600.0
 """More than any host needs for what tests wait for; without it a hang would never end."""
 
+_COMMAND = get_command(app)
+"""Made once: it takes longer than most commands."""
+
 
 def fednet(*words: object, **environment: str) -> Result:
     """Run the command `fednet` in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words], env=environment, prog_name="fednet")
+    return CliRunner().invoke(_COMMAND, [str(word) for word in words], env=environment, prog_name="fednet")
 
 
 class Forked:

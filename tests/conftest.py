@@ -2,7 +2,8 @@
 
 It draws the examples of the profile `quick`, unless the command says `--hypothesis-profile thorough`.
 
-Python's cyclic garbage collector looks through all modules and tests each time; it runs rarely, as it does in a run.
+Python's cyclic garbage collector runs rarely, as it does in a run, and never looks through the modules and tests that
+are there before the first test: some tests collect often, and look through all objects.
 Nothing that tests write has to outlive a power cut: files are not forced to the disk, which may be busy. The server
 that processes are forked from imports once what commands import late.
 """
@@ -17,12 +18,18 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.run_folders"]
 
-for profile, max_examples in {"thorough": 100, "quick": 25}.items():
+for profile, max_examples in {"thorough": 100, "quick": 15}.items():
     settings.register_profile(profile, deadline=None, derandomize="CI" in os.environ, max_examples=max_examples)
 settings.load_profile("quick")
 
 gc.set_threshold(200_000, 50, 100)
 os.fsync = lambda _file: None
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of garbage collections."""
+    gc.freeze()
+
 
 _preload = forkserver.set_forkserver_preload
 forkserver.set_forkserver_preload = lambda names: _preload([*names, "tests.preloaded"])

@@ -8,7 +8,6 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -186,13 +185,19 @@ def test_the_folder_vanishes(checkpoint_s: str, tmp_path: Path, monkeypatch: pyt
     assert play(scenario, "small", out).summary["status"] == "done"
 
 
+FULL = """
+import os
+os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+from fednet_emu.cli import main
+main()
+"""
+
+
 def test_standard_output_is_full(scenario: Path, tmp_path: Path) -> None:
     """The run is kept, and one sentence says what could not be printed."""
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
-    command = [sys.executable, "-m", "fednet_emu", "run", str(scenario), "--out", str(tmp_path / "run"), "--no-plots"]
-    with open("/dev/full", "wb") as full:
-        result = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    result = Forked("-c", FULL, "run", scenario, "--out", tmp_path / "run", "--no-plots").ended()
 
     assert result.returncode == 2
     assert "Traceback" not in result.stderr

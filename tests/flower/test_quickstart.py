@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
+from tests.commands import fednet
 
 pytest.importorskip("flwr", reason="flwr is not installed; make test-flower installs it")
 
@@ -23,26 +24,12 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower_quickstart"
 
 
-def fednet(*arguments, cwd):
-    """Run the command in a folder, and return what it has done."""
-    environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "fednet_emu", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300)
-
-
-def test_the_example_runs_in_an_urban_cell(tmp_path):
+def test_the_example_runs_in_an_urban_cell(tmp_path, monkeypatch):
     """PyTorch counts the operations of each client, and accuracy grows."""
-    done = fednet(
-        "flower",
-        EXAMPLE,
-        "--out",
-        "out",
-        "--no-plots",
-        "--set",
-        "algorithm.run_config.num-server-rounds=4",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    rounds = "algorithm.run_config.num-server-rounds=4"
+    done = fednet("flower", EXAMPLE, "--out", "out", "--no-plots", "--set", rounds)
+    assert done.exit_code == 0, done.stderr
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
 
     assert summary["rounds"] == 4
@@ -52,24 +39,24 @@ def test_the_example_runs_in_an_urban_cell(tmp_path):
     assert "ROUND 4/4" in (tmp_path / "out" / "log.txt").read_text()
 
 
-def test_an_app_that_fails_ends_with_code_one(tmp_path):
+def test_an_app_that_fails_ends_with_code_one(tmp_path, monkeypatch):
     """Its traceback, and which part of it has failed; a wrong setting ends with code two."""
-    done = fednet(
-        "flower", EXAMPLE, "--out", "out", "--set", "algorithm.run_config.learning-rate=nothing", cwd=tmp_path
-    )
-    wrong = fednet("flower", EXAMPLE, "--set", "algorithm.run_config.learning=1.0", cwd=tmp_path)
-    nowhere = fednet("flower", "nowhere", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = fednet("flower", EXAMPLE, "--out", "out", "--set", "algorithm.run_config.learning-rate=nothing")
+    wrong = fednet("flower", EXAMPLE, "--set", "algorithm.run_config.learning=1.0")
+    nowhere = fednet("flower", "nowhere")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "Traceback (most recent call last):" in done.stderr
     assert "the app failed: the ClientApp of dev-" in done.stderr
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["status"] == "failed"
-    assert wrong.returncode == 2
+    assert wrong.exit_code == 2
     assert "did you mean 'learning-rate'?" in wrong.stderr
-    assert nowhere.returncode == 2
+    assert nowhere.exit_code == 2
     assert "APP: no such folder, got 'nowhere'" in nowhere.stderr
 
 
+@pytest.mark.slow
 def test_the_page_of_the_gallery_runs(tmp_path):
     """The script is not run when the site is built; from a folder with the examples it draws its two pictures."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")

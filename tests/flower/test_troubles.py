@@ -1,5 +1,6 @@
 """Lost messages, deadlines, devices that are away, stop rules, and apps that go wrong."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -264,3 +265,18 @@ def test_who_is_sent_the_same_twice_answers_twice(write_app):
     assert sorted(run.transfers.kind) == ["downlink"] * 2 + ["uplink"] * 3
     with pytest.raises(AppFailed, match=r"must return a flwr\.app\.Message, got None"):
         fe.run(on_small(write_app(server=server, client=CLIENT + query + "None")), **FAST)
+
+
+def test_collections_of_garbage_skip_what_was_there_before_the_run(write_app):
+    """Flower collects for each array, and would look through all modules; a caller's frozen objects stay frozen."""
+    server = SERVER.replace("app = ServerApp()", "import gc\n    app = ServerApp()", 1)
+    app = write_app(server=server.replace("FedAvg(", "assert gc.get_freeze_count() > 1000; FedAvg(", 1))
+    gc.unfreeze()
+    try:
+        fe.run(on_small(app, run_config={"rounds": 1}), **FAST)
+        assert gc.get_freeze_count() == 0
+        gc.freeze()
+        fe.run(on_small(app, run_config={"rounds": 1}), **FAST)
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.freeze()  # as it was before the first test

@@ -47,6 +47,15 @@ class Scenario(Component):
     notes: dict[str, str] = Field(default_factory=dict)
 
 
+class Nothing(Component):
+    """Has no settings."""
+
+
+def test_no_settings_are_an_empty_mapping() -> None:
+    """Which reads back; an empty text would be no mapping."""
+    assert dump(Nothing()) == "{}\n"
+
+
 def test_every_setting_is_written_out() -> None:
     """Defaults are in the text, kinds lead, numbers are readable and lists stand on one line."""
     assert dump(Scenario(mix=(Still(),), grid=((0, 1.5),))) == (

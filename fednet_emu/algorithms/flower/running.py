@@ -19,6 +19,7 @@ from fednet_emu.algorithms.flower.post import Over, Post, Turns
 from fednet_emu.algorithms.flower.scores import STRATEGIES, Scores
 from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity, logged
 from fednet_emu.federation import Federation, Process
+from fednet_emu.host import frozen_before
 
 
 def played(app: App, fed: Federation) -> Process:
@@ -56,11 +57,12 @@ def played(app: App, fed: Federation) -> Process:
 
 @contextmanager
 def _at_home(home: AbstractContextManager[None]) -> Iterator[None]:
-    """What lasts for the whole run: the app's modules, the stand-ins for the host's clock, and Flower's log."""
+    """What lasts for the whole run: the app's modules, stand-ins for the host's clock, the log, short collections."""
     with ExitStack() as stack:
         stack.enter_context(home)
         stack.enter_context(CLOCKS.installed())
         stack.enter_context(STRATEGIES.installed())
         stack.enter_context(CLASSIC.installed())
         stack.enter_context(logged())
+        stack.enter_context(frozen_before())
         yield

@@ -76,7 +76,7 @@ def searching(tmp_path_factory):
     (folder / "small.yaml").write_text(SMALL, encoding="utf-8")
     path = folder / "study.yaml"
     path.write_text(
-        f"base: small\n{SETTINGS}search:\n  trials: 9\n  trial_seeds: 1\n  within: {{rounds: 10}}\n  space:{SPACE}"
+        f"base: small\n{SETTINGS}search:\n  trials: 6\n  trial_seeds: 1\n  within: {{rounds: 10}}\n  space:{SPACE}"
     )
     return path
 
@@ -98,21 +98,21 @@ def test_two_searches_do_not_share_a_folder(searching, tmp_path):
 
 
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, tmp_path):
-    """Stopped after every third run, again and again, it runs nothing twice and ends with the same bytes."""
+    """Stopped after every fifth run, again and again, it runs nothing twice and ends with the same bytes."""
     begun = []
 
-    def three(tasks):
+    def five(tasks):
         for place, news in enumerate(run_here(tasks)):
             if news.outcome is None:
                 begun.append(tasks[news.place].folder.name)
             yield news
-            if place == 5:
+            if place == 9:
                 raise KeyboardInterrupt
 
     loaded = load_search(StudyFile.read(searching))
     for _ in range(40):
         try:
-            search(loaded, tmp_path / "parts", three)
+            search(loaded, tmp_path / "parts", five)
             break
         except KeyboardInterrupt:
             assert SearchRecords.opened(tmp_path / "parts").trials is not None
@@ -245,7 +245,7 @@ def dominated(own, others):
 def test_several_costs_give_a_front(study_file, tmp_path):
     """Those that no other trial dominates are in the race, and those that nobody dominates in the end are left."""
     space = "{algorithm.local_steps: {low: 1, high: 5}, algorithm.lr: {low: 0.01, high: 0.2, log: true}}"
-    path = study_file(f"{SETTINGS}search: {{space: {space}, trials: 10, minimise: [time, bits], finalists: 4}}\n")
+    path = study_file(f"{SETTINGS}search: {{space: {space}, trials: 7, minimise: [time, bits], finalists: 4}}\n")
     view = searched(path, tmp_path / "out")
     tried = view.trials.set_index("trial")[["time", "bits"]].dropna()
     means = {number: runs.mean(axis=0) for number, runs in view.runs.items()}
