@@ -56,6 +56,15 @@ def test_no_settings_are_an_empty_mapping() -> None:
     assert dump(Nothing()) == "{}\n"
 
 
+def test_what_steers_a_terminal_is_an_escape() -> None:
+    """A character that turns the direction of text round is seen, and read back."""
+    turned = Scenario(name="a\u202eb", notes={"k": "c\u2066d"})
+    text = dump(turned)
+
+    assert (r'name: "a\u202eb"' in text, r'k: "c\u2066d"' in text, text.isascii()) == (True, True, True)
+    assert validate(Scenario, from_text(text, short_forms={})) == turned
+
+
 def test_every_setting_is_written_out() -> None:
     """Defaults are in the text, kinds lead, numbers are readable and lists stand on one line."""
     assert dump(Scenario(mix=(Still(),), grid=((0, 1.5),))) == (
