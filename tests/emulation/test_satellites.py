@@ -114,7 +114,7 @@ def test_nothing_starts_outside_a_pass(algorithm, rounds):
         ({"channel.path_loss": "3gpp-uma"}, "laws for the ground know no slant range"),
         ({"devices.mobility": "static"}, "only satellites pass, got passes with static mobility"),
         ({"devices.mobility.planes": 2}, "must divide the number of devices, got 2 for 1"),
-        ({"devices.mobility.phasing": 1}, "must be below the number of planes, got 1 of 1"),
+        ({"devices.mobility.phasing": 1}, r"mobility\.phasing: must be below the number of planes, got 1 of 1"),
         ({"network.cells.sites": [SITE, SITE]}, "two stations are at one place"),
         ({"network.transport": "tcp"}, "handshakes and windows know the wired path only"),
     ],

@@ -105,7 +105,9 @@ def test_tables_of_another_street_are_refused(tmp_path, changes, what):
 def test_multipath_is_not_counted_twice(tmp_path):
     """Fading and shadowing are in the gains; a table has no links between devices."""
     path_loss = {"kind": "table", "path": friis(tmp_path / "street.npz")}
-    with pytest.raises(ScenarioError, match=r"traced gains have it in them, got table with channel\.fading: rayleigh"):
+    with pytest.raises(
+        ScenarioError, match=r"path_loss: traced gains have it .*got table with channel\.fading: rayleigh"
+    ):
         played(path_loss, **{"channel.fading": {"kind": "rayleigh", "coherence_s": 0.1}})
     with pytest.raises(ScenarioError, match=r"channel\.shadowing: log-normal"):
         played(path_loss, **{"channel.shadowing": {"kind": "log-normal", "sigma_db": 3}})

@@ -255,6 +255,7 @@ def test_statistics_are_those_of_the_latest_training(plan: SgdPlan, samples: int
     arrived = exchanged(fed, fed.initial_model(), client, statistics=("loss", "square", "samples"))
 
     assert arrived.part(1) == [3] * 4
+    assert [len(payload) for _, payload in arrived] == [2] * 4
     for k in arrived.devices:
         loss, square, seen = k.measured
         assert fed.read(square) >= fed.read(loss) ** 2

@@ -27,6 +27,7 @@ BUDGET_S = 10.0
 """How much processor time the tests of a mutant may need, as they were recorded."""
 FOLDERS = (
     "kernel",
+    "devices",
     "network",
     "radio",
     "records",
@@ -35,6 +36,7 @@ FOLDERS = (
     "federation",
     "algorithms",
     "scenario",
+    "emulation",
     "tracking",
 )
 """Test folders whose tests may be chosen."""

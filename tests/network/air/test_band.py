@@ -15,7 +15,7 @@ from fednet_emu.network.access import Ofdma, Tdma
 from fednet_emu.network.air import band as module
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.shared import end_of
-from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.fading import FadingByLineOfSight, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.quick import examples
@@ -67,6 +67,17 @@ def test_a_walk_is_the_integral_of_the_rate(snr, size_bit, start_ns, coherence_n
 
     assert abs(walked[0] - end_ns) <= 1.01
     assert walked[1:] == pytest.approx((size_bit, lowest), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("key", "law"), [(KEY + 1, Rician(k_db=9, coherence_s=0.001)), (KEY, Rayleigh(coherence_s=0.001))]
+)
+def test_an_odd_key_is_that_of_a_link_with_line_of_sight(key, law):
+    """Where fading depends on it, such a link alone fades by the law of Rice, any other by that of Rayleigh."""
+    band = band_of(FadingByLineOfSight(k_db=9, coherence_s=0.001))
+
+    for size_bit in (100, 20_000, 500_000):  # within a block, a scalar walk, an array of blocks
+        assert band.alone(1.0, key, size_bit, 0) == pytest.approx(band_of(law).alone(1.0, key, size_bit, 0))
 
 
 @examples(30)
