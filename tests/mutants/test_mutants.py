@@ -22,8 +22,8 @@ DIGEST = hashlib.sha256((ROOT / "tests/kernel/test_clock.py").read_bytes()).hexd
 
 
 def lines_of(path, **tests):
-    """Lines as if recorded: each test runs lines 41 and 42 of the clock."""
-    seen = {test: {"seconds": seconds, "lines": {CLOCK: [41, 42]}} for test, seconds in tests.items()}
+    """Lines as if recorded: each test runs lines 45 and 46 of the clock."""
+    seen = {test: {"seconds": seconds, "lines": {CLOCK: [45, 46]}} for test, seconds in tests.items()}
     path.write_text(json.dumps({"tests/kernel/test_clock.py": {"digest": DIGEST, "tests": seen}}))
     return Coverage(path)
 
@@ -86,9 +86,9 @@ def test_the_nearest_and_quickest_tests_come_first(tmp_path):
     choice = lines_of(tmp_path / "lines.json", **seconds).choice
 
     ranked = [near + "two[b]", near + "three", near + "two[a]", far + "one"]
-    assert choice(Mutant(CLOCK, "to_ns", 0, line=42)) == ranked
-    assert choice(Mutant(CLOCK, "to_ns", 0, line=43)) == ranked
-    assert choice(Mutant(CLOCK, "to_ns", 0, line=38)) == []
+    assert choice(Mutant(CLOCK, "to_ns", 0, line=46)) == ranked
+    assert choice(Mutant(CLOCK, "to_ns", 0, line=47)) == ranked
+    assert choice(Mutant(CLOCK, "to_ns", 0, line=42)) == []
 
 
 def test_what_must_die_dies_and_the_equivalent_survives(tmp_path):
