@@ -71,8 +71,7 @@ class LearningTask:
         groups: IntArray | None = None,
     ) -> None:
         train, test = splits
-        nothing = Held(samples.train_x[:0], samples.train_y[:0])
-        server, self._validation = held or (nothing, nothing)
+        server, self._validation = held or (Held.nothing(samples),) * 2
         self.model, self.groups, self.outputs = model, groups, samples.outputs
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: IntArray = train.sizes()

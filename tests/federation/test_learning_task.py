@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import torch
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.data.partitions.base import Held, Partitioned
+from fednet_emu.learning.data.partitions.base import Held, Partitioned, hold_out
 from fednet_emu.learning.models.flat import FlatModel
 
 OWNERS = {"in order": [0, 0, 1, 1], "mixed": [1, 0, 1, 0], "one is nobody's": [0, 0, 1, -1]}
@@ -34,6 +35,21 @@ def test_samples_are_copied_only_to_put_them_in_order(owners: list[int]) -> None
         assert task.data.y[task.slice_of(device)].tolist() == mine
         assert task.data.x[task.slice_of(device)].tolist() == x[mine].tolist()
     assert (task.data.x.data_ptr() == x.data_ptr()) == (owners == [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_samples_that_move_elsewhere_are_kept_by_nothing_else(drawn: bool) -> None:
+    """Workers share the training samples by moving them; their former memory is free then, also without validation."""
+    x, y = torch.ones(4, 2), torch.ones(4)
+    samples, split = Samples(x, y, x.clone(), y.clone(), None), Partitioned.from_owners(np.array([0, 0, 1, 1]), 2)
+    held = hold_out(samples, 0, 0, np.random.default_rng(0))[1:] if drawn else None
+    model, former = FlatModel(torch.nn.Linear(2, 1), "squared-error", (2,)), x.untyped_storage().data_ptr()
+
+    task = LearningTask(model, samples, (split, split), torch.device("cpu"), timing_only=False, held=held)
+    others = [part for part in gc.get_objects() if type(part) is torch.Tensor and part is not x]
+
+    assert task.data.x is x
+    assert [part.shape for part in others if part.untyped_storage().data_ptr() == former] == []
 
 
 def test_the_validation_error_is_the_share_that_a_classifier_gets_wrong() -> None:

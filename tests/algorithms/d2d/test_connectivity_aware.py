@@ -239,6 +239,15 @@ def test_a_round_takes_the_closed_form() -> None:
     assert fed.ledger.sent_bit == [2 * (128 + 320), 320, 2 * (2 * 320 + 64 + 64)]
 
 
+def test_control_bits_are_those_of_the_messages() -> None:
+    """Lists of in-neighbours, of which that of the access point is not sent, degrees and summaries; nothing is lost."""
+    fed = clusters_of("stop.rounds=1")
+    fed.run(algorithm())
+    transfers = fed.ledger.frames()["transfers"]
+
+    assert column(fed, "control_bit") == [transfers["size_bit"][transfers["payload"] == -1].sum()]
+
+
 def test_a_cluster_that_never_told_its_degrees_may_be_anything() -> None:
     """Its factor is infinite, so that all are sampled next."""
     silent = ClusterRound((), (), False, {}, 0, 0)

@@ -126,6 +126,11 @@ class Held:
     x: Tensor
     y: Tensor
 
+    @classmethod
+    def nothing(cls, samples: Samples) -> Held:
+        """No training samples, of the shape of these; copies, since an empty view would keep all in memory."""
+        return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
+
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
@@ -144,7 +149,7 @@ def hold_out(
             f"server: samples and validation_samples leave the devices none, got {n_server} and {n_validation}; "
             f"there are {n_all} training samples"
         )
-    none = Held(samples.train_x[:0], samples.train_y[:0])
+    none = Held.nothing(samples)
     if n_server + n_validation == 0:
         return samples, none, none
     parts = np.split(rng.permutation(n_all), [n_server, n_server + n_validation])
