@@ -104,15 +104,16 @@ def halves(w: Tensor, arrived: Sequence[Tensor]) -> Mask:
     Returns:
         Mask [n], True for the members of the second half.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform
 
     updates = torch.stack([w_k - w for w_k in arrived]).double()
     unit = updates / updates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     distance = (1.0 - unit @ unit.T).clamp_min(0.0).cpu().numpy()
     np.fill_diagonal(distance, 0.0)
-    labels = fcluster(linkage(squareform(distance, checks=False), "single"), 2, "maxclust")
-    second: Mask = labels != labels[0]
+    merged_last = to_tree(linkage(squareform(distance, checks=False), "single"))
+    half = np.isin(np.arange(len(unit)), merged_last.get_left().pre_order())
+    second: Mask = half != half[0]
     return second
 
 

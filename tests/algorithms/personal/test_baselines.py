@@ -230,3 +230,11 @@ def test_the_bipartition_is_the_best_of_all() -> None:
         assert found.any()
         assert not found.all()
         assert across(found) == pytest.approx(min(map(across, cuts)), abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_equally_different_updates_part_too(count: int) -> None:
+    """Orthogonal ones have one distance from each other: some cut is made, with nobody left out."""
+    found = halves(torch.zeros(count), list(torch.eye(count)))
+
+    assert 0 < found.sum() < count
