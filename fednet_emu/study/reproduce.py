@@ -56,7 +56,7 @@ def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
 def write_cells(view: StudyRecords, folder: Path) -> Path:
     """Write `cells.csv`, one row for each finished run of a study, without columns that are empty, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore")
-    table = told.loc[:, (told.notna() & (told != "")).any()]
+    cells = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore")
+    table = cells.loc[:, (cells.notna() & (cells != "")).any()]
     write_text(folder / "cells.csv", csv_text(table, DIGITS))
     return folder / "cells.csv"

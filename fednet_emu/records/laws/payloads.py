@@ -110,16 +110,16 @@ def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
         own = block[using]
         uses.append((row + using, own["sender"], own["payload"], own["requested_ns"]))
         single = own[own["receivers"] == 1]
-        arrivals.append(_arrivals(single, single))
+        arrivals.append(_arrival_times(single, single))
         several = receptions[among[receptions["transfer"] - row]]
-        arrivals.append(_arrivals(several, block[several["transfer"] - row]))
+        arrivals.append(_arrival_times(several, block[several["transfer"] - row]))
     place, arrived_ns = _joined(arrivals)
     order = np.lexsort((arrived_ns, place))
     place, firsts = np.unique(place[order], return_index=True)
     return _Uses(*_joined(uses)), _Arrived(place, arrived_ns[order][firsts])
 
 
-def _arrivals(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
+def _arrival_times(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
     arrived_ns = np.where(receptions["lost"] == _DELIVERED, transfers["ended_ns"], _FOREVER)
     return _places(transfers["payload"], receptions["receiver"]), arrived_ns
 
