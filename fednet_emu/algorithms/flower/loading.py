@@ -24,14 +24,19 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Let modules of this folder be imported in this block, before others of the same name, and anew in each run."""
+    """Let modules of this folder be imported in this block, before others of the same name, and anew in each run.
+
+    No bytecode is written: Python takes it for that of a file which is edited within a second and keeps its size.
+    """
     with _ALONE:
         sys.path.insert(0, str(folder))
         invalidate_caches()
         hidden = {name: sys.modules.pop(name) for name in _names_of(folder)}
+        writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             yield
         finally:
+            sys.dont_write_bytecode = writes_none
             sys.path.remove(str(folder))
             for name, module in list(sys.modules.items()):
                 known = getattr(module, "__dict__", {})
