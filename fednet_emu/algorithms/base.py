@@ -230,6 +230,7 @@ class Synchronous(Algorithm, LocalTraining):
             down: numbers that a device receives, for estimates of times; those of the message when None.
             up: numbers that it sends; as many as it receives when None.
         """
+        fed.graph.begin_wavefront()
         if isinstance(message, tuple):
             message = (fed.published(message[0]), *message[1:])
         elif not callable(message):

@@ -31,7 +31,7 @@ from fednet_emu.records.folder.store import CHECKPOINT, REPLIES, RunFolder
 LOG = logging.getLogger("fednet_emu")
 
 MAGIC = b"fednet_emu checkpoint"
-FORMAT = b"1"
+FORMAT = b"2"
 COST = 1 / 64
 """Largest part of the host time that checkpoints may take."""
 SLOWEST_BYTE_PER_S = 100e6
@@ -54,6 +54,7 @@ def to_bytes(checkpoint: Checkpoint, belongs: Mapping[str, Any]) -> bytes:
     content = {
         "belongs": belongs,
         "counts": [snapshot.created, snapshot.wavefronts, snapshot.jobs, snapshot.pending_byte],
+        "jobs": [sorted(snapshot.begun), sorted(snapshot.unbegun)],
         "values": [[number, writer.plain(value)] for number, value in snapshot.values.items()],
         "readings": [writer.plain(value) for value in checkpoint.readings],
     }
@@ -79,7 +80,8 @@ def from_bytes(data: bytes, belongs: Mapping[str, Any]) -> Checkpoint:
     check(content["belongs"], belongs)
     reader, (created, *counted) = Reader(tensors), content["counts"]
     values = {number: reader.value(plain) for number, plain in content["values"]}
-    return Checkpoint(Snapshot(created, values, *counted), [reader.value(plain) for plain in content["readings"]])
+    snapshot = Snapshot(created, values, *counted, *map(frozenset, content["jobs"]))
+    return Checkpoint(snapshot, [reader.value(plain) for plain in content["readings"]])
 
 
 def check(saved: Mapping[str, Any], belongs: Mapping[str, Any]) -> None:

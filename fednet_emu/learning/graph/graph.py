@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter, methodcaller
-from typing import Any, NamedTuple, final
+from typing import Any, final
 from weakref import ref
 
 from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.graph.accumulation import Accumulate, Accumulation
-from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in, values_of
-from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
+from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in
+from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
-from fednet_emu.learning.graph.work import PARAMS, SQUARE, Call, Part, Pick, alive, sums_of, trained_by
+from fednet_emu.learning.graph.wavefront import trained
+from fednet_emu.learning.graph.work import PARAMS, SQUARE, Call, Measured, Part, Pick, Trained, alive, evaluated
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
 
@@ -31,21 +32,6 @@ _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
 _BYTE_PER_NODE = 1024  # an upper estimate, so that very many tiny results are bounded too
-
-
-class Trained(NamedTuple):
-    """Result of a training job: the parameters and the mean loss of its steps."""
-
-    params: Deferred
-    loss: Deferred
-
-
-class Measured(NamedTuple):
-    """Result of a job that asks for squares: also the mean of the squared losses of all samples of all steps."""
-
-    params: Deferred
-    loss: Deferred
-    square: Deferred
 
 
 @final
@@ -74,6 +60,8 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
+        self._begun: dict[ResolvedJob, Deferred] = {}  # a wavefront; it is trained even if nobody refers to it
+        self._over: list[ref[Deferred]] = []  # jobs that had ended when a snapshot was made, or that nobody referred to
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
         self._restored = Snapshot(0, {})
@@ -81,8 +69,11 @@ class Graph:
 
     def snapshot(self) -> Snapshot:
         """All values that are known now and still referenced, and what has been counted so far; only `at_rest`."""
-        values = {node.number: node._value for node in self._reachable() if node.done}
-        return Snapshot(self._created, values, self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
+        nodes, counts = self._reachable(), (self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
+        values = {node.number: node._value for node in nodes if node.done}
+        begun = frozenset(node.number for node in self._begun.values())
+        unbegun = frozenset(node.number for node in nodes if type(node._work) is TrainJob) - begun
+        return Snapshot(self._created, values, *counts, begun, unbegun)
 
     def at_rest(self) -> bool:
         """Whether no computation is under way or was cut off, and no accumulation has released some of its parts."""
@@ -221,6 +212,24 @@ class Graph:
                         raise self._unreadable(deferred)
             self._computing = False
 
+    def begin_wavefront(self) -> None:
+        """Let the ready jobs be trained while the caller goes on, once those that were begun before have ended.
+
+        A synchronous round calls it before it invites anybody, so that the clock of this round goes on while the models
+        of the last one are trained where the engine can, and only one wavefront is under way. These jobs run together,
+        whichever the engine. A run that is repeated up to a checkpoint begins what the earlier one had begun there.
+        """
+        if self.engine is None or not self.caught_up:
+            return
+        self._computing = True
+        with self.host.part("deferred functions"):
+            if self._begun:
+                self._run_wavefront()
+            while self._run_call():
+                pass
+        self._computing = False
+        self._begin(self.engine)
+
     def flush(self) -> None:
         """Compute all pending values that are still referenced."""
         self._computing = True
@@ -270,9 +279,15 @@ class Graph:
 
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if type(node._work) is TrainJob:
-            self._ready_jobs.append(me)
-            if self.engine is not None and self.caught_up:
-                self.engine.begin(node._work)
+            before, number = self._restored, node.number
+            if number in before.begun:
+                self._begun[node._work.resolve()] = node
+            elif number > before.created or number in before.unbegun:
+                self._ready_jobs.append(me)
+                if self.engine is not None and self.caught_up:
+                    self.engine.begin(node._work)
+            else:
+                self._over.append(me)
         else:
             heappush(self._ready_calls, (node.number, me))
 
@@ -294,7 +309,7 @@ class Graph:
             if node is None or node._work is None:
                 heappop(self._ready_calls)
                 continue
-            value = self._evaluate(node)
+            value = evaluated(node)
             heappop(self._ready_calls)
             if value is PENDING:
                 self._wait(node, node._work.waits_for)
@@ -303,27 +318,30 @@ class Graph:
             return True
         return False
 
-    def _evaluate(self, node: Deferred) -> Any:
-        """The value of a node whose inputs are known, or `PENDING` while an accumulation waits for its next part."""
-        work = node._work
-        try:
-            return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))
-        except Exception as error:
-            name = getattr(work.function, "__qualname__", work.function)
-            error.add_note(f"in call {name!s} (deferred {node.number})")
-            raise
+    def _begin(self, engine: Engine) -> None:
+        """Begin the ready jobs as a wavefront, in the order in which they were made."""
+        nodes = sorted(alive(self._ready_jobs), key=attrgetter("number"))
+        self._begun, self._ready_jobs = {node._work.resolve(): node for node in nodes}, []
+        if nodes:
+            engine.begin_all(list(self._begun))
 
     def _run_wavefront(self) -> bool:
-        """Run the ready jobs, and what becomes ready by each of them except further jobs; False if there are none."""
-        nodes = sorted((node for me in self._ready_jobs if (node := me()) is not None), key=lambda node: node.number)
-        self._ready_jobs = [ref(node) for node in nodes]
-        if not nodes or self.engine is None:
+        """Run the jobs that were begun, or else the ready ones, and what becomes ready by each except further jobs.
+
+        False if there are none.
+        """
+        if self.engine is None:
             return False
-        waiting = {node._work.resolve(): node for node in nodes}
-        nodes, self._ready_jobs = [], []
+        if not self._begun:
+            self._ready_jobs += self._over
+            self._over = []
+            self._begin(self.engine)
+        waiting, self._begun = self._begun, {}
+        if not waiting:
+            return False
         try:
             with self.host.part("training"):
-                for resolved, result in self._results(self.engine, waiting):
+                for resolved, result in trained(self.engine, waiting):
                     self._settle(waiting.pop(resolved), result)
                     del result  # it may be released before the next one is there
                     self.statistics.jobs += 1
@@ -335,27 +353,6 @@ class Graph:
             self._ready_jobs += [ref(node) for node in waiting.values()]
         self.statistics.wavefronts += 1
         return True
-
-    def _results(self, engine: Engine, waiting: dict[ResolvedJob, Deferred]) -> Results:
-        """What the jobs of a wavefront come to; for several of which only a mean is needed, it may be that mean."""
-        engine.begin_all(list(waiting))
-        yield from self._means(engine, waiting)
-        yield from engine.run(list(waiting))
-
-    def _means(self, engine: Engine, waiting: dict[ResolvedJob, Deferred]) -> Results:
-        """Jobs with the means that the engine makes of their models, each of which is a part of one sum only."""
-        job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
-        for total in sums_of(waiting.values()):
-            mean = total.as_mean()
-            if mean is None:
-                continue
-            jobs = [job_of[node] for part in mean.parts if (node := trained_by(part)) in job_of]
-            groups = engine.means(jobs, mean.w.value, mean.weights) if len(jobs) == len(mean.parts) else []
-            if groups:
-                total.put_together([group.places for group in groups])
-            for group in groups:
-                for place, told in zip(group.places, group.told, strict=True):
-                    yield jobs[place], TrainResult(group.mean, *told)
 
     def _settle(self, node: Deferred, value: Any) -> None:
         """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known.

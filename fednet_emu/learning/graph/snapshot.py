@@ -29,6 +29,8 @@ class Snapshot(NamedTuple):
         wavefronts: how many wavefronts had run.
         jobs: how many jobs were in them.
         pending_byte: memory that pending results were counted with.
+        begun: numbers of the jobs of a wavefront that had begun.
+        unbegun: numbers of all other jobs that had not ended.
     """
 
     created: int
@@ -36,3 +38,5 @@ class Snapshot(NamedTuple):
     wavefronts: int = 0
     jobs: int = 0
     pending_byte: int = 0
+    begun: frozenset[int] = frozenset()
+    unbegun: frozenset[int] = frozenset()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 from weakref import ref
 
 from fednet_emu.learning.graph.accumulation import Accumulate
-from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.deferred import Deferred, values_of
 
 PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
 """What makes the parts of the result of a training job beside its loss, which is the value of the job itself."""
@@ -35,16 +35,30 @@ class Part(NamedTuple):
     args: Sequence[Any]
 
 
-def sums_of(jobs: Iterable[Deferred]) -> list[Accumulate]:
-    """The accumulations that wait for the model of one of these jobs."""
-    models = (part for job in jobs for part in alive(job._waiters) if part._waiters and trained_by(part) is job)
-    return [node._work for part in models for node in alive(part._waiters) if type(node._work) is Accumulate]
+class Trained(NamedTuple):
+    """Result of a training job: the parameters and the mean loss of its steps."""
+
+    params: Deferred
+    loss: Deferred
 
 
-def trained_by(part: Deferred) -> Deferred | None:
-    """The training job of which a Deferred is the model, if it is one."""
-    work = part._work
-    return work.args[0] if type(work) is Part and work.function is PARAMS else None
+class Measured(NamedTuple):
+    """Result of a job that asks for squares: also the mean of the squared losses of all samples of all steps."""
+
+    params: Deferred
+    loss: Deferred
+    square: Deferred
+
+
+def evaluated(node: Deferred) -> Any:
+    """The value of a node whose inputs are known, or `PENDING` while an accumulation waits for its next part."""
+    work = node._work
+    try:
+        return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))
+    except Exception as error:
+        name = getattr(work.function, "__qualname__", work.function)
+        error.add_note(f"in call {name!s} (deferred {node.number})")
+        raise
 
 
 def alive(nodes: Sequence[ref[Deferred]] | None) -> list[Deferred]:

@@ -168,6 +168,28 @@ def test_what_was_begun_before_the_end_of_a_run_is_still_trained():
     graph.close()
 
 
+def test_a_wavefront_that_has_begun_outlives_the_end_of_a_run_and_jobs_that_begin_after_it():
+    """After the end it is begun anew; jobs of the next one that begin meanwhile are trained with theirs."""
+    engine, jobs = engine_of(2), wavefront("dropout")
+    expected = results_of(SpreadEngine([RuleEngine()]), jobs)
+    first, second = jobs[:6], jobs[6:]
+
+    engine.begin_all(first)
+    engine.close()
+    assert equal(results_of(engine, first), expected[:6])
+    sent = engine.statistics["sent_byte"]
+    engine.begin_all(first)
+    for resolved in second:
+        engine.begin(resolved.job)
+    away = engine.statistics["sent_byte"]
+    assert away > sent
+    assert equal(results_of(engine, first), expected[:6])
+    engine.begin_all(second)
+    assert engine.statistics["sent_byte"] == away
+    assert equal(results_of(engine, second), expected[6:])
+    engine.close()
+
+
 def killed(count):
     """End so many workers with SIGKILL; one that was ended before may not have been missed yet."""
     for worker in pool()._workers[:count]:

@@ -130,12 +130,10 @@ class RayEngine(Engine):
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
         self._begin(jobs)
         self._begun = {resolved.job: self._begun[resolved.job] for resolved in jobs}
-        if self._since is not None:
-            self._statistics["ahead_s"] += time.perf_counter() - self._since
-            self._since = None
 
     @override
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
+        self._note_wait()
         calls = [self._begun[resolved.job] for resolved in jobs]
         if any(self._report_of(call).error for call, _ in calls):
             return []
@@ -162,6 +160,7 @@ class RayEngine(Engine):
     @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         self._begin(jobs)
+        self._note_wait()
         errors = []
         for resolved in jobs:
             call, own = self._begun.pop(resolved.job)
@@ -228,6 +227,12 @@ class RayEngine(Engine):
                 shard = Rows(data.x[first:end].numpy(), data.y[first:end].numpy(), first, rows)
                 shards[call.actor] = self._next(), self._ray.put(shard), (first, end)
                 self._statistics["sent_byte"] += shard.x.nbytes + shard.y.nbytes
+
+    def _note_wait(self) -> None:
+        """Note for how long the caller has gone on, now that it waits."""
+        if self._since is not None:
+            self._statistics["ahead_s"] += time.perf_counter() - self._since
+            self._since = None
 
     def _next(self) -> int:
         self._numbers += 1

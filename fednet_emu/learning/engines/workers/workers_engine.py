@@ -57,6 +57,7 @@ class WorkersEngine(Engine):
         self._sent: dict[int, tuple[Tensor, Any, Place]] = {}
         self._first: ResolvedJob | None = None
         self._begun: dict[TrainJob, Call] = {}
+        self._wavefront: list[Call] | None = None
         self._since: float | None = None
         self._statistics: dict[str, float] = {
             "processes": workers,
@@ -97,18 +98,25 @@ class WorkersEngine(Engine):
             self._first, self._since = None, self._since or time.perf_counter()
 
     @override
+    def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
+        begun, self._begun, self._first, self._wavefront = self._begun, {}, None, []
+        if not self._is_worth_it(jobs):
+            return
+        with self._host.part("sending jobs"):
+            self._wavefront = [begun[one.job].of(one) for one in jobs if one.job in begun]
+            stacks = self._here.cut([one for one in jobs if one.job not in begun and one.job.model not in self._stay])
+            self._wavefront += self._given(stacks if len(self._wavefront) + len(stacks) > 1 else [])
+            self._sent.clear()
+        self._since = self._since or time.perf_counter()
+
+    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
+        if self._wavefront is None:
+            self.begin_all(jobs)
+        calls, self._wavefront = self._wavefront or [], None
         if self._since is not None:
             self._statistics["ahead_s"] += time.perf_counter() - self._since
-        begun, self._begun, self._first, self._since = self._begun, {}, None, None
-        calls: list[Call] = []
-        if self._is_worth_it(jobs):
-            with self._host.part("sending jobs"):
-                calls += [begun[one.job].of(one) for one in jobs if one.job in begun]
-                away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
-                stacks = self._here.cut(away)
-                calls += self._given(stacks if len(calls) + len(stacks) > 1 else [])
-        self._sent.clear()
+            self._since = None
         there = {resolved for call in calls for resolved in call.jobs}
         rest = [resolved for resolved in jobs if resolved not in there]
         yield from self._here.run(rest) if len(rest) != 1 or not there else self._here.run_stack(rest)
@@ -119,7 +127,8 @@ class WorkersEngine(Engine):
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
             pool().drop(self)
-            self._begun, self._first, self._since = {}, None, None  # what is still asked for is begun anew
+            self._begun, self._first = {}, None  # what is still asked for is begun anew
+            self._wavefront = self._since = None
             pool().memory.trim()
         self._here.close()
 

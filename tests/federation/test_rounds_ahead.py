@@ -1,0 +1,95 @@
+"""The clock of a round goes on while the models of the round before are trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.testing import small_federation, small_scenario
+
+FEDAVG = "{kind: fedavg, cohort: 12, lr: 0.1, local_steps: 2, batch_size: 8}"
+LATE = ("devices.count=12", "data.n_samples=240", "stop.rounds=4", "evaluation.every_rounds=1000")
+Log = list[tuple[str, int, frozenset[str]]]
+
+
+def federation(*settings: str) -> tuple[Federation, Any, Log]:
+    """A federation that evaluates at its end only, its algorithm, and what its engine is asked, with the round."""
+    settings = (*LATE, f"algorithm={FEDAVG}", *settings)
+    fed, log = small_federation(*settings), list[Any]()
+    engine: Any = fed.graph.engine
+    begin_all, run = engine.begin_all, engine.run
+
+    def noted(what: str, jobs: Any) -> Any:
+        log.append((what, fed.round, frozenset(resolved.job.label for resolved in jobs)))
+        return jobs
+
+    engine.begin_all = lambda jobs: begin_all(noted("begin", jobs))
+    engine.run = lambda jobs: run(noted("run", jobs))
+    return fed, small_scenario(*settings).algorithm, log
+
+
+def of_round(t: int) -> frozenset[str]:
+    """The labels of the jobs of a round, from 1."""
+    return frozenset(f"dev-{k}, round {t}" for k in range(12))
+
+
+def test_a_wavefront_begins_before_the_next_round_and_ends_after_it() -> None:
+    """With nothing to read, the models of round t are asked for when round t + 1 has ended on the clock."""
+    fed, algorithm, log = federation()
+    fed.graph.read(fed.run(algorithm))
+
+    assert log == [
+        ("begin", 1, of_round(1)),
+        ("run", 2, of_round(1)),
+        ("begin", 2, of_round(2)),
+        ("run", 3, of_round(2)),
+        ("begin", 3, of_round(3)),
+        ("run", 4, of_round(3)),
+        ("begin", 4, of_round(4)),
+        ("run", 4, of_round(4)),
+    ]
+
+
+def test_only_models_that_somebody_refers_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads that are lost train nothing, and the numbers are those of a run that computes when it is read."""
+    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    fed, algorithm, log = federation(lossy)
+    ahead = fed.graph.read(fed.run(algorithm))
+    begun = sum(len(jobs) for what, _, jobs in log if what == "begin")
+    assert begun == fed.graph.statistics.jobs < 4 * 12
+
+    monkeypatch.setattr(Graph, "begin_wavefront", lambda self: None)
+    fed, algorithm, again = federation(lossy)
+    assert torch.equal(ahead, fed.graph.read(fed.run(algorithm)))
+    assert [jobs for what, _, jobs in again if what == "run"] == [jobs for what, _, jobs in log if what == "run"]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_resumed_run_begins_the_same_wavefronts(rounds: int) -> None:
+    """What had begun at the checkpoint is trained first, then the wavefronts are those of the whole run."""
+
+    def interrupt(fed: Federation) -> None:
+        if fed.round == rounds:
+            raise KeyboardInterrupt
+
+    whole, algorithm, expected = federation()
+    w = whole.graph.read(whole.run(algorithm))
+    cut, _, _ = federation()
+    cut.observers.append(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cut.run(algorithm)
+    checkpoint = cut.learner.checkpoint()
+    assert len(checkpoint.snapshot.begun) == (12 if rounds > 1 else 0)
+    assert len(checkpoint.snapshot.unbegun) == 12
+
+    resumed, _, found = federation()
+    resumed.learner.resume(checkpoint)
+    assert torch.equal(resumed.graph.read(resumed.run(algorithm)), w)
+    assert [entry for entry in found if entry[0] == "run"] == [
+        entry for entry in expected if entry[0] == "run" and entry[1] >= rounds
+    ]
+    assert resumed.graph.statistics == whole.graph.statistics
