@@ -64,7 +64,8 @@ class Contestant:
 
 
 CONTESTANTS = (
-    Contestant("fednet_emu", "emulator", "fednet_emu", workloads=tuple(WORKLOADS)),
+    Contestant("fednet_emu, one process", "emulator", "fednet_emu", "one", tuple(WORKLOADS)),
+    Contestant("fednet_emu, two workers", "emulator", "fednet_emu", "two"),
     Contestant("hand-written, analytic gradients", "reference", "reference", "analytic", DENSE),
     Contestant("hand-written, analytic gradients, two threads", "reference", "reference", "analytic-threads", DENSE),
     Contestant("hand-written, analytic gradients, two processes", "reference", "reference", "analytic-two", DENSE),

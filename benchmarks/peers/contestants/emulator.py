@@ -13,13 +13,15 @@ from peers.stopwatch import Stopwatch, Task, report
 from peers.workloads import WARM_UP
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
+WORKERS = {"one": 1, "two": 2}
 
 
 def main() -> None:
     """Run one workload."""
-    task = Task.from_command_line()
+    task = Task.from_command_line(list(WORKERS))
     workload = task.workload
-    scenario = load_scenario(SCENARIOS / f"{workload.name}.yaml", [f"stop.rounds={workload.all_rounds}"])
+    settings = [f"stop.rounds={workload.all_rounds}", f"training.workers={WORKERS[task.variant]}"]
+    scenario = load_scenario(SCENARIOS / f"{workload.name}.yaml", settings)
     fed = build(scenario, data_dir=task.folder)
     watch, before = Stopwatch(workload), {"learning_s": 0.0}
 
