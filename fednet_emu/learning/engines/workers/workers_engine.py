@@ -100,14 +100,14 @@ class WorkersEngine(Engine):
     @override
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
         begun, self._begun, self._first, self._wavefront = self._begun, {}, None, []
-        if not self._is_worth_it(jobs):
-            return
-        with self._host.part("sending jobs"):
-            self._wavefront = [begun[one.job].of(one) for one in jobs if one.job in begun]
-            stacks = self._here.cut([one for one in jobs if one.job not in begun and one.job.model not in self._stay])
-            self._wavefront += self._given(stacks if len(self._wavefront) + len(stacks) > 1 else [])
-            self._sent.clear()
-        self._since = self._since or time.perf_counter()
+        if self._is_worth_it(jobs):
+            with self._host.part("sending jobs"):
+                calls = [begun[one.job].of(one) for one in jobs if one.job in begun]
+                away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
+                stacks = self._here.cut(away)
+                self._wavefront = calls + self._given(stacks if len(calls) + len(stacks) > 1 else [])
+            self._since = self._since or time.perf_counter()
+        self._sent.clear()
 
     @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
