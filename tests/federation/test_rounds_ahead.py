@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fednet_emu.federation.federation import Federation
-from fednet_emu.learning.graph.graph import Graph
+from fednet_emu.learning.graph.graph import Deferred, Graph
 from fednet_emu.testing import small_federation, small_scenario
 
 FEDAVG = "{kind: fedavg, cohort: 12, lr: 0.1, local_steps: 2, batch_size: 8}"
@@ -82,6 +82,7 @@ def test_a_resumed_run_begins_the_same_wavefronts(rounds: int) -> None:
     cut.observers.append(interrupt)
     with pytest.raises(KeyboardInterrupt):
         cut.run(algorithm)
+    assert cut.graph.at_rest()
     checkpoint = cut.learner.checkpoint()
     assert len(checkpoint.snapshot.begun) == (12 if rounds > 1 else 0)
     assert len(checkpoint.snapshot.unbegun) == 12
@@ -93,3 +94,32 @@ def test_a_resumed_run_begins_the_same_wavefronts(rounds: int) -> None:
         entry for entry in expected if entry[0] == "run" and entry[1] >= rounds
     ]
     assert resumed.graph.statistics == whole.graph.statistics
+
+
+def test_cheap_functions_run_before_jobs_begin() -> None:
+    """A job that starts from half of the first model is ready once that has been made."""
+    fed, algorithm, log = federation()
+    half = fed.graph.call(torch.mul, fed.learner.initial(), 0.5)
+    trained = fed.learner.train(fed.device(0), half, algorithm.plan, (0,), 0)
+    fed.graph.begin_wavefront()
+
+    assert log == [("begin", 0, frozenset({"dev-0, round 1"}))]
+    assert not trained.result.params.done
+
+
+def test_a_model_that_nobody_wanted_at_the_checkpoint_can_still_be_read() -> None:
+    """It does not begin by itself in the run that goes on, and is trained again when it is read."""
+
+    def trained(fed: Federation, algorithm: Any) -> Deferred:
+        model: Deferred = fed.learner.train(fed.device(0), fed.learner.initial(), algorithm.plan, (0,), 0).result.params
+        return model
+
+    first, algorithm, _ = federation()
+    expected = first.graph.read(trained(first, algorithm))
+    resumed, algorithm, log = federation()
+    resumed.learner.resume(first.learner.checkpoint())
+    model = trained(resumed, algorithm)
+    resumed.graph.begin_wavefront()
+
+    assert log == []
+    assert torch.equal(resumed.graph.read(model), expected)
