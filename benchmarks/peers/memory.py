@@ -68,7 +68,7 @@ def watch(process: subprocess.Popen[str], interval_s: float = 0.2, limit_s: floa
                 tree.note_times()
             else:
                 tree.look()
-                next_s = time.perf_counter() + max(interval_s, 20 * (time.perf_counter() - now_s)) - interval_s / 2
+                next_s = now_s + 20 * (time.perf_counter() - now_s)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(interval_s)
     finally:

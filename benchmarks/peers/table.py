@@ -122,21 +122,16 @@ def markdown(runs: Sequence[Run], facts: Mapping[str, str]) -> str:
     return "\n".join([*lines, "Versions: " + ", ".join(versions) + "."]) + "\n"
 
 
-def _our_best(rows: Sequence[Row]) -> Row | None:
-    """Our fastest configuration, if there is one."""
-    return min((row for row in rows if row.kind == "fednet_emu"), key=lambda row: row.round_s, default=None)
-
-
 def _table(rows: Sequence[Row], workload: str) -> list[str]:
-    ours = _our_best(rows)
-    best = best_of_families(rows).values()
+    best = best_of_families(rows)
+    ours = best.get("fednet_emu")
     lines = [
         "| | ms per round | least to most | relative to fednet_emu | peak PSS MB | training loss | steps | runs |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda row: row.round_s):
         ratio = f"{row.round_s / ours.round_s:.2f}" if ours else ""
-        mark, strong = "" if agrees(row, rows, workload) else " (differs)", "**" if row in best else ""
+        mark, strong = "" if agrees(row, rows, workload) else " (differs)", "**" if row is best[row.family] else ""
         lines.append(
             f"| {strong}{row.contestant}{strong} | {row.round_s * 1e3:.4g} "
             f"| {row.least_s * 1e3:.4g} to {row.most_s * 1e3:.4g} | {strong}{ratio}{strong} | {row.peak_mb:.0f} "
@@ -158,7 +153,7 @@ def _troubles(runs: Sequence[Run], workload: str) -> list[str]:
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """What follows: the learning plane against the best loop, the whole against each peer's best, memory, and apps."""
-    ours = _our_best(rows)
+    ours = best_of_families(rows).get("fednet_emu")
     return [*([] if ours is None else _ours(ours, rows)), *_apps(rows)]
 
 

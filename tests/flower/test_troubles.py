@@ -239,6 +239,7 @@ def test_modules_of_an_app_do_not_outlive_the_run(write_app, monkeypatch):
     other = fe.run(on_small(written_at_once(client=changed)), **FAST)
 
     assert not {name for name in set(sys.modules) - before if name.partition(".")[0] == "toy"}
+    assert not sys.dont_write_bytecode
     assert other.evaluations.accuracy.to_numpy() - run.evaluations.accuracy.to_numpy() == pytest.approx(
         np.array([0.01, 0.02, 0.03])
     )

@@ -75,7 +75,10 @@ class Engine(ABC):
         """Begin to train a job whose inputs are known, without waiting for it; by default it waits for `run`."""
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
-        """Begin to train all jobs of a wavefront; whatever else was begun is no longer wanted."""
+        """Begin to train all jobs of a wavefront, for which `run` is called next, if later; no other is wanted by then.
+
+        Jobs that `begin` between the two belong to the next wavefront.
+        """
 
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         """Weighted means, near w, of what jobs that were begun come to, each mean with the places of its jobs.

@@ -106,6 +106,7 @@ class WorkersEngine(Engine):
                 away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
                 stacks = self._here.cut(away)
                 self._wavefront = calls + self._given(stacks if len(calls) + len(stacks) > 1 else [])
+        if self._wavefront:
             self._since = self._since or time.perf_counter()
         self._sent.clear()
 
