@@ -93,9 +93,9 @@ class Beside:
 
     def dismiss(self, *, at_once: bool) -> None:
         """Let it end: at once, or when it asks for the next message."""
-        self.connection.close()
         if at_once:
             self._process.kill()
+        self.connection.close()
 
     def end(self) -> None:
         """Wait for its end, of which it was told by `dismiss`."""

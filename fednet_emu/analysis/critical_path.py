@@ -5,7 +5,8 @@ The walk begins at the end of the round and asks each time what ended at that ve
 - what the server waited for, or else anything that ended then, let the round end;
 - another transfer in the same band left the air and let a transfer begin that had waited for its turn, so that the path
   goes on with the other device, whose sending was in the way, and not with whoever waited;
-- a transfer or computation of a device began when something was received, computed or sent by it;
+- a transfer or computation of a device began when something was received, computed or sent by it, or else, where a
+  step of a round ends for all at once, when something ended at another device;
 - where edge servers average, the server is the cloud, and the transfers of a cell are to and from its edge server; a
   message on the backhaul began when something was received or sent by whoever sends it.
 
@@ -171,6 +172,7 @@ class _Walk:
                 yield Part(number, DEADLINE, NOBODY, earlier, now)
                 now, cause = earlier, self._cause(earlier, actor, used)
                 continue
+            cause = cause or self._other(now, used)
             if cause is None:
                 earlier = self._latest(now, actor, start, used)
                 yield Part(number, IDLE, NOBODY, earlier, now)
@@ -194,6 +196,11 @@ class _Walk:
         """What ended now and let the actor go on; rather what is about the actor alone, and what was not given up."""
         found = [its for its in self._ended_at.get(now, ()) if id(its) not in used and its.lets_go_on(actor)]
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
+
+    def _other(self, now: int, used: set[int]) -> Activity | None:
+        """What ended now at others and was not given up: at a barrier in a round, everybody goes on with the last."""
+        rest = reversed(self._ended_at.get(now, ()))
+        return next((its for its in rest if id(its) not in used and not its.given_up), None)
 
     def _is_deadline(self, now: int, actor: int, cause: Activity | None) -> bool:
         """Whether an edge server went on because it gave up those who were late in its edge round."""

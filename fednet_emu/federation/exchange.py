@@ -38,7 +38,8 @@ BEYOND_REACH = "unreachable"
 """Reason of a loss because the link carries nothing: where nobody moves, sending again fails for ever."""
 NO_CONNECTION = "connect"
 """Reason of a loss because the path is too long to connect in time: sending again fails for ever."""
-GONE = frozenset({"away", "left", "empty"})
+LEFT = frozenset({"away", "left"})
+GONE = LEFT | {"empty"}
 """Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 
 
@@ -285,11 +286,11 @@ def retrying(
 
 
 def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
-    """When the first device returns that was away and is known to return; `FOREVER_NS` if there is none."""
+    """When the first device returns that had left and is known to return; `FOREVER_NS` if there is none."""
     if not presence.foreseen:
         return FOREVER_NS
     each = [delivery for value in values for delivery in ([value] if isinstance(value, Delivery) else value)]
-    ends = {end for delivery in each if delivery.lost in GONE for end in (delivery.sender, delivery.receiver)}
+    ends = {end for delivery in each if delivery.lost in LEFT for end in (delivery.sender, delivery.receiver)}
     return min((presence.foreseen_ns(device, now_ns) for device in ends), default=FOREVER_NS)
 
 

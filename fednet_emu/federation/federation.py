@@ -387,15 +387,18 @@ class Federation:
         finally:
             if process is not None:
                 process.close()
-        self.close()
+        self._end()
         self._observer.evaluate()
         self.graph.close()
         return self.latest
 
     def close(self) -> None:
-        """Stop all transfers and computations, so that the ledger accounts for them."""
+        """Stop all transfers and computations, so that the ledger accounts for them, and what trains."""
+        self._end()
+        self.graph.close()
+
+    def _end(self) -> None:
         self._observer.stop()
         self.network.close()
         self.processors.close()
         self.presence.close()
-        self.graph.close()

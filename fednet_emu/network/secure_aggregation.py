@@ -41,7 +41,8 @@ class SecureAggregation(Component):
     it sends shares of its two secrets to each neighbour by way of the server. `vectors`: it receives the model, trains,
     and sends its masked update. `unmask`: each whose vector has come sends its shares of the secrets that open the sum.
     Who is lost in one step is left out of the next; with fewer than `threshold` left the attempt ends, and the model
-    stays. `deadline_s` is for the first three steps; the last comes on top.
+    stays. `deadline_s` is for the first three steps; the last comes on top. Satellites, which send again at their next
+    pass, are refused.
     An update, as a difference to the model that was sent, is limited to `clip` in every entry and rounded towards zero,
     so that it never grows. Ignored here: key agreement itself, signatures, and a server that lies.
     """
@@ -103,6 +104,9 @@ class SecureAggregation(Component):
             yield "", f"{what}; leave network.uplink.compression out, and choose fewer input_bits"
         if uplink.access.only_sums or uplink.access.kind == "planned":
             yield "", f"needs several messages of each device by itself, got {uplink.access.kind}; choose ofdma or tdma"
+        if scenario.devices.availability.FORESEEN:
+            what = "its steps are not sent again at the next pass of a satellite, got devices.availability: passes"
+            yield "", f"{what}; leave one of the two out"
         most = algorithm.participants(count)
         if most < max(self.threshold or 0, 2):
             what = f"never has enough devices, got at most {most} a round"

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fednet_emu as fe
 from fednet_emu.analysis.critical_path import critical_path, parts_frame
 
 SERVER, SEVERAL = -1, -2
@@ -160,6 +161,29 @@ def test_a_deadline_is_nobodys_work():
     sent = [("downlink", SERVER, SEVERAL, 0, 0, 2), ("uplink", 0, SERVER, 3, 3, 10, "deadline")]
 
     assert path(sent, [(0, 2, 3), (1, 2, 10, "deadline")]) == [("deadline", -3, 0, 10)]
+
+
+def test_a_step_that_ends_for_all_goes_on_with_the_last():
+    """At a barrier inside a round dev-0 begins what follows when dev-1 has been heard; no pause lies between."""
+    sent = [
+        ("uplink", 0, SERVER, 0, 0, 2),
+        ("uplink", 1, SERVER, 0, 2, 5),
+        ("uplink", 0, SERVER, 5, 5, 10),
+    ]
+    assert path(sent) == [("uplink", 0, 0, 2), ("uplink", 1, 2, 5), ("uplink", 0, 5, 10)]
+
+
+def test_the_steps_of_secure_aggregation_are_nobodys_pause():
+    """Where nobody is ever away and nothing pauses, all of a round has a cause in the records."""
+    settings = {
+        "stop": {"rounds": 3},
+        "algorithm": {"kind": "fedavg", "cohort": 10, "lr": 0.1, "weighting": "uniform"},
+        "network.uplink": {"access": "tdma", "secure_aggregation": {"kind": "secagg-plus", "neighbours": 4}},
+        "network.downlink.mode": "unicast",
+    }
+    run = fe.run("quickstart", settings=settings, timing_only=True)
+    parts = critical_path(run.transfers, run.computes, run.rounds)
+    assert {its.what for its in parts} == {"uplink", "downlink", "compute"}
 
 
 def test_pauses_are_idle():

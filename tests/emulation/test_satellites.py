@@ -79,6 +79,13 @@ def test_an_answer_waits_for_the_next_pass():
     assert up["requested_s"] == up["started_s"] == pytest.approx(RISE_S, abs=2e-3)
 
 
+def test_an_empty_battery_is_no_set():
+    """What a battery is too small for is lost as on the ground, and not begun again and again during the pass."""
+    battery = {"capacity_j": 5, "harvesting": {"kind": "constant", "power_w": 0.1}}
+    _, sent = played(**{"stop": {"rounds": 1}, "devices.battery": battery})
+    assert sent[sent["kind"] == "uplink"]["lost"].tolist() == ["empty"]
+
+
 @pytest.mark.parametrize(
     ("algorithm", "rounds"),
     [
@@ -115,6 +122,10 @@ def test_nothing_starts_outside_a_pass(algorithm, rounds):
         ({"devices.mobility": "static"}, "only satellites pass, got passes with static mobility"),
         ({"devices.mobility.planes": 2}, "must divide the number of devices, got 2 for 1"),
         ({"devices.mobility.phasing": 1}, r"mobility\.phasing: must be below the number of planes, got 1 of 1"),
+        (
+            {"network.uplink.secure_aggregation": "bonawitz", "algorithm.weighting": "uniform"},
+            "not sent again at the next pass of a satellite",
+        ),
         ({"network.cells.sites": [SITE, SITE]}, "two stations are at one place"),
         ({"network.transport": "tcp"}, "handshakes and windows know the wired path only"),
     ],

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fednet_emu.federation.federation import Federation
+from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.graph.graph import Deferred, Graph
 from fednet_emu.testing import small_federation, small_scenario
 
@@ -68,7 +69,7 @@ def test_only_models_that_somebody_refers_to_begin(monkeypatch: pytest.MonkeyPat
     assert [jobs for what, _, jobs in again if what == "run"] == [jobs for what, _, jobs in log if what == "run"]
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
 def test_a_resumed_run_begins_the_same_wavefronts(rounds: int) -> None:
     """What had begun at the checkpoint is trained first, then the wavefronts are those of the whole run."""
 
@@ -93,7 +94,37 @@ def test_a_resumed_run_begins_the_same_wavefronts(rounds: int) -> None:
     assert [entry for entry in found if entry[0] == "run"] == [
         entry for entry in expected if entry[0] == "run" and entry[1] >= rounds
     ]
+    assert [jobs for what, _, jobs in found if what == "begin"] == [of_round(t) for t in range(max(rounds - 1, 1), 5)]
     assert resumed.graph.statistics == whole.graph.statistics
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_resumed_run_makes_the_same_means_where_it_trains(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """The engine is offered the models of every wavefront for their mean, also of the one that had begun."""
+    offered: list[list[str]] = []
+    monkeypatch.setattr(
+        SerialEngine, "means", lambda self, jobs, w, weights: offered.append([its.job.label for its in jobs]) or []
+    )
+    cut, algorithm, _ = federation("training.engine=serial")
+    checkpoints = []
+    cut.observers.append(lambda fed: checkpoints.append(fed.learner.checkpoint()) if fed.round == rounds else None)
+    cut.run(algorithm)
+    whole = offered.copy()
+    offered.clear()
+    assert len(whole) == 4
+    resumed, algorithm, _ = federation("training.engine=serial")
+    resumed.learner.resume(checkpoints[0])
+    resumed.run(algorithm)
+    assert offered == whole[max(rounds - 2, 0) :]
+
+
+def test_what_trains_is_there_until_the_last_evaluation() -> None:
+    """The models of the last round are trained by the engine that has begun them, which is closed then."""
+    fed, algorithm, log = federation()
+    engine: Any = fed.graph.engine
+    engine.close = lambda: log.append(("close", fed.round, frozenset()))
+    fed.run(algorithm)
+    assert [what for what, _, _ in log[-4:]] == ["run", "begin", "run", "close"]
 
 
 def test_cheap_functions_run_before_jobs_begin() -> None:

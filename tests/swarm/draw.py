@@ -27,6 +27,8 @@ Owner = tuple[str, str]
 """The slot and the kind of a component."""
 
 MOST_ATTEMPTS = 2000
+MOST_REDRAWS = 10
+"""How often a draw is kept but for the section of the scenario that was refused."""
 MOST_FLOP, MOST_STEPS = 3e7, 1000
 """Training of a scenario that a swarm plays five times; a redraw is cheaper."""
 MOST_CHARGES = 5000
@@ -37,6 +39,7 @@ FIRST = ("algorithm", "devices", "data")
 """Parts that are drawn first, because others are drawn to suit them."""
 FIXED = {"title": "", "seed": None, "training": None, "include": None}
 """Settings of the whole scenario that are not drawn from their annotation."""
+SHAPES = Shape(Scenario).settings
 
 
 @dataclass
@@ -67,12 +70,17 @@ def drawn(seed: int, *, mixed: bool = False) -> Drawn:
         rng = Random(f"{'mixture' if mixed else 'swarm'} {seed} {attempt}")
         draw = _Draw(rng, mixture(rng) if mixed else {})
         settings = draw.scenario(seed)
-        reason, ledger = refusal(settings)
-        if mixed and ledger is not None and len(ledger.transfers) > MOST_TRANSFERS:
-            reason = "too much work"
-        if not reason:
-            return Drawn(settings, draw.picks, refused, ledger)
-        refused[reason] += 1
+        for _ in range(MOST_REDRAWS):
+            reason, ledger = refusal(settings)
+            if mixed and ledger is not None and len(ledger.transfers) > MOST_TRANSFERS:
+                reason = "too much work"
+            if not reason:
+                return Drawn(settings, draw.picks, refused, ledger)
+            refused[reason] += 1
+            section = reason.partition(".")[0]
+            if section not in settings or section == "algorithm":  # what others need depends on the algorithm
+                break
+            draw.section(settings, section)
     raise LookupError(f"seed {seed}: {MOST_ATTEMPTS} draws were refused, got {refused.most_common(5)}")
 
 
@@ -121,18 +129,24 @@ class _Draw:
         self.unused: set[str] = set()
 
     def scenario(self, seed: int) -> Settings:
-        shapes = Shape(Scenario).settings
-        order = [*FIRST, *(name for name in shapes if name not in FIRST and name not in FIXED)]
+        order = [*FIRST, *(name for name in SHAPES if name not in FIRST and name not in FIXED)]
         settings: Settings = {"seed": seed, "training": {"engine": "serial", "threads": 1}}
         for name in order:
-            if Scenario.model_fields[name].is_required() or self._wanted(name, name):
-                settings[name] = self.value(shapes[name], name, "", "")
+            self.section(settings, name)
             if name == "algorithm":
                 kind = self.picks["algorithm"]
                 self.needs = {**self.needs, **NEEDS.get(kind, {})}
                 self.unused = {key for key, use in USES.items() if use not in ALGORITHMS[kind].uses}
-        settings["stop"].setdefault("rounds", self.rng.randint(1, 4))
         return settings
+
+    def section(self, settings: Settings, name: str) -> None:
+        """Draw one part of the scenario, or draw it anew; it may be left out where it is optional."""
+        settings.pop(name, None)
+        self.picks = {path: kind for path, kind in self.picks.items() if path.partition(".")[0] != name}
+        if Scenario.model_fields[name].is_required() or self._wanted(name, name):
+            settings[name] = self.value(SHAPES[name], name, "", "")
+        if name == "stop":
+            settings[name].setdefault("rounds", self.rng.randint(1, 4))
 
     def _wanted(self, path: str, name: str) -> bool:
         if path in self.unused:

@@ -61,6 +61,7 @@ class Graph:
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
         self._begun: dict[ResolvedJob, Deferred] = {}  # a wavefront; it is trained even if nobody refers to it
+        self._again: list[Deferred] = []  # that of an earlier run at its snapshot, which the engine has not been told
         self._over: list[ref[Deferred]] = []  # jobs that had ended when a snapshot was made, or that nobody referred to
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
@@ -71,7 +72,7 @@ class Graph:
         """All values that are known now and still referenced, and what has been counted so far; only `at_rest`."""
         nodes, counts = self._reachable(), (self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
         values = {node.number: node._value for node in nodes if node.done}
-        begun = frozenset(node.number for node in self._begun.values())
+        begun = frozenset(node.number for node in (*self._begun.values(), *self._again))
         unbegun = frozenset(node.number for node in nodes if type(node._work) is TrainJob) - begun
         return Snapshot(self._created, values, *counts, begun, unbegun)
 
@@ -223,10 +224,10 @@ class Graph:
             return
         self._computing = True
         with self.host.part("deferred functions"):
-            if self._begun:
-                self._run_wavefront()
             while self._run_call():
                 pass
+            if self._begun or self._again:
+                self._run_wavefront()
         self._computing = False
         self._begin(self.engine)
 
@@ -281,7 +282,7 @@ class Graph:
         if type(node._work) is TrainJob:
             before, number = self._restored, node.number
             if number in before.begun:
-                self._begun[node._work.resolve()] = node
+                self._again.append(node)
             elif number > before.created or number in before.unbegun:
                 self._ready_jobs.append(me)
                 if self.engine is not None and self.caught_up:
@@ -319,9 +320,12 @@ class Graph:
         return False
 
     def _begin(self, engine: Engine) -> None:
-        """Begin the ready jobs as a wavefront, in the order in which they were made."""
-        nodes = sorted(alive(self._ready_jobs), key=attrgetter("number"))
-        self._begun, self._ready_jobs = {node._work.resolve(): node for node in nodes}, []
+        """Begin the wavefront that an earlier run had begun, or else the ready jobs, in the order they were made in."""
+        if self._again:
+            nodes, self._again = self._again, []
+        else:
+            nodes, self._ready_jobs = alive(self._ready_jobs), []
+        self._begun = {node._work.resolve(): node for node in sorted(nodes, key=attrgetter("number"))}
         if nodes:
             engine.begin_all(list(self._begun))
 
@@ -333,8 +337,9 @@ class Graph:
         if self.engine is None:
             return False
         if not self._begun:
-            self._ready_jobs += self._over
-            self._over = []
+            if not self._again:
+                self._ready_jobs += self._over
+                self._over = []
             self._begin(self.engine)
         waiting, self._begun = self._begun, {}
         if not waiting:

@@ -24,6 +24,7 @@ from fednet_emu.learning.engines import batched
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.workers import worker as main_of_worker
 from fednet_emu.learning.engines.workers import workers_engine
 from fednet_emu.learning.engines.workers.memory import Memory
 from fednet_emu.learning.engines.workers.pool import pool
@@ -378,3 +379,27 @@ def test_frozen_weights_lie_in_one_place_for_all_processes():
     assert sum(its.nbytes for its in frozen) < first < sum(its.nbytes for its in frozen) + 250_000
     assert equal(results_of(engine, jobs), expected)
     engine.close()
+
+
+class _Hung:
+    """A connection whose other end was closed, with messages that nobody read or before one is sent."""
+
+    def __init__(self, *, while_sending: bool) -> None:
+        self.while_sending = while_sending
+
+    def recv(self) -> tuple[None, ...]:
+        if self.while_sending:
+            return (None,) * len(main_of_worker.Order._fields)
+        raise ConnectionResetError
+
+    def send(self, _report: object) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("while_sending", [False, True])
+def test_a_worker_whose_orders_end_says_nothing(monkeypatch, while_sending):
+    """A run that ends closes the connection at once; a worker that has a report left ends without an error."""
+    monkeypatch.setattr(main_of_worker, "end_with_parent", lambda: None)
+    monkeypatch.setattr(main_of_worker, "_answer", lambda *_: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _count: None)
+    main_of_worker.serve(_Hung(while_sending=while_sending), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -73,17 +74,16 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Answer each order by its report, or by None if it cannot be unpacked here, until the orders end."""
+    """Answer each order by its report, or by None if it cannot be unpacked here, until the other end is closed."""
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))
     engines = {name: make() for name, make in ENGINES.items()}
-    while True:
-        try:
+    with suppress(EOFError, OSError):
+        while True:
             order = Order(*orders.recv())
-        except EOFError:
-            return
-        orders.send(_answer(order, memory, trainer, engines))
+            report = _answer(order, memory, trainer, engines)
+            orders.send(report)
 
 
 def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | None:
