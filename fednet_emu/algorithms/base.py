@@ -39,6 +39,10 @@ ALONE_S = 604_800.0
 """Default patience when the others continue meanwhile and a device that is given up never returns: one week."""
 
 
+_FLAGS = ("moves", "single_uploads", "plans_rounds", "at_edges")
+_CHECKS = ("contradictions", "conflicts_with_losses")
+FORMER = dict.fromkeys(_CHECKS, "conflicts(scenario)") | dict.fromkeys(_FLAGS, "uses = frozenset({...})")
+"""What a class of version 0.1 may define, and what takes its place."""
 EVENTS = 3
 """Transfers and computations of a device in a round: it receives, computes and sends."""
 
@@ -60,6 +64,12 @@ class Algorithm(Component):
 
     ships_no_base: ClassVar[str] = ""
     """Why the server cannot send all frozen weights to each device; empty where it can."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        for name in FORMER.keys() & vars(cls).keys():
+            raise TypeError(f"{cls.__name__}.{name}: is not called any more, got a definition; write {FORMER[name]}")
 
     @property
     def equal_weights(self) -> bool:

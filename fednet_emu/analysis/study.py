@@ -102,7 +102,8 @@ class StudyRecords:
             DataError: the folder or one of its tables is missing or unreadable.
         """
         if not is_study(folder):
-            raise DataError(str(folder), "no such folder of a study", "give the folder that `fednet sweep` wrote")
+            what = "is no folder of a study" if folder.is_dir() else "no such folder of a study"
+            raise DataError(str(folder), what, "give the folder that `fednet sweep` wrote")
         try:
             described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
             axes, target, name = dict(described["axes"]), dict(described["target"]), str(described["name"])

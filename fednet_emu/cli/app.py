@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from click import Context
+from typer.core import TyperCommand
+from typing_extensions import override
 
 from fednet_emu import __version__
 from fednet_emu.cli import library, results, studies
@@ -105,7 +108,10 @@ def flower(
     folder: Annotated[str, typer.Argument(metavar="APP", help="The folder of a Flower app.")],
     scenario: Annotated[
         str | None,
-        typer.Argument(metavar="[SCENARIO]", help="A scenario, whose network and devices are used. [default: a cell]"),
+        typer.Argument(
+            metavar="[SCENARIO]",
+            help="A scenario, of which network and devices are used. [default: a street]",
+        ),
     ] = None,
     out: RunOut = None,
     seed: Seed = None,
@@ -116,7 +122,7 @@ def flower(
     plots: Plots = True,
     track: Track = None,
 ) -> None:
-    """Run a Flower app on the emulated network; by default ten devices in an urban cell."""
+    """Run a Flower app on the emulated network; by default ten devices in a street."""
     with outcome():
         from fednet_emu.emulation.given import app_in
 
@@ -251,6 +257,14 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
+class PlainHelp(TyperCommand):
+    """A command whose help has no escaped brackets: Typer escapes them for Rich's markup, which is not used here."""
+
+    @override
+    def get_help(self, ctx: Context) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
+
+
 def with_examples(app: typer.Typer) -> None:
     """Complete the help of all commands: the list has whole sentences, and each command an example and a page."""
     for command in app.registered_commands:
@@ -259,6 +273,7 @@ def with_examples(app: typer.Typer) -> None:
             command.short_help = (function.__doc__ or "").strip().splitlines()[0]
             example, page = MORE.get(command.name or function.__name__, ("", ""))
             command.epilog = f"\b\nExample: {example}\nMore:    docs/{page}.md" if example else None
+            command.cls = PlainHelp
 
 
 with_examples(app)

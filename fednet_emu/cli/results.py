@@ -208,7 +208,7 @@ def compare(
         typer.Option(
             "--within",
             metavar="COST=AMOUNT",
-            help="Scores after so much time (s), bits, energy (J), rounds; several limits hold together.",
+            help="Scores after so much time (s), bits, energy (J), device-energy (J each), rounds; may be repeated.",
         ),
     ] = None,
 ) -> None:

@@ -61,7 +61,7 @@ class TransferRow(NamedTuple):
 
 
 class PhaseColumns(NamedTuple):
-    """Further columns of `transfers` in runs with waits beside the air; `size_bit` is then the payload alone.
+    """The columns from `access_s` on are there in runs with waits beside the air; `size_bit` is then the payload alone.
 
     From request to end a transfer passes set-up, access, its wait for a turn, the time on the air with its gaps, and
     the tail.
@@ -173,7 +173,10 @@ class RoundRow(NamedTuple):
 
 
 class EvaluationRow(NamedTuple):
-    """One row for each evaluation of the model; counts and energy are sums up to that moment."""
+    """One row for each evaluation of the model; counts and energy are sums up to that moment.
+
+    A column for each of `evaluation.metrics` follows, and `consensus` and `own_accuracy` with `evaluation.consensus`.
+    """
 
     round: Number
     """number of the round, from 1"""
@@ -186,7 +189,7 @@ class EvaluationRow(NamedTuple):
     sidelink_bit: Number
     """on the air between devices"""
     energy_j: Measure
-    """of all transmissions, of all computations on devices, and of the backhaul"""
+    """of all transmissions and computations, what devices draw while idle, and the backhaul"""
     loss: Measure
     """on the test samples"""
     accuracy: Measure

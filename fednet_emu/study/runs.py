@@ -137,7 +137,8 @@ def run_of(
         given, labels = levels.get(axis.name), ", ".join(level.label for level in axis.levels)
         meant = [its for its in axis.levels if given is None or its.label.casefold() == str(given).casefold()]
         if len(meant) != 1:
-            problems.append(f"where: expected one level of {axis.name}, got {given or 'none'}; give one of {labels}")
+            got = "none" if given is None else repr(given)
+            problems.append(f"where: expected one level of {axis.name}, got {got}; give one of {labels}")
         chosen += meant[:1]
     if problems:
         raise ScenarioError(*problems)

@@ -240,7 +240,7 @@ def test_panels_are_asked_for_by_axis():
 
 def test_a_folder_that_is_no_study_is_told(tmp_path: Path):
     """Missing tables and damaged descriptions are errors that name the file."""
-    with pytest.raises(DataError, match="no such folder of a study"):
+    with pytest.raises(DataError, match="is no folder of a study"):
         StudyRecords.opened(tmp_path)
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(DataError, match="unreadable"):

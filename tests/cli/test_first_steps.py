@@ -42,6 +42,7 @@ def test_each_command_has_an_example_and_a_page(command):
     example, page = MORE[command]
 
     assert f"\n  Example: {example}\n  More:    docs/{page}.md\n" in told
+    assert "\\[" not in told
     assert example.split()[:2] == ["fednet", command]
     assert all(option in told for option in re.findall(r" (--[a-z-]+)", example))
     assert (ROOT / f"docs/{page}.md").is_file()

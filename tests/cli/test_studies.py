@@ -332,7 +332,7 @@ def test_one_run_of_a_study_is_run_by_its_levels(study: Path, swept: Path, tmp_p
     assert one["event_digest"] == of_the_sweep["event_digest"]
     assert one["accuracy"] == of_the_sweep["accuracy"]
     for arguments, problem in (
-        (["--where", "access=wifi"], "where: expected one level of access, got wifi; give one of tdma, ofdma"),
+        (["--where", "access=wifi"], "where: expected one level of access, got 'wifi'; give one of tdma, ofdma"),
         (["--where", "cell=1"], "where: access has no axis 'cell'; it has access"),
         (["--where", "cell=1"], "where: expected one level of access, got none; give one of tdma, ofdma"),
     ):

@@ -150,9 +150,10 @@ def _before(play: Play, end_ns: int) -> list[tuple[Any, ...]]:
 
 
 def one_more_device(settings: Settings) -> str | None:
-    """A device more changes neither the place, the speed nor the mean links of the others."""
+    """A device more changes neither the place, the speed nor the mean links of the others, satellites aside."""
     devices = settings["devices"]
-    if "list" in (devices["placement"]["kind"], devices["speed"]["kind"]):
+    kinds = [devices.get(part, {}).get("kind") for part in ("placement", "speed", "mobility")]
+    if "list" in kinds or "walker" in kinds:
         return None
     count, power = devices["count"], {"network.power_control": "none"}
     few, more = (
@@ -194,6 +195,9 @@ def twice_the_time(settings: Settings) -> str | None:
     ways = scenario.network.uplink, scenario.network.downlink
     if any(way.access.law(1e6) is not None or way.access.delays for way in ways):
         return None  # shares of rates of their own are rounded, or frames and slots last as a standard says
+    sidelink = scenario.network.sidelink
+    if any(way.delay.kind == "range" for way in (*ways, *([] if sidelink is None else [sidelink]))):
+        return None  # light does not slow down
     if getattr(scenario.channel.fading, "delay_spread_s", None) is not None:
         return None  # as are the rates of independent parts of a band
     slow = scenario_of(_slower(scenario.model_dump(mode="json", by_alias=True)))

@@ -117,7 +117,7 @@ class Dcf(RatedAccess):
             yield "width_mhz", f"{what}; set channel.bandwidth_hz: {self.width_mhz}e6"
         if channel.numerology_khz is not None:
             what = f"resource blocks are those of 5G NR, got channel.numerology_khz {channel.numerology_khz}"
-            yield "", f"{what} with {self.kind}; leave that out, or choose another access"
+            yield "", f"{what} with {self.kind}; set it to null, or choose another access"
         if channel.long_transfers == "ergodic" and not isinstance(channel.fading, NoFading):
             what = "stations share by what each sends in a fading block, got channel.long_transfers ergodic"
             yield "", f"{what} with {self.kind}; set walk, or channel.fading: none"
