@@ -1,9 +1,12 @@
-"""Reference tables that today's code no longer makes: python tools/stale.py [--cells N] [NAME...].
+"""Reference tables that today's code no longer makes: python tools/stale.py [--cells N] [--mend] [NAME...].
 
 Plays runs of the first seed in `results/reference/NAME/cells.csv` again without training, to where the row ended, and
 compares simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`,
 `stale` with the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code
-is then 1.
+is then 1. NAME is a study, or the file of one: `mcmahan_table1/single.csv`.
+
+With `--mend` all rows of a stale table are played, and get the times, bits and energies of today's code; what was
+learnt stays, as it does not depend on them. Costs of reaching a target are known where the row says the round.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +22,71 @@ import pandas as pd
 
 import fednet_emu as fe
 from fednet_emu.errors import FednetError
+from fednet_emu.files.writing import csv_text, write_text
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import DIGITS
 from fednet_emu.study.runs import StudyRun, runs_of
 
 REFERENCE = Path(__file__).parents[1] / "results/reference"
 EXAMPLES = Path(__file__).parents[1] / "examples"
+Row = Mapping[str, Any]
+"""A row of a table by its columns, and its `place` there."""
+TO_TARGET = {"time_to_target_s": "simulated_s", "bits_to_target": "total_bit", "energy_to_target_j": "energy_j"}
 COMPARED = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "backhaul_bit", "energy_j", "backhaul_j")
 
 
-def verdict(name: str, cells: int) -> str:
-    """What became of a study's table: `as measured`, `stale: ...` or `not checked: ...`.
+def verdict(name: str, cells: int, *, mend: bool = False) -> str:
+    """What became of a study's table: `as measured`, `stale: ...`, `mended: ...` or `not checked: ...`.
 
     Raises:
         FednetError: a library or data that the study needs are not here.
     """
-    study, table = (
-        StudyFile.read(next(EXAMPLES.glob(f"*/{name}.yaml"), name)),
-        pd.read_csv(REFERENCE / name / "cells.csv"),
-    )
-    runs = [run for run in runs_of(study, ["training.device=cpu"]) if run.scenario.seed == study.all_seeds[0]]
+    name, _, file = name.partition("/")
+    path = REFERENCE / name / (file or "cells.csv")
+    study, table = StudyFile.read(next(EXAMPLES.glob(f"*/{name}.yaml"), name)), pd.read_csv(path)
+    runs = runs_of(study, ["training.device=cpu"])
     rows = [(run, row) for run in runs if (row := row_of(run, table)) is not None]
     if not rows:
         return "stale: no run of the study has a row"
-    played = [(run, row) for run, row in rows if not run.scenario.events_depend_on_learning]
+    played = [(run, row) for run, row in rows if not until(run, 1).events_depend_on_learning]
     if not played:
         return "not checked: its events depend on what is learnt"
-    chosen = played[:: max(1, len(played) // cells)][:cells]
+    first = [(run, row) for run, row in played if run.scenario.seed == played[0][0].scenario.seed]
+    chosen = first[:: max(1, len(first) // cells)][:cells]
     changed = [f"{run.label}: {text}" for run, row in chosen for text in differences(run, row)]
-    return f"stale: {'; '.join(changed)}" if changed else "as measured"
+    if changed and mend:
+        if len(played) < len(table):
+            return f"stale, and not mended: {len(table) - len(played)} rows are of no run, or depend on what is learnt"
+        if any("_bit" in text for text in changed):
+            return f"stale, and not mended: other messages arrive now: {'; '.join(changed)}"
+        write_text(path, csv_text(mended(table, played), DIGITS))
+    return f"{'mended' if mend else 'stale'}: {'; '.join(changed)}" if changed else "as measured"
 
 
-def row_of(run: StudyRun, table: pd.DataFrame) -> Mapping[str, float] | None:
-    """The row of the table that is of this run; None if there is none."""
+def mended(table: pd.DataFrame, played: Sequence[tuple[StudyRun, Row]]) -> pd.DataFrame:
+    """The table with the times, bits and energies of today, where no run is ended by its time."""
+    table = table.copy()
+    for run, row in played:
+        if by_time(run, row):
+            raise FednetError(f"{run.label}: is ended by its time, so that other rounds are learnt now; run it again")
+        spent, place = costs(run, int(row["rounds"])), row["place"]
+        for name in (*COMPARED, "total_bit"):
+            if name in table:
+                table.loc[place, name] = spent[name]
+        reached = row.get("rounds_to_target", math.nan)
+        at = {} if pd.isna(reached) else costs(run, int(reached))
+        for name, cost in TO_TARGET.items():
+            if name in table:
+                table.loc[place, name] = at.get(cost, math.nan)
+    return table.dropna(axis="columns", how="all")
+
+
+def row_of(run: StudyRun, table: pd.DataFrame) -> Row | None:
+    """The row of the table that is of this run, with its `place`; None if there is none."""
     wanted = {**run.columns, "seed": run.scenario.seed}
-    for _, row in table.iterrows():
+    for place, row in table.iterrows():
         if all(same(row[name], value) for name, value in wanted.items() if name in table):
-            return {str(name): its for name, its in row.items()}
+            return {"place": place, **{str(name): its for name, its in row.items()}}
     return None
 
 
@@ -66,21 +97,37 @@ def same(written: Any, value: Any) -> bool:
     return str(written) == str(value) or (value is None and bool(pd.isna(written)))
 
 
-def differences(run: StudyRun, row: Mapping[str, float]) -> list[str]:
+def differences(run: StudyRun, row: Row) -> list[str]:
     """What the run costs otherwise than its row says; it ends where the row's run ended."""
-    stop = run.scenario.stop
-    by_time = stop.simulated_s is not None and row["simulated_s"] >= stop.simulated_s
-    ends = {"rounds": int(row["rounds"]) + by_time, "accuracy": None, "milestones": ()}
-    scenario = run.scenario.model_copy(update={"stop": stop.model_copy(update=ends)})
-    summary = fe.run(scenario, timing_only=True, progress=False).summary
-    pairs = [(name, row[name], summary.get(name)) for name in COMPARED if name in row and not pd.isna(row[name])]
-    return [f"{name} {was:g}, now {now:g}" for name, was, now in pairs if now is not None and not same(was, now)]
+    now = costs(run, int(row["rounds"]) + by_time(run, row))
+    pairs = [(name, row[name], now[name]) for name in COMPARED if name in row and not pd.isna(row[name])]
+    return [f"{name} {was:g}, now {its:g}" for name, was, its in pairs if not same(was, its)]
+
+
+def by_time(run: StudyRun, row: Row) -> bool:
+    """Whether the run of a row was ended by its simulated time."""
+    limit_s = run.scenario.stop.simulated_s
+    return limit_s is not None and row["simulated_s"] >= limit_s
+
+
+def costs(run: StudyRun, rounds: int) -> Mapping[str, float]:
+    """What so many rounds of a run take today, by the names of columns."""
+    summary = fe.run(until(run, rounds), timing_only=True, progress=False).summary
+    spent = {name: float(summary.get(name) or 0.0) for name in COMPARED}
+    return spent | {"total_bit": spent["uplink_bit"] + spent["downlink_bit"] + spent["sidelink_bit"]}
+
+
+def until(run: StudyRun, rounds: int) -> fe.Scenario:
+    """The scenario of a run, which ends after so many rounds whatever is learnt."""
+    stop = run.scenario.stop.model_copy(update={"rounds": rounds, "accuracy": None, "milestones": ()})
+    return run.scenario.model_copy(update={"stop": stop})
 
 
 def main() -> None:
     """Print a line for each study that has a table, or for those that are named."""
     parser = argparse.ArgumentParser(description="Name the reference tables that today's code no longer makes.")
-    parser.add_argument("names", nargs="*", help="studies; all by default")
+    parser.add_argument("names", nargs="*", help="studies, or files of them; all cells.csv by default")
+    parser.add_argument("--mend", action="store_true", help="write today's times, bits and energies into stale tables")
     parser.add_argument("--cells", type=int, default=3, help="runs of each; %(default)s by default")
     chosen = parser.parse_args()
     if chosen.cells < 1:
@@ -89,7 +136,7 @@ def main() -> None:
     found = False
     for name in names:
         try:
-            text = verdict(name, chosen.cells)
+            text = verdict(name, chosen.cells, mend=chosen.mend)
         except FednetError as error:
             text = f"not checked: {' '.join(str(error).split())}"
         found = found or text.startswith("stale")
