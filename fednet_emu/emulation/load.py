@@ -122,7 +122,7 @@ def _poor_links(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int |
         weakest_db, lowest_db = map(linear_to_db, (needed.sinr, float(needed.mean_snr(np.zeros(1, np.bool_))[0])))
         faded = f", reached in one fading block of 10^8 at {lowest_db:.1f} dB" if lowest_db < weakest_db else ""
         weakest = f"{weakest_db:.1f} dB{faded}"
-        named = _named(beyond, snr, lambda one: f"mean SNR {linear_to_db(max(one, _NO_SNR)):.0f} dB")
+        named = _named(beyond, snr, lambda one: f"mean SNR {linear_to_db(max(one, _NO_SNR)):.1f} dB")
         what = f"out of reach where they start: {named}; {needed.by_whom} needs {weakest}"
         yield ("network", way.DIRECTION), f"{_of_all(beyond)} {what}; {_HELP}"
     if size_bit is None:

@@ -92,9 +92,11 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 def another_kind(name: str, what: str) -> str:
     """Return the message about a study in place of a scenario (`what` is "study"), or the other way round."""
-    command, call = ("sweep", "fe.sweep") if what == "study" else ("run", "fe.run")
-    other = "scenario" if what == "study" else "study"
-    return f"is a {what}, not a {other}, got {show(name)}; fednet {command} {shortened(name)}, or {call}"
+    file = shortened(name)
+    if what == "study":
+        remedy = f"fednet sweep {file}, or fe.sweep; for one of its runs, fednet run {file} --where AXIS=LEVEL"
+        return f"is a study, not a scenario, got {show(name)}; {remedy}"
+    return f"is a scenario, not a study, got {show(name)}; fednet run {file}, or fe.run"
 
 
 def is_study(root: Node) -> bool:

@@ -56,7 +56,7 @@ def test_devices_out_of_reach_are_named_with_their_snr():
     snr_db = 23 - 35.3 - 37.6 * np.log10(5500) + 174 - 10 * np.log10(20e6) - 5
     assert key == "network.uplink"
     assert text.startswith("3 of 4 devices are out of reach where they start: ")
-    assert f"dev-3, mean SNR {snr_db:.0f} dB; dev-1, mean SNR" in text
+    assert f"dev-3, mean SNR {snr_db:.1f} dB; dev-1, mean SNR" in text
     assert "the rate law needs -28.0 dB, reached in one fading block of 10^8 at -40.6 dB" in text
 
 
