@@ -21,7 +21,7 @@ import re  # noqa: E402
 from importlib import import_module  # noqa: E402
 from typing import Any  # noqa: E402
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 with open(f"{__path__[0]}/__init__.pyi", encoding="ascii") as _stub:
     _HOMES = {name: where for *where, name in re.findall(r"^from (\S+) import (\w+) as (\w+)", _stub.read(), re.M)}

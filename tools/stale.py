@@ -3,16 +3,18 @@
 Plays runs of the first seed in `results/reference/NAME/cells.csv` again without training, to where the row ended, and
 compares simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`,
 `stale` with the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code
-is then 1. NAME is a study, or the file of one: `mcmahan_table1/single.csv`.
+is then 1, unless `results/reference/README.md` names it among those of before narrowing. NAME is a study, or the file
+of one: `mcmahan_table1/single.csv`.
 
 With `--mend` all rows of a stale table are played, and get the times, bits and energies of today's code; what was
-learnt stays, as it does not depend on them. Costs of reaching a target are known where the row says the round.
+learnt stays, as it does not depend on them. Costs of reaching a target are known where the row says the round, or the run has ended then.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,7 +75,8 @@ def mended(table: pd.DataFrame, played: Sequence[tuple[StudyRun, Row]]) -> pd.Da
         for name in (*COMPARED, "total_bit"):
             if name in table:
                 table.loc[place, name] = spent[name]
-        reached = row.get("rounds_to_target", math.nan)
+        at_end = row["rounds"] if row.get("time_to_target_s") == row["simulated_s"] else math.nan
+        reached = row.get("rounds_to_target", at_end)
         at = {} if pd.isna(reached) else costs(run, int(reached))
         for name, cost in TO_TARGET.items():
             if name in table:
@@ -123,6 +126,12 @@ def until(run: StudyRun, rounds: int) -> fe.Scenario:
     return run.scenario.model_copy(update={"stop": stop})
 
 
+def said_to_be_old() -> set[str]:
+    """The folders that the page about the tables names as those of before narrowing."""
+    parts = (REFERENCE / "README.md").read_text(encoding="utf-8").split("\n\n")
+    return {name for part in parts if "before narrowing" in part for name in re.findall(r"`(\w+)/", part)}
+
+
 def main() -> None:
     """Print a line for each study that has a table, or for those that are named."""
     parser = argparse.ArgumentParser(description="Name the reference tables that today's code no longer makes.")
@@ -133,13 +142,13 @@ def main() -> None:
     if chosen.cells < 1:
         parser.error(f"--cells: nothing to play, got {chosen.cells}; give 1 or more")
     names = chosen.names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv"))
-    found = False
+    found, known = False, said_to_be_old()
     for name in names:
         try:
             text = verdict(name, chosen.cells, mend=chosen.mend)
         except FednetError as error:
             text = f"not checked: {' '.join(str(error).split())}"
-        found = found or text.startswith("stale")
+        found = found or (text.startswith("stale") and name not in known)
         print(f"{name}: {text}", flush=True)
     sys.exit(found)
 

@@ -119,7 +119,7 @@ def run_of(
     Args:
         study: the study; or its path, or the name of a file in scenarios/studies/.
         levels: the label of a level, in any case, on each axis that has several.
-        overrides: as in `runs_of`.
+        overrides: settings of the run; they override those of the study and of the levels.
         seed: the seed, also one that the study does not use; None for the first of the study.
         data_dir: as in `runs_of`.
         timing_only: whether the run leaves out training.
@@ -142,8 +142,11 @@ def run_of(
         chosen += meant[:1]
     if problems:
         raise ScenarioError(*problems)
-    maker = RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
-    return next(maker.runs(*_cell(axes, chosen), [study.all_seeds[0] if seed is None else seed]))
+    asked = _parsed(overrides)
+    _check((), asked, ())
+    maker = RunMaker(study, (), axes, data_dir=data_dir, timing_only=timing_only)
+    label, columns, settings = _cell(axes, chosen)
+    return next(maker.runs(label, columns, [*settings, *asked], [study.all_seeds[0] if seed is None else seed]))
 
 
 def _swept(study: StudyFile | str | Path) -> tuple[StudyFile, list[Axis]]:
@@ -193,7 +196,7 @@ class RunMaker:
         self.study, self.data_dir, self.timing_only = study, data_dir, timing_only
         self.example: Scenario | None = None
         own = settings_of(study.root.value["set"]) if "set" in study.root.value else ()
-        asked = tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
+        asked = _parsed(overrides)
         _check(own, asked, axes)
         training = study.scenario.data.get("training")
         threads_given = isinstance(training, dict) and training.get("threads") is not None
@@ -237,6 +240,10 @@ class RunMaker:
         if line not in self._warned:
             self._warned.add(line)
             LOG.warning(line)
+
+
+def _parsed(overrides: Iterable[str | Setting]) -> tuple[Setting, ...]:
+    return tuple(Setting.parse(override) if isinstance(override, str) else override for override in overrides)
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.yaml_text import dump
-from fednet_emu.study.runs import runs_of
+from fednet_emu.study.runs import run_of, runs_of
 
 
 def test_cells_are_the_product_in_the_order_of_the_file(study_file):
@@ -43,6 +43,18 @@ def test_a_variant_may_change_what_the_study_sets(study_file):
     runs = runs_of(study_file("set: {algorithm.lr: 0.3}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n"))
 
     assert [run.scenario.algorithm.lr for run in runs] == [0.3, 0.4]
+
+
+def test_one_run_may_change_what_its_level_sets(study_file):
+    """A cell with another step size than the study's; the replay command repeats it, and a seed has an option."""
+    path = study_file("set: {stop.rounds: 2}\ngrid: {pace: {a: {}, b: {algorithm.lr: 0.4}}}\nseeds: 1\n")
+    run = run_of(path, {"pace": "b"}, ["algorithm.lr=0.5", "stop.rounds=3"])
+
+    assert (run.scenario.algorithm.lr, run.scenario.stop.rounds) == (0.5, 3)
+    overrides = [value for option, value in itertools.pairwise(run.command) if option == "--set"]
+    assert dump(load_scenario(run.command[2], [*overrides, "seed=0"])) == dump(run.scenario)
+    with pytest.raises(ScenarioError, match="the study has 'seeds' for that"):
+        run_of(path, {"pace": "b"}, ["seed=3"])
 
 
 def test_cells_are_known_by_what_they_run(study_file):
