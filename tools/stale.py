@@ -7,7 +7,8 @@ is then 1, unless `results/reference/README.md` names it among those of before n
 of one: `mcmahan_table1/single.csv`.
 
 With `--mend` all rows of a stale table are played, and get the times, bits and energies of today's code; what was
-learnt stays, as it does not depend on them. Costs of reaching a target are known where the row says the round, or the run has ended then.
+learnt stays, as it does not depend on them. Costs of reaching a target are known where the row says the round, or the
+run has ended then.
 """
 
 from __future__ import annotations
