@@ -3,7 +3,7 @@
 Plays runs of the first seed in `results/reference/NAME/cells.csv` again without training, to where the row ended, and
 compares simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`,
 `stale` with the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code
-is then 1, unless `results/reference/README.md` names it among those of before narrowing. NAME is a study, or the file
+is then 1, unless `results/reference/README.md` names it among those of earlier versions. NAME is a study, or the file
 of one: `mcmahan_table1/single.csv`.
 
 With `--mend` all rows of a stale table are played, and get the times, bits and energies of today's code; what was
@@ -128,9 +128,10 @@ def until(run: StudyRun, rounds: int) -> fe.Scenario:
 
 
 def said_to_be_old() -> set[str]:
-    """The folders that the page about the tables names as those of before narrowing."""
-    parts = (REFERENCE / "README.md").read_text(encoding="utf-8").split("\n\n")
-    return {name for part in parts if "before narrowing" in part for name in re.findall(r"`(\w+)/", part)}
+    """The folders that the text of the page about the tables, above its list, calls older than today's code."""
+    text, _, _ = (REFERENCE / "README.md").read_text(encoding="utf-8").partition("\n|")
+    parts = [part for part in text.split("\n\n") if "before narrowing" in part or "former quickstart" in part]
+    return {name for part in parts for name in re.findall(r"`(\w+)/", part)}
 
 
 def main() -> None:
