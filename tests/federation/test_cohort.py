@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.errors import Deadlock
+from fednet_emu.federation.cohort import cohort_size
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
 from fednet_emu.testing import small_federation
@@ -108,3 +109,9 @@ def test_among_some_nobody_else_is_drawn() -> None:
     small_federation(windows(dev1="[[0.005, 9]]")).run(Wait())
 
     assert {tuple(k.index for k in cohort) for cohort in cohorts} == {(1, 4), (1, 7), (4, 7)}
+
+
+@pytest.mark.parametrize(("cohort", "size"), [(0.01, 1), (0.25, 3), (1, 1), (7.0, 7)])
+def test_a_share_is_rounded_and_never_nobody(cohort: float, size: int) -> None:
+    """Shares of ten devices round half up; from 1 on it is a number of devices."""
+    assert cohort_size(cohort, 10) == size
