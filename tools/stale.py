@@ -60,19 +60,23 @@ def verdict(name: str, cells: int, *, mend: bool = False) -> str:
     if changed and mend:
         if len(played) < len(table):
             return f"stale, and not mended: {len(table) - len(played)} rows are of no run, or depend on what is learnt"
-        if any("_bit" in text for text in changed):
-            return f"stale, and not mended: other messages arrive now: {'; '.join(changed)}"
         write_text(path, csv_text(mended(table, played), DIGITS))
     return f"{'mended' if mend else 'stale'}: {'; '.join(changed)}" if changed else "as measured"
 
 
 def mended(table: pd.DataFrame, played: Sequence[tuple[StudyRun, Row]]) -> pd.DataFrame:
-    """The table with the times, bits and energies of today, where no run is ended by its time."""
+    """The table with the times, bits and energies of today.
+
+    Raises:
+        FednetError: other messages arrive now, or a run is ended by its time.
+    """
     table = table.copy()
     for run, row in played:
         if by_time(run, row):
             raise FednetError(f"{run.label}: is ended by its time, so that other rounds are learnt now; run it again")
         spent, place = costs(run, int(row["rounds"])), row["place"]
+        if any(name in row and not same(row[name], spent[name]) for name in COMPARED if name.endswith("_bit")):
+            raise FednetError(f"{run.label}: other messages arrive now, so that other models are learnt; run it again")
         for name in (*COMPARED, "total_bit"):
             if name in table:
                 table.loc[place, name] = spent[name]

@@ -165,7 +165,7 @@ class _Walk:
             yield Part(number, DEADLINE, NOBODY, start, end)
             return
         now, actor, used = end, SERVER, set[int]()
-        cause = self._cause(now, actor, used) or next((its for its in reversed(ending) if not its.given_up), None)
+        cause = self._cause(now, actor, used)
         while now > start:
             if self._is_deadline(now, actor, cause):
                 earlier = max((ns for ns in self._invited[actor] if start < ns < now), default=start)
@@ -198,7 +198,7 @@ class _Walk:
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
     def _other(self, now: int, used: set[int]) -> Activity | None:
-        """What ended now at others and was not given up: at a barrier in a round, everybody goes on with the last."""
+        """What ended now at others and was not given up: at a barrier or the end of a round all go on with the last."""
         rest = reversed(self._ended_at.get(now, ()))
         return next((its for its in rest if id(its) not in used and not its.given_up), None)
 

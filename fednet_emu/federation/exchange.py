@@ -39,6 +39,7 @@ BEYOND_REACH = "unreachable"
 NO_CONNECTION = "connect"
 """Reason of a loss because the path is too long to connect in time: sending again fails for ever."""
 LEFT = frozenset({"away", "left"})
+"""Reasons of a loss because the device was not there; an empty battery is none."""
 GONE = LEFT | {"empty"}
 """Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
 

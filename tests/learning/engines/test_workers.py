@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 from multiprocessing import parent_process
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -381,25 +382,13 @@ def test_frozen_weights_lie_in_one_place_for_all_processes():
     engine.close()
 
 
-class _Hung:
-    """A connection whose other end was closed, with messages that nobody read or before one is sent."""
-
-    def __init__(self, *, while_sending: bool) -> None:
-        self.while_sending = while_sending
-
-    def recv(self) -> tuple[None, ...]:
-        if self.while_sending:
-            return (None,) * len(main_of_worker.Order._fields)
-        raise ConnectionResetError
-
-    def send(self, _report: object) -> None:
-        raise BrokenPipeError
-
-
-@pytest.mark.parametrize("while_sending", [False, True])
-def test_a_worker_whose_orders_end_says_nothing(monkeypatch, while_sending):
+@pytest.mark.parametrize(("call", "error"), [("recv", ConnectionResetError), ("send", BrokenPipeError)])
+def test_a_worker_whose_orders_end_says_nothing(monkeypatch, call, error):
     """A run that ends closes the connection at once; a worker that has a report left ends without an error."""
     monkeypatch.setattr(main_of_worker, "end_with_parent", lambda: None)
     monkeypatch.setattr(main_of_worker, "_answer", lambda *_: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda _count: None)
-    main_of_worker.serve(_Hung(while_sending=while_sending), None)
+    orders = Mock()
+    orders.recv.return_value = (None,) * len(main_of_worker.Order._fields)
+    getattr(orders, call).side_effect = error
+    main_of_worker.serve(orders, None)
