@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
-import io
 import lzma
 import tarfile
 import zipfile
@@ -14,19 +14,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 from fednet_emu.limits import MAX_RECORDING_BYTE
 
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 _AGAIN = "fetch the file again"
+_GZIP = b"\x1f\x8b"
 _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked when its name ends in .gz or .xz.
+    """The content of a file, unpacked when it is gzip, whatever its name, or its name ends in .gz or .xz.
 
     Raises:
         DataError: It cannot be read or unpacked, or is too large.
@@ -41,42 +39,41 @@ def read_bytes(path: Path) -> bytes:
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
     """Names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
 
-    A single file, plain, .gz or .xz, is one text, whatever `select` says; in that pattern of the names inside, with /
-    between folders, `*` matches any characters, / too.
+    A single file, plain, gzip or .xz, is one text, whatever `select` says; in that pattern of the names inside, with /
+    between folders, `*` matches any characters, / too. Texts are as `decoded` gives them.
 
     Raises:
-        DataError: Something cannot be read, is no text in UTF-8 or too large, or nothing is selected.
+        DataError: Something cannot be read, is no text or too large, or nothing is selected.
     """
     found = False
     for name, content in _contents(path, select):
         found = True
-        try:
-            yield name, content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}:{name}", f"is not text ({error})", "select the text files only") from error
+        yield name, decoded(f"{path}:{name}", content)
     if not found:
         raise DataError(str(path), f"holds no file that is called {select!r}", "correct `select` or `path`")
 
 
-def read_columns(where: str, text: str, columns: int) -> Array:
-    """Numbers [columns, rows] of a text with one row per line, separated by blanks or tabs.
+def read_text(path: Path) -> str:
+    """The text of a file, plain, gzip or .xz; see `decoded`.
 
     Raises:
-        DataError: It is empty, has another number of columns, or holds something that is not a finite number.
+        DataError: It cannot be read, is no text, or is too large.
     """
-    how = f"{columns} numbers in each line, separated by blanks, are right"
-    if not text.strip():
-        raise DataError(where, "is empty", how)
+    return decoded(str(path), read_bytes(path))
+
+
+def decoded(where: str, content: bytes) -> str:
+    r"""A text in UTF-8, or in UTF-16 with a byte order mark, without that mark, and with lines that end in `\n`.
+
+    Raises:
+        DataError: It is something else.
+    """
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        table = np.loadtxt(io.StringIO(text), ndmin=2)
-    except ValueError as error:
-        raise DataError(where, f"cannot be read as numbers ({error})", how) from error
-    if table.shape[1] != columns:
-        raise DataError(where, f"has {table.shape[1]} columns", how)
-    if not np.isfinite(table).all():
-        row = int(np.argmin(np.isfinite(table).all(axis=1)))
-        raise DataError(where, f"row {row + 1} is not finite, got {table[row].tolist()}", "drop such rows")
-    return np.ascontiguousarray(table.T)
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(where, f"is not text ({error})", "give or select text files in UTF-8") from error
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_size(path: Path, size_byte: int) -> None:
@@ -96,9 +93,10 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path, self._read_byte = path, 0
 
-    def read(self, name: str, stream: IO[bytes]) -> bytes:
-        """Read a stream to its end, unpacked when its name ends in .gz or .xz."""
-        unpacks = _UNPACKS.get(name[-3:], nullcontext)
+    def read(self, name: str, stream: Any) -> bytes:
+        """Read a stream to its end, unpacked when it is gzip or its name ends in .gz or .xz."""
+        packed = stream.peek(2).startswith(_GZIP)
+        unpacks = gzip.open if packed else _UNPACKS.get(name[-3:], nullcontext)
         with unpacks(stream) as unpacked:
             content: bytes = unpacked.read(MAX_RECORDING_BYTE - self._read_byte + 1)
         self._read_byte += len(content)

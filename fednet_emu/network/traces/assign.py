@@ -8,6 +8,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
+from fednet_emu.files.lines import LEAST_BPS, MOST_BPS
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.traces.base import RateTraces
@@ -67,6 +68,12 @@ def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Pat
     if not loaded:
         raise DataError(str(getattr(traces, "path", "traces")), "holds no trace", "correct `select` or `path`")
     series = tuple(one if traces.scale == 1 else one.scaled(traces.scale) for one in loaded.values())
+    for name, one in zip(loaded, series, strict=True):
+        if not (LEAST_BPS <= (most_bps := float(one.rate_bps.max())) <= MOST_BPS):
+            how = f"the highest rate of a trace is from {LEAST_BPS:g} to {MOST_BPS:g} bit/s; correct `scale`"
+            raise DataError(
+                name, f"times {traces.scale:g} is too slow or too fast, got {most_bps:g} bit/s at most", how
+            )
     which, phase = uniforms(mixes(streams.key("rate trace"), np.arange(count)), _DRAWS)
     in_turn = np.arange(count) % len(series)
     trace = in_turn if traces.assignment == "in-turn" else (which * len(series)).astype(np.int64)

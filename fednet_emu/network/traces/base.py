@@ -44,13 +44,12 @@ class RateTraces(Component):
 def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
     """A series in which the rate of each row [rows] holds from its time until that of the next row.
 
-    Times are counted from the first row. Rows of the same time are averaged. The last row holds for `last_s`; None
-    means as long as the row before it, or 1 s when it is alone.
+    Times do not decrease, and are counted from the first row. Rows of the same time are averaged. The last row holds
+    for `last_s`; None means as long as the row before it, or 1 s when it is alone.
 
     Raises:
-        DataError: Times go back, or rates are negative or all 0.
+        DataError: Rates are all 0.
     """
-    _check_order(where, time_s)
     starts_s, group = np.unique(time_s, return_inverse=True)
     mean_bps = np.bincount(group, rate_bps) / np.bincount(group)
     if last_s is None:
@@ -64,27 +63,14 @@ def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries
     Times are counted from the first row, whose own rate lies before the series and is not used.
 
     Raises:
-        DataError: There is one row only, times do not increase, or rates are negative or all 0.
+        DataError: There is one row only, times do not increase, or rates are all 0.
     """
-    _check_order(where, time_s)
     if len(time_s) < 2 or not np.all(np.diff(time_s) > 0):
         raise DataError(where, "has no two rows of increasing time", "drop rows of the same time")
-    if rate_bps[0] < 0:
-        raise DataError(where, f"row 1 has a negative rate, got {rate_bps[0]:g}", "rates are 0 or more")
     return _series(where, time_s - time_s[0], rate_bps[1:])
 
 
-def _check_order(where: str, time_s: Array) -> None:
-    back = np.flatnonzero(np.diff(time_s) < 0)
-    if len(back):
-        row = int(back[0]) + 1
-        raise DataError(where, f"time goes back in row {row + 1}, got {time_s[row]:g}", "sort the rows by time")
-
-
 def _series(where: str, edges_s: Array, rate_bps: Array) -> RateSeries:
-    if (rate_bps < 0).any():
-        row = int(np.argmax(rate_bps < 0))
-        raise DataError(where, f"has a negative rate {edges_s[row]:g} s after its start", "rates are 0 or more")
     if not rate_bps.any():
         raise DataError(where, "never carries a bit", "leave this trace out: a transfer over it would never end")
     return RateSeries(edges_s, rate_bps)

@@ -16,6 +16,7 @@ from fednet_emu.devices.mobility.walks import load_walks
 from fednet_emu.errors import DataError
 from fednet_emu.files import recordings
 from fednet_emu.files.recordings import read_texts
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.traces import (
     RATE_TRACES,
     AnyRateTraces,
@@ -25,6 +26,7 @@ from fednet_emu.network.traces import (
     MahimahiTraces,
     PensieveTraces,
 )
+from fednet_emu.network.traces.assign import device_rates
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 
@@ -75,25 +77,69 @@ def test_rows_of_the_same_time_are_averaged(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "time_s,rate_bps\n0,1000\n2,3000\n",
+        "\ufefftime_s,rate_bps\r\n0,1000\r\n2,3000\r\n",
+        "time_s, rate_bps\n0, 1e3\n 2 , 3.e+3\n",
+        "time_s;rate_bps\n0;1000\n2;3000\n",
+        "rate_bps\ttime_s\n1000\t0\n3000\t2",
+        "# an export\n\ntime_s,rate_bps\n# a comment\n0,1000\n\n2,3000\n",
+        'time_s,place,rate_bps\n0,"home, here",1000\n2,bus,+3000\n',
+        "time_s,rate_bps\r0,1000\r2,3000\r",
+        "time_s,rate_bps\n1.7e9,1000\n1700000002,3000\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "encoded", [str.encode, lambda text: text.encode("utf-16"), lambda t: gzip.compress(t.encode())]
+)
+def test_a_csv_is_read_however_it_was_written(tmp_path, text, encoded):
+    """Byte order marks, line ends, separators, blanks, comments, exponents, UTF-16, gzip without .gz: one trace."""
+    (tmp_path / "mine.csv").write_bytes(encoded(text))
+    series = only(CsvTraces(path=str(tmp_path / "mine.csv")))
+
+    assert series.edges_s.tolist() == [0, 2, 4]
+    assert series.rate_bps.tolist() == [1000, 3000]
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("time,rate_bps\n0,1\n", "lacks the column time_s, got time, rate_bps"),
-        ("", "lacks the column time_s, rate_bps, got nothing"),
-        ("time_s,rate_bps\n0,1\n1,fast\n", "line 3 has no number"),
-        ("time_s,rate_bps\n0,1\n1\n", "line 3 has no number"),
-        ("time_s,rate_bps\n", "has no rows"),
-        ("time_s,rate_bps\n0,nan\n", "line 2 is not finite"),
-        ("time_s,rate_bps\n0,1\n2,1\n1,1\n", "time goes back in row 3, got 1"),
-        ("time_s,rate_bps\n0,1\n4,-1\n", "has a negative rate 4 s after its start"),
-        ("time_s,rate_bps\n0,0\n4,0\n", "never carries a bit"),
+        ("time,rate_bps\n0,1\n", ": lacks the column time_s, got time, rate_bps"),
+        ("", ": lacks the column time_s, rate_bps, got nothing"),
+        ("time_s,rate_bps,rate_bps\n0,1,2\n", ":1: has the column rate_bps twice"),
+        ("time_s,rate_bps\n0,1\n1,fast\n", ":3: rate_bps is no number, got 'fast'"),
+        ("# x\ntime_s,rate_bps\n0,1\n1\n", ":4: has 1 fields for 2 columns"),
+        ("time_s,rate_bps\n0,1\n1,1,1\n", ":3: has 3 fields for 2 columns"),
+        ("time_s;rate_bps\n0;1,5\n", ":2: rate_bps is no number, got '1,5'"),
+        ("time_s,rate_bps\n0,1_000\n", ":2: rate_bps is no number, got '1_000'"),
+        ("time_s,rate_bps\n0,\u0661\n", ":2: rate_bps is no number"),
+        ("time_s,rate_bps\n", ": has no rows"),
+        ("time_s,rate_bps\n0,nan\n", ":2: rate_bps is no number, got 'nan'"),
+        ("time_s,rate_bps\n0,1e999\n", ":2: rate_bps is not finite, got '1e999'"),
+        ("time_s,rate_bps\n0,1e300\n", ":2: rate_bps is not 0 or within 1e-09 and 1e\\+15 bit/s, got '1e300'"),
+        ("time_s,rate_bps\n0,4e-20\n", ":2: rate_bps is not 0 or within"),
+        ("time_s,rate_bps\n0,1\n1e16,1\n", ":3: time_s is not within -1e\\+10 and 1e\\+10, got '1e16'"),
+        ("time_s,rate_bps\n0,1\n2,1\n1,1\n", ":4: time goes back to 1 after 2"),
+        ("time_s,rate_bps\n0,1\n4,-1\n", ":3: rate_bps is negative, got '-1'"),
+        ("time_s,rate_bps\n0,0\n4,0\n", ": never carries a bit"),
     ],
 )
 def test_a_csv_that_makes_no_sense_is_refused(tmp_path, text, problem):
-    """The message names the file, the line where there is one, and the problem."""
+    """The message names the file, the line where there is one, the problem and the value."""
     (tmp_path / "bad.csv").write_text(text)
 
-    with pytest.raises(DataError, match=rf"bad\.csv: {problem}"):
+    with pytest.raises(DataError, match=rf"bad\.csv{problem}.*; .*"):
         CsvTraces(path=str(tmp_path)).load()
+
+
+def test_a_scaled_trace_stays_within_what_a_clock_can_count(tmp_path):
+    """With a factor of 1e-30 no transfer would end, with 1e30 rates would overflow: trace and factor are named."""
+    (tmp_path / "t.csv").write_text("time_s,rate_bps\n0,1000\n1,0\n")
+    for scale, got in ((1e-30, "1e-27"), (1e30, "1e\\+33")):
+        with pytest.raises(DataError, match=f"t.csv: times {scale:g} .*, got {got} bit/s".replace("+30", "\\+30")):
+            device_rates(CsvTraces(path=str(tmp_path), scale=scale), 2, Streams(1))
+    assert device_rates(CsvTraces(path=str(tmp_path), scale=1e-9), 1, Streams(1)).needed_ns(0, 1, 0) > 10**15
 
 
 def test_a_mahimahi_line_is_one_packet_in_the_millisecond_that_ends_there(tmp_path):
@@ -118,12 +164,24 @@ def test_mahimahi_milliseconds_are_kept_or_averaged(tmp_path):
     assert up.bits_between(0, 1_000_000) == pytest.approx(1e4)
 
 
-@pytest.mark.parametrize("text", ["", "0\n0\n", "5\n4\n", "1.5\n", "-3\n2\n", "one\n"])
-def test_a_mahimahi_file_that_makes_no_sense_is_refused(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", ": has no rows"),
+        ("0\n0\n", ": ends at 0"),
+        ("5\n4\n", ":2: time goes back to 4 after 5"),
+        ("1.5\n", ":1: time is no whole number, got '1.5'"),
+        ("-3\n2\n", ":1: time is not within 0 and 1000000000, got '-3'"),
+        ("1\n10000000000\n", ":2: time is not within"),
+        ("1 2\n", ":1: has 2 fields instead of 1"),
+        ("one\n", ":1: time is no whole number, got 'one'"),
+    ],
+)
+def test_a_mahimahi_file_that_makes_no_sense_is_refused(tmp_path, text, problem):
     """Whole milliseconds in rising order that end above 0 are asked for."""
     (tmp_path / "x.down").write_text(text)
 
-    with pytest.raises(DataError, match=r"x\.down: .*; one whole number of milliseconds per line"):
+    with pytest.raises(DataError, match=rf"x\.down{problem}.*; write one whole number of milliseconds per line"):
         MahimahiTraces(path=str(tmp_path)).load()
 
 
@@ -152,12 +210,19 @@ def test_irish_bitrates_are_kilobits_per_second(tmp_path):
     assert up.rate_bps.tolist() == [10e3, 30e3, 5e3]
 
 
-@pytest.mark.parametrize("row", ["16.12.2019 13:59,0,1,1", "2019.12.16_13.59.58,0,-,1", "2019.12.16_13.59.58"])
-def test_an_irish_row_that_makes_no_sense_is_named(tmp_path, row):
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("16.12.2019 13:59,0,1,1", "Timestamp is no time like 2019.12.16_13.40.04, got '16.12.2019 13:59'"),
+        ("2019.12.16_13.59.58,0,-,1", "DL_bitrate is no number, got '-'"),
+        ("2019.12.16_13.59.58", "has 1 fields for 4 columns"),
+    ],
+)
+def test_an_irish_row_that_makes_no_sense_is_named(tmp_path, row, problem):
     """The message names the archive, the file inside it and the line."""
     path = irish_zip(tmp_path / "5g.zip", f"Timestamp,Speed,DL_bitrate,UL_bitrate\n{row}\n")
 
-    with pytest.raises(DataError, match=r"5g\.zip:5G/Download/Static/B\.csv: line 2 lacks a time like"):
+    with pytest.raises(DataError, match=r"5g\.zip:5G/Download/Static/B\.csv:2: " + problem):
         Irish5gTraces(path=path).load()
 
 
@@ -196,13 +261,13 @@ def test_pensieve_lines_are_seconds_and_megabits_since_the_line_before(tmp_path)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "is empty"),
-        ("0 1 2\n1 1 2\n", "has 3 columns"),
-        ("0 1\n1 fast\n", "cannot be read as numbers"),
-        ("0 1\n1 inf\n", "row 2 is not finite"),
-        ("1 1\n0 1\n", "time goes back in row 2"),
-        ("0 -1\n1 1\n", "negative rate"),
-        ("0 0\n1 0\n", "never carries a bit"),
+        ("", ": has no rows"),
+        ("0 1 2\n1 1 2\n", ":1: has 3 fields instead of 2"),
+        ("0 1\n1 fast\n", ":2: rate is no number, got 'fast'"),
+        ("0 1\n1 inf\n", ":2: rate is no number, got 'inf'"),
+        ("# Mbit/s\n1 1\n0 1\n", ":3: time goes back to 0 after 1"),
+        ("0 -1\n1 1\n", ":1: rate is negative, got '-1'"),
+        ("0 0\n1 0\n", ": never carries a bit"),
     ],
 )
 @pytest.mark.parametrize("source", [Lumos5gTraces, PensieveTraces])
@@ -210,7 +275,7 @@ def test_a_text_of_two_columns_that_makes_no_sense_is_refused(tmp_path, source, 
     """The message names the file and the problem."""
     (tmp_path / "t").write_text(text)
 
-    with pytest.raises(DataError, match=f"t: .*{problem}"):
+    with pytest.raises(DataError, match=f"t{problem}"):
         source(path=str(tmp_path), select="t").load()
 
 

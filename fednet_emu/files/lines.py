@@ -1,0 +1,177 @@
+"""Lines of text files: the strict numbers, rows and tables that all formats of recorded data share.
+
+Blank lines and lines that begin with `#` are comments. Whatever else does not match the grammar of a format is refused
+with the file, the line, the value, and what would be right.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fednet_emu.arrays import Array
+from fednet_emu.errors import DataError
+
+LONGEST_S = 1e10
+"""Largest time in s, before or after 0: 317 years, which holds Unix time in seconds, but not in milliseconds."""
+MOST_BPS = 1e15
+"""Largest recorded rate in bit/s."""
+LEAST_BPS = 1e-9
+"""Least recorded rate in bit/s, other than 0."""
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
+
+Field = Callable[[str], Any]
+"""The grammar of a field: the value of its text. It raises ValueError with what is wrong, such as "is no number"."""
+
+
+def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """A finite decimal number within bounds; no `nan`, no decimal comma, no underscores.
+
+    Raises:
+        ValueError: It is something else; the text is what is wrong.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("is no number")
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("is not finite")
+    if not low <= value <= high:
+        raise ValueError(f"is not within {low:g} and {high:g}")
+    return value
+
+
+def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
+    """A whole number within bounds; see `number`."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("is no whole number")
+    if len(text) > 20 or not low <= int(text) <= high:
+        raise ValueError(f"is not within {low} and {high}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time in s, of at most `LONGEST_S`."""
+    return number(text, -LONGEST_S, LONGEST_S)
+
+
+def clock_s(text: str) -> float:
+    """A time in s, also as hours:minutes:seconds or days:hours:minutes:seconds, as SUMO writes it with `-H`."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return seconds(text)
+    return 86_400.0 * int(found[1] or 0) + 3_600.0 * int(found[2]) + 60.0 * int(found[3]) + float(found[4])
+
+
+def rate(unit_bps: float) -> Field:
+    """The grammar of a rate in a unit of bit/s, as bit/s: 0, or from `LEAST_BPS` to `MOST_BPS`."""
+
+    def value_bps(text: str) -> float:
+        value = number(text) * unit_bps
+        if value < 0:
+            raise ValueError("is negative")
+        if value and not LEAST_BPS <= value <= MOST_BPS:
+            raise ValueError(f"is not 0 or within {LEAST_BPS:g} and {MOST_BPS:g} bit/s")
+        return value
+
+    return value_bps
+
+
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbers, from 1 on, and contents of the lines of a text, without blanks around them, blank lines and comments."""
+    for count, line in enumerate(text.split("\n"), 1):
+        if (stripped := line.strip()) and not stripped.startswith("#"):
+            yield count, stripped
+
+
+def refused(where: str, count: int, problem: str, got: str, how: str) -> DataError:
+    """The error of a line: `where:line: problem, got ...; how`."""
+    return DataError(f"{where}:{count}", f"{problem}, got {got[:80]!r}", how)
+
+
+def parsed(where: str, count: int, fields: Mapping[str, Field], cells: Sequence[str], how: str) -> list[Any]:
+    """The values of the cells of a line.
+
+    Raises:
+        DataError: One does not match the grammar of its field; it is named.
+    """
+    values = []
+    for (name, field), cell in zip(fields.items(), cells, strict=True):
+        try:
+            values.append(field(cell))
+        except ValueError as error:
+            raise refused(where, count, f"{name} {error}", cell, how) from error
+    return values
+
+
+def rows(
+    where: str, text: str, fields: Mapping[str, Field], how: str, *, more: bool = False
+) -> Iterator[tuple[int, list[Any]]]:
+    """Numbers of lines, and the values of their fields, which blanks or tabs separate.
+
+    Args:
+        where: The name of the text, for errors.
+        text: The text, without a header.
+        fields: The grammar of each field, by name, in the order of the line.
+        how: What would be right, for errors.
+        more: Whether further fields may follow, which are ignored.
+
+    Raises:
+        DataError: A line does not match.
+    """
+    for count, line in lines(text):
+        cells = line.split()
+        if len(cells) < len(fields) or (len(cells) > len(fields) and not more):
+            raise refused(where, count, f"has {len(cells)} fields instead of {len(fields)}", line, how)
+        yield count, parsed(where, count, fields, cells[: len(fields)], how)
+
+
+def header_rows(where: str, text: str, fields: Mapping[str, Field], how: str) -> Iterator[tuple[int, list[Any]]]:
+    """As `rows`, of a table whose first line names its columns, which `,`, `;` or tabs separate; others are ignored.
+
+    Raises:
+        DataError: A column is missing or there twice, or a line does not match.
+    """
+    found = lines(text)
+    first, header = next(found, (1, ""))
+    separator = max(",;\t", key=header.count)
+    names = _cells(header, separator)
+    if missing := [name for name in fields if name not in names]:
+        got = ", ".join(names) if header else "nothing"
+        raise DataError(where, f"lacks the column {', '.join(missing)}, got {got}", how)
+    if twice := [name for name in fields if names.count(name) > 1]:
+        raise refused(where, first, f"has the column {twice[0]} twice", header, how)
+    places = [names.index(name) for name in fields]
+    for count, line in found:
+        cells = _cells(line, separator)
+        if len(cells) != len(names):
+            raise refused(where, count, f"has {len(cells)} fields for {len(names)} columns", line, how)
+        yield count, parsed(where, count, fields, [cells[place] for place in places], how)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
+
+
+def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
+    """The numbers [columns, rows] of rows that begin with a time.
+
+    Raises:
+        DataError: There are no rows, or time goes back; the line is named.
+    """
+    table: list[list[Any]] = []
+    for count, values in found:
+        if table and values[0] < table[-1][0]:
+            raise refused(
+                where, count, f"time goes back to {values[0]:.15g} after {table[-1][0]:.15g}", str(values), how
+            )
+        table.append(values)
+    if not table:
+        raise DataError(where, "has no rows, got an empty table", how)
+    return np.ascontiguousarray(np.array(table, np.float64).T)
