@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
-Field = Callable[[str], Any]
+Grammar = Callable[[str], Any]
 """The grammar of a field: the value of its text. It raises ValueError with what is wrong, such as "is no number"."""
 
 
@@ -69,7 +69,7 @@ def clock_s(text: str) -> float:
     return 86_400.0 * int(found[1] or 0) + 3_600.0 * int(found[2]) + 60.0 * int(found[3]) + float(found[4])
 
 
-def rate(unit_bps: float) -> Field:
+def rate(unit_bps: float) -> Grammar:
     """The grammar of a rate in a unit of bit/s, as bit/s: 0, or from `LEAST_BPS` to `MOST_BPS`."""
 
     def value_bps(text: str) -> float:
@@ -95,7 +95,7 @@ def refused(where: str, count: int, problem: str, got: str, how: str) -> DataErr
     return DataError(f"{where}:{count}", f"{problem}, got {got[:80]!r}", how)
 
 
-def parsed(where: str, count: int, fields: Mapping[str, Field], cells: Sequence[str], how: str) -> list[Any]:
+def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
     """The values of the cells of a line.
 
     Raises:
@@ -111,7 +111,7 @@ def parsed(where: str, count: int, fields: Mapping[str, Field], cells: Sequence[
 
 
 def rows(
-    where: str, text: str, fields: Mapping[str, Field], how: str, *, more: bool = False
+    where: str, text: str, fields: Mapping[str, Grammar], how: str, *, more: bool = False
 ) -> Iterator[tuple[int, list[Any]]]:
     """Numbers of lines, and the values of their fields, which blanks or tabs separate.
 
@@ -132,7 +132,7 @@ def rows(
         yield count, parsed(where, count, fields, cells[: len(fields)], how)
 
 
-def header_rows(where: str, text: str, fields: Mapping[str, Field], how: str) -> Iterator[tuple[int, list[Any]]]:
+def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
     """As `rows`, of a table whose first line names its columns, which `,`, `;` or tabs separate; others are ignored.
 
     Raises:

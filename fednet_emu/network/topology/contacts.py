@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -13,13 +14,14 @@ from pydantic import Field
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
+from fednet_emu.files.lines import LONGEST_S, Grammar, lines, number, parsed, refused, rows, whole
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyInputs
 
 _HOW = {
-    "one": "lines of time, CONN, node, node, up or down",
-    "intervals": "lines of node, node, begin and end, nodes from 1 on",
-    "snapshots": "lines of time, node and node, sorted by time",
+    "one": "write lines of time, CONN, node, node, and up or down, sorted by time from 0 s on, nodes from 0 on",
+    "intervals": "write lines of node, node, begin and end, nodes from 1 on, times from 0 s on",
+    "snapshots": "write lines of time, node and node, sorted by time",
 }
 _SNAPSHOT_S = 20.0
 
@@ -31,7 +33,8 @@ class Contacts(Edges):
     """The trace, plain or .gz; in the data folder, or where the program was started."""
 
     format: Literal["one", "intervals", "snapshots"] = "one"
-    """`one`: lines `t CONN a b up` and `down` of the ONE simulator (StandardEvents); device k is node k. `intervals`:
+    """`one`: lines `t CONN a b up` and `down` of the ONE simulator (StandardEvents); device k is node k, also named
+    `pk`. A pair that comes up twice is one contact until it goes down once, as in that simulator. `intervals`:
     lines `a b begin end` in s, further columns ignored; device k is node k + 1. `snapshots`: lines `t a b` of contacts
     in the 20 s up to t, further columns ignored, as SocioPatterns publishes them; time begins 20 s before the first
     line, and devices are the nodes in the order of their numbers."""
@@ -46,7 +49,7 @@ class Contacts(Edges):
     """Time in s for which a contact still counts after its end, e.g. because Bluetooth scans are minutes apart."""
 
     directed: bool = False
-    """Whether `a b up` is an edge from b to a only (a is taken to have heard b), or one both ways."""
+    """Whether `a b up` is an edge from b to a only (a is taken to have heard b), apart from `b a up`; or both ways."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """The trace, read once.
@@ -55,8 +58,12 @@ class Contacts(Edges):
             DataError: it is missing, damaged, or has fewer nodes than there are devices.
         """
         path = locate(self.path, inputs.data_dir)
-        ((name, text),) = read_texts(path, "*")
-        trace = _READERS[self.format](str(path) if name == path.name else name, text)
+        texts = list(read_texts(path))
+        if len(texts) != 1:
+            raise DataError(str(path), f"holds {len(texts)} files, got a folder or archive", "name one of them")
+        ((name, text),) = texts
+        where = str(path) if name == path.name else f"{path}:{name}"
+        trace = _READERS[self.format](where, text, directed=self.directed)
         nodes = int(max(trace.first.max(initial=-1), trace.second.max(initial=-1))) + 1
         if nodes < inputs.count:
             raise DataError(str(path), f"has {nodes} nodes for {inputs.count} devices", "lower devices.count")
@@ -90,88 +97,106 @@ class ContactTrace:
         return float(self.down_s.max(initial=0.0))
 
 
-def read_contacts(where: str, text: str) -> ContactTrace:
+def read_contacts(where: str, text: str, *, directed: bool = False) -> ContactTrace:
     """Contacts of a text in the StandardEvents format; those without an end last until the last line.
 
-    A contact that comes up while it is up is one contact until it has gone down as often.
+    Repeated events are those of the ONE's reader: a pair that is up stays up and one that is down stays down, whichever
+    node is named first; interfaces are apart. With `directed`, `a b` and `b a` are two contacts, unless only one of
+    them is up, which then goes down in either order. Lines of messages are ignored.
 
     Raises:
-        DataError: a line is not of this form, or a contact ends that has not begun.
+        DataError: A line is not of this form, a node meets itself, or time goes back.
     """
-    open_since: dict[tuple[int, int], list[float]] = {}
-    rows: list[tuple[float, float, int, int]] = []
+    since_s: dict[tuple[int, int, str], float] = {}
+    found: list[tuple[float, float, int, int]] = []
     time_s = 0.0
-    for number, line in enumerate(text.splitlines(), start=1):
-        fields = line.split()
-        if len(fields) != 5 or fields[1] != "CONN" or fields[4] not in ("up", "down"):
-            raise _no_contact(where, number, line, "one")
-        try:
-            time_s, pair = float(fields[0]), (int(fields[2]), int(fields[3]))
-        except ValueError as error:
-            raise _no_contact(where, number, line, "one") from error
-        if fields[4] == "up":
-            open_since.setdefault(pair, []).append(time_s)
-        elif open_since.get(pair):
-            began_s = open_since[pair].pop()
-            if not open_since[pair]:
-                rows.append((began_s, time_s, *pair))
-        else:
-            what = f"line {number} ends a contact that has not begun, got {line[:60]!r}"
-            raise DataError(where, what, f"{_HOW['one']}, separated by blanks, are right")
-    rows += [(since_s[0], time_s, *pair) for pair, since_s in open_since.items() if since_s]
-    return _trace(rows)
+    for count, line in lines(text):
+        cells = line.split()
+        before_s, (time_s, action) = time_s, parsed(where, count, _EVENT, [*cells, "", ""][:2], _HOW["one"])
+        if time_s < before_s:
+            raise refused(where, count, f"time goes back to {time_s:.15g} after {before_s:.15g}", line, _HOW["one"])
+        if action != "CONN":
+            continue
+        if len(cells) not in (5, 6):
+            raise refused(where, count, f"has {len(cells)} fields instead of 5 or 6", line, _HOW["one"])
+        first, second, up = parsed(where, count, _ENDS, cells[2:5], _HOW["one"])
+        if first == second:
+            raise refused(where, count, "is a contact of a node with itself", line, _HOW["one"])
+        interface = cells[5] if len(cells) == 6 else ""
+        pair = first, second, interface
+        if not directed or (not up and pair not in since_s):
+            turned = second, first, interface
+            pair = turned if turned in since_s else pair
+        if up:
+            since_s.setdefault(pair, time_s)
+        elif pair in since_s:
+            found.append((since_s.pop(pair), time_s, *pair[:2]))
+    return _trace(found + [(up_s, time_s, *pair[:2]) for pair, up_s in since_s.items()])
 
 
-def read_intervals(where: str, text: str) -> ContactTrace:
+def read_intervals(where: str, text: str, *, directed: bool = False) -> ContactTrace:
     """Contacts of a text of lines `a b begin end`, whose nodes are numbered from 1.
 
     Raises:
-        DataError: a line is not of this form, or a contact ends before it begins.
+        DataError: A line is not of this form, a node meets itself, or a contact ends before it begins.
     """
-    rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            first, second, begin, end = line.split()[:4]
-            row = float(begin), float(end), int(first) - 1, int(second) - 1
-        except ValueError as error:
-            raise _no_contact(where, number, line, "intervals") from error
-        if not 0 <= row[0] <= row[1] < np.inf or min(row[2:]) < 0:
-            raise _no_contact(where, number, line, "intervals")
-        rows.append(row)
-    return _trace(rows)
+    fields = {"first": partial(whole, low=1), "second": partial(whole, low=1), "begin": _time, "end": _time}
+    found = []
+    for count, (first, second, begin_s, end_s) in rows(where, text, fields, _HOW["intervals"], more=True):
+        if end_s < begin_s or first == second:
+            problem = "is a contact of a node with itself" if first == second else "ends before it begins"
+            raise refused(where, count, problem, f"{first} {second} {begin_s:g} {end_s:g}", _HOW["intervals"])
+        found.append((begin_s, end_s, first - 1, second - 1))
+    return _trace(found)
 
 
-def read_snapshots(where: str, text: str) -> ContactTrace:
+def read_snapshots(where: str, text: str, *, directed: bool = False) -> ContactTrace:
     """Contacts of a text of lines `t a b`, each of which says that a and b met in the 20 s up to t.
 
     Raises:
-        DataError: a line is not of this form, or time goes back.
+        DataError: A line is not of this form, a node meets itself, or time goes back.
     """
-    rows: list[tuple[float, int, int]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            time, first, second = line.split()[:3]
-            row = float(time), int(first), int(second)
-        except ValueError as error:
-            raise _no_contact(where, number, line, "snapshots") from error
-        if not np.isfinite(row[0]) or (rows and row[0] < rows[-1][0]):
-            raise _no_contact(where, number, line, "snapshots")
-        rows.append(row)
-    nodes = {node: k for k, node in enumerate(sorted({node for _, *ends in rows for node in ends}))}
-    begin_s = rows[0][0] if rows else 0.0
-    return _trace((at_s - begin_s, at_s - begin_s + _SNAPSHOT_S, nodes[a], nodes[b]) for at_s, a, b in rows)
+    fields = {"time": _time, "first": whole, "second": whole}
+    found: list[tuple[float, int, int]] = []
+    for count, (time_s, first, second) in rows(where, text, fields, _HOW["snapshots"], more=True):
+        back = bool(found) and time_s < found[-1][0]
+        if back or first == second:
+            problem = f"time goes back to {time_s:.15g}" if back else "is a contact of a node with itself"
+            raise refused(where, count, problem, f"{time_s:.15g} {first} {second}", _HOW["snapshots"])
+        found.append((time_s, first, second))
+    nodes = {node: k for k, node in enumerate(sorted({node for _, *ends in found for node in ends}))}
+    begin_s = found[0][0] if found else 0.0
+    return _trace((at_s - begin_s, at_s - begin_s + _SNAPSHOT_S, nodes[a], nodes[b]) for at_s, a, b in found)
 
 
-_READERS: dict[str, Callable[[str, str], ContactTrace]] = {
-    "one": read_contacts,
-    "intervals": read_intervals,
-    "snapshots": read_snapshots,
-}
+_READERS = {"one": read_contacts, "intervals": read_intervals, "snapshots": read_snapshots}
 
 
-def _no_contact(where: str, number: int, line: str, form: str) -> DataError:
-    what = f"line {number} is no contact, got {line[:60]!r}"
-    return DataError(where, what, f"{_HOW[form]}, separated by blanks, are right")
+def _time(text: str) -> float:
+    return number(text, 0.0, LONGEST_S)
+
+
+def _action(text: str) -> str:
+    """CONN, or the action of a line of messages: created, sent, delivered, aborted, dropped, removed."""
+    if text not in ("CONN", "C", "S", "DE", "A", "DR", "R"):
+        raise ValueError("is no action of the ONE")
+    return text
+
+
+def _node(text: str) -> int:
+    """The number at the end of the name of a node, such as 12 or p12."""
+    return whole(_NAME.sub("", text))
+
+
+def _is_up(text: str) -> bool:
+    if text.lower() not in ("up", "down"):
+        raise ValueError("is neither up nor down")
+    return text.lower() == "up"
+
+
+_NAME = re.compile(r"^[^\W\d]+")
+_EVENT: dict[str, Grammar] = {"time": _time, "action": _action}
+_ENDS: dict[str, Grammar] = {"first node": _node, "second node": _node, "event": _is_up}
 
 
 def _trace(rows: Iterable[tuple[float, float, int, int]]) -> ContactTrace:

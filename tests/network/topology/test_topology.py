@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.files.recordings import read_texts
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import PairLinks
 from fednet_emu.network.topology import Digraph, Graphs, Topology, TopologyInputs
-from fednet_emu.network.topology.contacts import read_contacts
+from fednet_emu.network.topology.contacts import ContactTrace, read_contacts
 from fednet_emu.network.topology.geometric import sinr_in_slots
 from fednet_emu.radio.channel import Channel
 from tests.quick import examples
@@ -240,11 +241,11 @@ def contacts(tmp_path: Path, **changes: Any) -> Graphs:
 
 
 def test_a_contact_is_an_edge_while_it_lasts(tmp_path: Path) -> None:
-    """Both ways, by simulated time; after the end of the trace it begins again."""
+    """Both ways, by simulated time; the second `up` and the second `down` change nothing; then it begins again."""
     trace = contacts(tmp_path)
 
     assert pairs(trace.at(7.0, 0)) == {(0, 1), (1, 0)}
-    assert pairs(trace.at(12.0, 0)) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    assert pairs(trace.at(12.0, 0)) == {(0, 2), (2, 0)}
     assert pairs(trace.at(25.0, 0)) == {(0, 2), (2, 0)}
     assert pairs(trace.at(30.0 + 7.0, 0)) == {(0, 1), (1, 0)}
 
@@ -264,17 +265,76 @@ def test_rounds_may_be_farther_apart_in_the_trace_than_in_time(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "2 CONN 0 1 up\n9 CONN 0 1 down\n",
+        "\ufeff2 CONN 0 1 up\r\n9 CONN 0 1 down\r\n",
+        "# made by a converter\n\n  2\tCONN\t0\t1\tUP\n\n9 CONN 0 1 Down",
+        "2 CONN 0 1 up\n9 CONN 1 0 down\n",
+        "2.0 CONN p0 n1 up\n9.0 CONN p0 n1 down\n",
+        "1 C M1 0 1 500k\n2 CONN 0 1 up\n3 S M1 0 1\n4 DE M1 0 1\n5 DR M1 0\n9 CONN 0 1 down\n",
+        "2 CONN 0 1 up\n3 CONN 0 1 up\n4 CONN 1 0 up\n9 CONN 0 1 down\n9 CONN 0 1 down\n",
+        "1 CONN 0 1 down\n2 CONN 0 1 up\n9 CONN 0 1 down\n",
+        "2 CONN 0 1 up bluetooth\n9 CONN 0 1 down bluetooth\n",
+        "2 CONN 0 1 up\n9 R * 0\n",
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_events_of_the_one_are_read_as_it_reads_them(tmp_path: Path, text: str, packed: bool) -> None:
+    """Nodes 0 and 1 meet from 2 s to 9 s, in every spelling that the ONE's StandardEventsReader takes."""
+    path = tmp_path / "trace"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    ((_, content),) = read_texts(path)
+    trace = read_contacts("trace", content)
+
+    assert [its.tolist() for its in (trace.first, trace.second, trace.up_s, trace.down_s)] == [[0], [1], [2], [9]]
+
+
+def test_interfaces_and_directions_are_apart() -> None:
+    """Bluetooth goes down while Wi-Fi stays up; with `directed` each direction has its own contact."""
+    text = "0 CONN 0 1 up bt\n1 CONN 0 1 up wifi\n5 CONN 0 1 down bt\n8 CONN 1 0 down wifi\n"
+    assert sorted(zip(*[its.tolist() for its in vars_of(read_contacts("t", text))], strict=True)) == [
+        (0, 1, 0, 5),
+        (0, 1, 1, 8),
+    ]
+    both = "0 CONN 0 1 up\n1 CONN 1 0 up\n5 CONN 0 1 down\n8 CONN 1 0 down\n"
+    assert sorted(zip(*[its.tolist() for its in vars_of(read_contacts("t", both, directed=True))], strict=True)) == [
+        (0, 1, 0, 5),
+        (1, 0, 1, 8),
+    ]
+
+
+def vars_of(trace: ContactTrace) -> tuple[Any, ...]:
+    """Nodes and times of contacts."""
+    return trace.first, trace.second, trace.up_s, trace.down_s
+
+
+@pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("5 CONN 0 1 sideways", "line 1 is no contact"),
-        ("5 CONN 0 one up", "line 1 is no contact"),
-        ("5 CONN 0 1 down", "line 1 ends a contact that has not begun"),
+        ("5 CONN 0 1 sideways", "event is neither up nor down, got 'sideways'"),
+        ("5 CONN 0 one up", "second node is no whole number, got 'one'"),
+        ("5 CONN 0 p1p2 up", "second node is no whole number, got 'p1p2'"),
+        ("5 CONN 0 -1 up", "second node is not within 0 and 2147483647, got '-1'"),
+        ("5 CONN 0 99999999999 up", "second node is not within"),
+        ("5 CONN 0 1.0 up", "second node is no whole number"),
+        ("5 CONN 2 2 up", "is a contact of a node with itself"),
+        ("5 CONN 0 up", "has 4 fields instead of 5 or 6"),
+        ("5 CONN 0 1 up bt 3", "has 7 fields instead of 5 or 6"),
+        ("5 CONN", "has 2 fields"),
+        ("5", "action is no action of the ONE, got ''"),
+        ("5 KONN 0 1 up", "action is no action of the ONE, got 'KONN'"),
+        ("nan CONN 0 1 up", "time is no number, got 'nan'"),
+        ("inf CONN 0 1 up", "time is no number"),
+        ("1e16 CONN 0 1 up", "time is not within 0 and 1e"),
+        ("-2 CONN 0 1 up", "time is not within 0 and"),
+        ("3 CONN 0 1 up", "time goes back to 3 after 4"),
     ],
 )
 def test_damaged_traces_are_named(line: str, problem: str) -> None:
-    """The file, the line and what would be right."""
-    with pytest.raises(DataError, match=f"trace.*{problem}"):
-        read_contacts("trace", line)
+    """The file, the line, the value and what would be right."""
+    with pytest.raises(DataError, match=f"^trace:2: {problem}.*; write lines of time, CONN"):
+        read_contacts("trace", f"4 CONN 0 3 up\n{line}\n")
 
 
 @examples(30)
@@ -306,21 +366,33 @@ def test_three_formats_hold_the_same_contacts(tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "line"),
+    ("form", "text", "problem"),
     [
-        ("intervals", "1 2 0 5\n0 1 0 5", 2),
-        ("intervals", "1 2 5 0", 1),
-        ("intervals", "1 2 5", 1),
-        ("snapshots", "20 1 2\n0 1 2", 2),
-        ("snapshots", "nan 1 2", 1),
-        ("snapshots", "20 1", 1),
+        ("intervals", "1 2 0 5\n0 1 0 5", ":2: first is not within 1 and"),
+        ("intervals", "1 2 5 0", ":1: ends before it begins"),
+        ("intervals", "1 2 5", ":1: has 3 fields instead of 4"),
+        ("intervals", "# a b\n2 2 0 5", ":2: is a contact of a node with itself"),
+        ("intervals", "1 2 0 nan", ":1: end is no number"),
+        ("snapshots", "20 1 2\n0 1 2", ":2: time goes back to 0"),
+        ("snapshots", "nan 1 2", ":1: time is no number"),
+        ("snapshots", "20 1", ":1: has 2 fields instead of 3"),
+        ("snapshots", "20 1 1", ":1: is a contact of a node with itself"),
+        ("snapshots", "20 -1 1", ":1: first is not within 0 and"),
     ],
 )
-def test_lines_of_other_formats_are_named(tmp_path: Path, form: str, text: str, line: int) -> None:
-    """Nodes from 0, times that go back, and missing columns."""
+def test_lines_of_other_formats_are_named(tmp_path: Path, form: str, text: str, problem: str) -> None:
+    """Nodes from 0, a node with itself, times that go back or are no numbers, and missing columns."""
     (tmp_path / "trace").write_text(text)
-    with pytest.raises(DataError, match=f"trace: line {line} is no contact"):
+    with pytest.raises(DataError, match=f"trace{problem}.*; write lines of"):
         graphs({"kind": "contacts", "path": "trace", "format": form}, {"kind": "equal", "count": 1}, data_dir=tmp_path)
+
+
+def test_a_folder_of_traces_is_refused(tmp_path: Path) -> None:
+    """It takes one file, and the message says so."""
+    for name in "ab":
+        (tmp_path / name).write_text("0 CONN 0 1 up\n")
+    with pytest.raises(DataError, match="holds 2 files, got a folder or archive; name one of them"):
+        graphs({"kind": "contacts", "path": "."}, {"kind": "strongly-connected"}, 2, data_dir=tmp_path)
 
 
 def test_a_trace_with_too_few_nodes_is_refused(tmp_path: Path) -> None:
@@ -333,12 +405,13 @@ def test_a_trace_with_too_few_nodes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not (DATA / "contacts_haggle").is_dir(), reason="no contacts_haggle: set FEDNET_DATA")
 def test_the_students_of_cambridge() -> None:
-    """36 nodes and 10,641 contacts over 987,529 s, as its description says."""
+    """36 nodes and 10,641 contacts over 987,529 s, as its description says; both ways as one there are 8,779."""
     path = DATA / "contacts_haggle" / "haggle-one-cambridge-city-students.tsv.gz"
     text = gzip.decompress(path.read_bytes()).decode()
-    trace = read_contacts("students", text)
+    trace = read_contacts("students", text, directed=True)
 
     assert len(trace.first) == 10_641
+    assert len(read_contacts("students", text).first) == 8_779
     assert max(trace.first.max(), trace.second.max()) == 35
     assert trace.period_s == 987_529
 
