@@ -7,17 +7,23 @@ from typing import final
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import ScenarioError
+from fednet_emu.files.lines import LONGEST_S
 
 
 @final
 class Polylines:
     """Lines of arrays [rows, 3] of time in s, x and y in m, straight between the rows.
 
-    Times do not decrease, and the last one is later than the one before it.
+    Times do not decrease, and the last one is later than the one before it. All lines lie on one time axis, one second
+    apart, whose length is limited so that times on it stay exact to two microseconds.
 
     Attributes:
         duration_s: Time in s from the first row of each line to its last, [lines].
         length_m: Length in m of each line, [lines].
+
+    Raises:
+        ScenarioError: The lines are longer than the axis.
     """
 
     def __init__(self, lines: list[Array]) -> None:
@@ -25,7 +31,10 @@ class Polylines:
         last = np.cumsum(lengths) - 1
         self.duration_s = np.array([rows[-1, 0] - rows[0, 0] for rows in lines])
         self.length_m = np.array([float(np.hypot(*np.diff(rows[:, 1:], axis=0).T).sum()) for rows in lines])
-        # all lines on one time axis, a second apart, so that one search serves devices on different lines
+        if not (whole_s := float(self.duration_s.sum())) + len(lines) <= LONGEST_S:
+            what = f"{len(lines)} recorded ways are too long, got {whole_s:.3g} s in all"
+            raise ScenarioError(f"devices.mobility: {what}; give ways of at most {LONGEST_S:g} s in all")
+        # one axis: one search serves devices on different lines
         self._base_s = np.cumsum(self.duration_s + 1.0) - self.duration_s
         self._time_s = np.concatenate(
             [rows[:, 0] - rows[0, 0] + start_s for rows, start_s in zip(lines, self._base_s, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -15,20 +16,29 @@ from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.devices.mobility.regions import Region
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate
+from fednet_emu.files.lines import LONGEST_S, lines, number
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.kernel.streams import Streams
 
-_NUMBER = r"([-+.\deE]+)"
-_PLACED = re.compile(rf"\s*\$node_\((\d+)\)\s+set\s+([XYZ])_\s+{_NUMBER}")
-_SENT = re.compile(rf'\s*\$ns_\s+at\s+{_NUMBER}\s+"\$node_\((\d+)\)\s+setdest\s+{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}"')
+_NODE = r"\$node_\((\d+)\)\s+"
+_NUMBER = r"([^\s\"{}]+)"
+_PLACED = re.compile(rf"{_NODE}set\s+([XYZ])_\s+{_NUMBER}", re.ASCII)
+_AT = re.compile(rf'\$ns_?\s+at\s+{_NUMBER}\s+(?:"([^"]*)"|\{{([^{{}}]*)\}})', re.ASCII)
+_SENT = re.compile(rf"{_NODE}setdest(?:3d\s+{_NUMBER})?\s+{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}", re.ASCII)
+_STILL = re.compile(rf"{_NODE}(?:reset|random-motion\s+0)", re.ASCII)
 _HOW = 'write lines `$node_(0) set X_ 1.0` and `$ns_ at 2.0 "$node_(0) setdest 5.0 6.0 1.5"`, as setdest and SUMO do'
+_MAX_M = 1e9
+_MAX_M_S = 1e9
 
 
 class Ns2Mobility(Mobility):
     """A movement file of ns-2, as its `setdest` and SUMO's `traceExporter.py` write it.
 
     Device k is node k. It starts where `set X_` and `set Y_` put it; from the time of a `setdest` on it goes straight
-    to the place at the speed, from wherever it is, and waits there. All other lines, and heights, are left out.
+    to the place at the speed, from wherever it is, and waits there. A `set X_` or `set Y_` at a time moves it there at
+    once, where it waits. `setdest3d` climbs, too, which takes time; heights themselves are left out. Of two orders of
+    one instant the later line counts. Lines that name no node are ignored; one that names a node and is none of these
+    is refused.
     """
 
     kind = "ns2"
@@ -76,49 +86,113 @@ class SentPaths:
         return self._lines.at_m(devices, np.full(len(devices), time_s)) - self._centre_m
 
 
+class _Order(NamedTuple):
+    """An order to a node at a time.
+
+    Attributes:
+        to_m: The destination [3]; None for a coordinate that stays as it is.
+        speed_m_s: The speed; None for a jump.
+        where: The file and line.
+    """
+
+    at_s: float
+    to_m: tuple[float | None, ...]
+    speed_m_s: float | None
+    where: str
+
+
 def read_movements(path: Path) -> dict[int, Array]:
     """The lines [rows, 3] of t_s, x_m, y_m of the nodes, by number; each begins at 0 s.
 
     Raises:
-        DataError: The file cannot be read, or an order cannot be followed; the line is named.
+        DataError: The file cannot be read, or a line that names a node cannot be followed; it is named.
     """
     at_m: dict[int, dict[str, float]] = {}
-    sent: dict[int, list[tuple[float, float, float, float]]] = {}
-    for where, text in read_texts(path):
-        for number, line in enumerate(text.splitlines(), 1):
+    sent: dict[int, list[_Order]] = {}
+    for file, text in read_texts(path):
+        for count, line in lines(text):
             try:
-                if placed := _PLACED.match(line):
-                    at_m.setdefault(int(placed[1]), {})[placed[2]] = _finite(placed[3])
-                elif order := _SENT.match(line):
-                    at_s, x_m, y_m, speed_m_s = (_finite(order[group]) for group in (1, 3, 4, 5))
-                    sent.setdefault(int(order[2]), []).append((max(at_s, 0.0), x_m, y_m, speed_m_s))
+                for statement in _statements(line):
+                    _take(statement, f"{file}:{count}", at_m, sent)
             except ValueError as error:
-                raise DataError(f"{where}:{number}", f"{error}, got {line.strip()!r}", _HOW) from error
+                raise DataError(f"{file}:{count}", f"{error}, got {line[:80]!r}", _HOW) from error
     for node in [*at_m, *sent]:
         if not {"X", "Y"} <= at_m.get(node, {}).keys():
-            raise DataError(str(path), f"node {node} has no place to start from", _HOW)
+            raise DataError(str(path), f"node {node} has no place to start from, got no set X_ or set Y_", _HOW)
     if not at_m:
-        raise DataError(str(path), "has no nodes", _HOW)
-    return {node: _line(here["X"], here["Y"], sorted(sent.get(node, []))) for node, here in at_m.items()}
+        raise DataError(str(path), "has no nodes, got no line `$node_(0) set X_ ...`", _HOW)
+    return {
+        node: _line((here["X"], here["Y"], here.get("Z", 0.0)), sorted(sent.get(node, []), key=lambda its: its.at_s))
+        for node, here in at_m.items()
+    }
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not finite")
-    return value
+def _statements(line: str) -> list[str]:
+    """The statements of a line that name a node or move something, without comments."""
+    code = re.split(r";\s*#", line)[0]
+    return [its for part in code.split(";") if "$node_(" in (its := part.strip()) or " setdest" in its]
 
 
-def _line(x_m: float, y_m: float, orders: list[tuple[float, float, float, float]]) -> Array:
-    """The way of a node through its orders (time in s, destination x and y in m, speed in m/s)."""
-    rows = [(0.0, x_m, y_m)]
-    for (at_s, to_x, to_y, speed), (until_s, *_) in zip(orders, [*orders, (math.inf,)][1:], strict=True):
-        _, x_m, y_m = rows[-1]
-        rows.append((at_s, x_m, y_m))
-        distance_m = math.hypot(to_x - x_m, to_y - y_m)
-        needed_s = distance_m / speed if speed > 0 else math.inf
-        if math.isfinite(needed_s) and distance_m:
-            part = min(1.0, (until_s - at_s) / needed_s)
-            rows.append((min(at_s + needed_s, until_s), x_m + part * (to_x - x_m), y_m + part * (to_y - y_m)))
-    rows.append((rows[-1][0] + 1.0, *rows[-1][1:]))
-    return np.array(rows)
+def _take(statement: str, where: str, at_m: dict[int, dict[str, float]], sent: dict[int, list[_Order]]) -> None:
+    """Take a statement to the places and orders of its node.
+
+    Raises:
+        ValueError: It cannot be followed.
+    """
+    if placed := _PLACED.fullmatch(statement):
+        at_m.setdefault(int(placed[1]), {})[placed[2]] = _metres(placed[3])
+        return
+    at = _AT.fullmatch(statement)
+    what = statement if at is None else (at[2] or at[3] or "").strip()
+    if at and (order := _SENT.fullmatch(what)):
+        # setdest3d has x, y, z and speed, of which the pattern's optional group took the first
+        numbers = [its for its in order.groups()[1:] if its is not None]
+        speed_m_s = _bounded("the speed", numbers.pop(), 0.0, _MAX_M_S)
+        to_m = (*(_metres(its) for its in numbers), None)[:3]
+        sent.setdefault(int(order[1]), []).append(_Order(_time_s(at[1]), to_m, speed_m_s, where))
+    elif at and (placed := _PLACED.fullmatch(what)):
+        to_m = tuple(_metres(placed[3]) if placed[2] == axis else None for axis in "XYZ")
+        sent.setdefault(int(placed[1]), []).append(_Order(_time_s(at[1]), to_m, None, where))
+    elif not _STILL.fullmatch(what):
+        raise ValueError("is no order that can be followed")
+
+
+def _metres(text: str) -> float:
+    return _bounded("a coordinate", text, -_MAX_M, _MAX_M)
+
+
+def _time_s(text: str) -> float:
+    return _bounded("the time", text, 0.0, LONGEST_S)
+
+
+def _bounded(name: str, text: str, low: float, high: float) -> float:
+    try:
+        return number(text, low, high)
+    except ValueError as error:
+        raise ValueError(f"{name} {text} {error}") from error
+
+
+def _line(here_m: tuple[float, float, float], orders: list[_Order]) -> Array:
+    """The way of a node from a place through its orders, which are sorted by time.
+
+    Raises:
+        DataError: It takes longer than `LONGEST_S`; the order is named.
+    """
+    found = [(0.0, *here_m)]
+    for order, until_s in zip(orders, [*(its.at_s for its in orders), math.inf][1:], strict=True):
+        here_m = found[-1][1:]
+        to_m = [there if to is None else to for there, to in zip(here_m, order.to_m, strict=True)]
+        found.append((order.at_s, *here_m))
+        distance_m = math.dist(here_m, to_m)
+        if order.speed_m_s is None:
+            found.append((order.at_s, to_m[0], to_m[1], to_m[2]))
+        elif distance_m and order.speed_m_s:
+            needed_s = distance_m / order.speed_m_s
+            part = min(1.0, (until_s - order.at_s) / needed_s)
+            x_m, y_m, z_m = (there + part * (to - there) for there, to in zip(here_m, to_m, strict=True))
+            found.append((min(order.at_s + needed_s, until_s), x_m, y_m, z_m))
+        if found[-1][0] > LONGEST_S:
+            what = f"arrives after {found[-1][0]:.3g} s, got a speed of {order.speed_m_s:g} m/s"
+            raise DataError(order.where, what, f"order ways that end within {LONGEST_S:g} s; a speed of 0 stands still")
+    found.append((found[-1][0] + 1.0, *found[-1][1:]))
+    return np.array(found)[:, :3]

@@ -1,5 +1,6 @@
 """Claims about movement files of ns-2."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -62,22 +63,123 @@ def test_sumo_exports_the_same_drive():
             assert nearest < 14, (device, now_s)
 
 
+START = "$node_(0) set X_ 10\n$node_(0) set Y_ 0\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        START + '$ns_ at 2.0 "$node_(0) setdest 10.0 30.0 3.0"',
+        START.replace("\n", "\r\n") + '$ns at 2 "$node_(0) setdest 10 3e1 3."\r\n',
+        "\ufeff" + START + '$ns_ at 2.0 " $node_(0)  setdest 10.0 30.0 3.0 " ;# a comment',
+        START + "$ns_ at 2.0 {$node_(0) setdest 10.0 30.0 3.0}",
+        START + '\t$ns_\tat 2.0\t"$node_(0)\tsetdest 10.0 30.0 3.0";',
+        '$ns_ at 2.0 "$node_(0) setdest 10.0 30.0 3.0"\n' + START,
+        "$node_(0) set X_ 10; $node_(0) set Y_ 0; $node_(0) set Z_ 7\n"
+        '$ns_ at 2.0 "$node_(0) setdest3d 10.0 30.0 7.0 3.0"',
+        START + "$node_(0) random-motion 0\n# $node_(0) walks\nset opt(nn) 1\n$god_ set-dist 0 1 2\n"
+        '$ns_ at 2.0 "$node_(0) setdest 10.0 30.0 3.0"\n$ns_ at 90.0 "$node_(0) reset";\n$ns_ at 3 "$god_ set"',
+        "$node_(0) set X_ 99\n"
+        + START
+        + '$ns_ at 2.0 "$node_(0) setdest 0 0 9"\n$ns_ at 2 "$node_(0) setdest 10 30 3"',
+        START + '$ns_ at 2.0 "$node_(0) setdest 99 0 9"\n$ns_ at 2 "$node_(0) setdest 10 30 3"',
+    ],
+)
+@pytest.mark.parametrize("name", ["a.tcl", "a.ns_movements.gz"])
+def test_spellings_of_one_way(tmp_path, name, text):
+    """From (10, 0) the node leaves at 2 s and is at (10, 30) at 12 s; of two orders of one instant the later counts."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    at_m = paths(path, 1).positions_m
+
+    assert [at_m(np.array([0]), at_s)[0].tolist() for at_s in (0.0, 2.0, 7.0, 12.0, 99.0)] == [
+        [10, 0], [10, 0], [10, 15], [10, 30], [10, 30],
+    ]  # fmt: skip
+
+
+def test_a_jump_is_at_once_and_ends_the_way(tmp_path):
+    """On its way to (100, 0) at 1 m/s it is put to y = 5 at 20 s, where x is 20: there it waits."""
+    path = tmp_path / "jump.tcl"
+    path.write_text(
+        "$node_(0) set X_ 0\n$node_(0) set Y_ 0\n"
+        '$ns_ at 0 "$node_(0) setdest 100 0 1"\n$ns_ at 20 "$node_(0) set Y_ 5"\n$ns_ at 30 "$node_(0) setdest 20 9 2"'
+    )
+    at_m = paths(path, 1).positions_m
+    assert [at_m(np.array([0]), at_s)[0].tolist() for at_s in (19.0, 20.0, 29.0, 31.0, 40.0)] == [
+        [19, 0], [20, 5], [20, 5], [20, 7], [20, 9],
+    ]  # fmt: skip
+
+
+def test_a_climb_takes_time(tmp_path):
+    """3 m along and 4 m up at 1 m/s take 5 s."""
+    path = tmp_path / "climb.tcl"
+    path.write_text("$node_(0) set X_ 0\n$node_(0) set Y_ 0\n" + '$ns_ at 0 "$node_(0) setdest3d 3 0 4 1"')
+    at_m = paths(path, 1).positions_m
+    assert [at_m(np.array([0]), at_s)[0, 0] for at_s in (2.5, 5.0)] == pytest.approx([1.5, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('$ns_ at 1.0 "$node_(0) setdest 1 1"', "is no order that can be followed"),
+        ('$ns_ at 1.0 "$node_(0) setdest 1 1 1 1"', "is no order that can be followed"),
+        ('$ns_ at 1.0 "$node_(0) setdest 1 1 1', "is no order that can be followed"),
+        ('$ns_ at 1.0 "$node_(0) setdest 1 1 1; $node_(1) setdest 1 1 1"', "is no order that can be followed"),
+        ('$ns_ at 1.0 "$node_($i) setdest 1 1 1"', "is no order that can be followed"),
+        ('$ns_ at 1.0 "$node_(0) start"', "is no order that can be followed"),
+        ('$ns_ at 1.0 "$mn(0) setdest 1 1 1"', "is no order that can be followed"),
+        ("$node_(0) random-motion 1", "is no order that can be followed"),
+        ("$node_(0) set W_ 1", "is no order that can be followed"),
+        ("$node_(0) set X_", "is no order that can be followed"),
+        ("$node_(0) set X_ 1 2", "is no order that can be followed"),
+        ("$node_(0) set X_ 12,75", "a coordinate 12,75 is no number"),
+        ("$node_(0) set X_ 1e999", "a coordinate 1e999 is not finite"),
+        ("$node_(0) set X_ 1-1", "a coordinate 1-1 is no number"),
+        ("$node_(0) set X_ 1_0", "a coordinate 1_0 is no number"),
+        ("$node_(0) set X_ 1e10", "a coordinate 1e10 is not within"),
+        ('$ns_ at inf "$node_(0) setdest 1 1 1"', "the time inf is no number"),
+        ('$ns_ at -1 "$node_(0) setdest 1 1 1"', "the time -1 is not within 0 and"),
+        ('$ns_ at 1e16 "$node_(0) setdest 1 1 1"', "the time 1e16 is not within 0 and"),
+        ('$ns_ at 1 "$node_(0) setdest 1 inf 1"', "a coordinate inf is no number"),
+        ('$ns_ at 1 "$node_(0) setdest 1 1 -1"', "the speed -1 is not within 0 and"),
+        ('$ns_ at 1 "$node_(0) setdest 1 1 nan"', "the speed nan is no number"),
+        ('$ns_ at 1 "$node_(0) setdest 1 1 1e-15"', r"arrives after 9.06e\+15 s"),
+    ],
+)
+def test_a_line_that_names_a_node_is_understood_or_refused(tmp_path, line, problem):
+    """With the line, the value, and what would be right."""
+    path = tmp_path / "bad.tcl"
+    path.write_text(f"{START}{line}\n")
+    with pytest.raises(DataError, match=rf"bad\.tcl:3: {problem}.*, got .*; "):
+        read_movements(path)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("", "has no nodes"),
         ("$node_(0) set X_ 1", "node 0 has no place to start from"),
         ('$ns_ at 1.0 "$node_(3) setdest 1 1 1"', "node 3 has no place to start from"),
-        ("$node_(0) set X_ 1e999\n$node_(0) set Y_ 1", ":1: 1e999 is not finite"),
-        ("$node_(0) set X_ 1\n$node_(0) set Y_ 1-1", ":2: could not convert"),
     ],
 )
-def test_orders_that_cannot_be_followed_are_refused(tmp_path, text, problem):
-    """The line is named."""
+def test_a_file_without_places_is_refused(tmp_path, text, problem):
+    """The node is named."""
     path = tmp_path / "bad.tcl"
     path.write_text(text)
     with pytest.raises(DataError, match=problem):
         read_movements(path)
+
+
+def test_ways_of_any_length_are_exact_or_refused(tmp_path):
+    """Nodes share a time axis: 1e9 s beside a short way leave that exact to a tenth of a millimetre; 2e10 s do not."""
+    path = tmp_path / "long.tcl"
+    nodes = "".join(f"$node_({k}) set X_ 0\n$node_({k}) set Y_ 0\n" for k in (0, 1, 2))
+    slow = '$ns_ at 0 "$node_({}) setdest 1000 0 {}"\n'
+    path.write_text(nodes + slow.format(0, 1e-6) + slow.format(1, 30.0))
+    assert paths(path, 2).positions_m(np.array([1]), 7.123456)[0, 0] == pytest.approx(30 * 7.123456, abs=1e-4)
+    path.write_text(nodes + slow.format(0, 1.2e-7) + slow.format(1, 1.2e-7) + slow.format(2, 30.0))
+    with pytest.raises(ScenarioError, match=r"mobility: 3 recorded ways are too long, got 1.67e\+10 s in all; give"):
+        paths(path, 3)
 
 
 def test_more_devices_than_nodes_are_refused(tmp_path):
