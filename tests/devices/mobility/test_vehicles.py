@@ -1,6 +1,8 @@
 """Claims about vehicles from a traffic simulator."""
 
 import gzip
+import io
+import re
 import time
 import tracemalloc
 from pathlib import Path
@@ -161,6 +163,87 @@ def test_devices_are_present_just_when_rows_say_so(tmp_path_factory, data):
             assert found == (there or between)
 
 
+STORY = """time;id;x;y;lane;edge
+0.00;;;;;
+1.00;p0;900;900;;e1
+2.00;NA;1.5;2;e1_0;
+2.00;p0;901;900;;e1
+3.00;null;5;5;e2_0;
+3.00;NA;2.5;2;e1_0;
+3.00;k0;7;7;;e1
+"""
+
+
+def renamed(text, owner, time="timestep_time"):
+    """The table with the column names of SUMO's option `--output.column-header`."""
+    header, rows = text.split("\n", 1)
+    names = [time if its == "time" else owner + its for its in header.split(";")]
+    return ";".join(names) + "\n" + rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STORY,
+        renamed(STORY, "person_"),
+        renamed(STORY, "vehicle_"),
+        renamed(STORY, "timestep_person_"),
+        renamed(STORY, "timestep_container_"),
+        STORY.replace(";", ","),
+        STORY.replace(";", "\t"),
+        STORY.replace(";", "|"),
+        "\ufeff" + STORY.replace("\n", "\r\n"),
+        "\n".join(line.rpartition(";")[0] for line in STORY.splitlines()),
+        "\n".join(";".join(np.delete(line.split(";"), 4)) for line in STORY.splitlines()),
+        "\n".join(re.sub(r"^(\d)\.00", r"00:00:0\1", line) for line in STORY.splitlines()),
+        "\n".join(re.sub(r"^(\d)\.00", r"1:02:03:0\1.50", line) for line in STORY.splitlines()),
+        re.sub(r"(?m)^(\d)\.00", r"720\1", STORY),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_persons_and_empty_steps_of_sumo_are_no_vehicles(tmp_path, text, ending):
+    """In every column layout of SUMO 1.28: `NA` is there from 2 s, `null` from 3 s of the file, no person is a device.
+
+    Layouts: plain, tag and full names of whoever came first, separators, `-H` times, without the column edge or lane.
+    """
+    path = tmp_path / f"a.{ending}"
+    if ending == "parquet":
+        between = re.search(r"[^\w\ufeff]", text)[0]
+        table = pd.read_csv(io.StringIO(text.removeprefix("\ufeff")), sep=between, dtype=str, keep_default_na=False)
+        for name in table.columns[2:4]:
+            table[name] = pd.to_numeric(table[name])
+        table.replace("", None).to_parquet(path)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if ending == "csv.gz" else text.encode())
+    cars = paths(path, 2)
+
+    assert cars.present_s == [((2, 4),), ((3, 4),)]
+    assert cars.positions_m(np.arange(2), 2.5).tolist() == [[2, 2], [5, 5]]
+
+
+def test_steps_without_vehicles_count_in_xml(tmp_path):
+    """Time 0 is the first step of the file, in seconds or as clock times; gzip is known without .gz."""
+    text = '<fcd-export><timestep time="{}"/><timestep time="{}"><vehicle id="a" x="1" y="2"/></timestep></fcd-export>'
+    for times in (("5.00", "7.00"), ("00:00:05", "00:00:07")):
+        for name, encoded in (("a.xml", str.encode), ("b.xml", lambda its: gzip.compress(its.encode()))):
+            path = tmp_path / name
+            path.write_bytes(encoded(text.format(*times)))
+            assert paths(path, 1).present_s == [((2, 4),)]
+
+
+def test_a_small_network_is_no_longitude(tmp_path):
+    """Cars at six decimals within 90 m are metres, and so are parked ones where another place is beyond degrees."""
+    drive = [(at, "a", 10.123456 + 5.000001 * at, 20.654321) for at in range(4)]
+    assert paths(written(tmp_path / "a.parquet", drive), 1).positions_m(np.array([0]), 1.0)[0, 0] == pytest.approx(
+        15.123457
+    )
+    parked = [(at, name, x, 40.123456) for at in range(3) for name, x in (("a", 500.123456), ("b", 20.123456))]
+    assert len(paths(written(tmp_path / "b.csv", parked), 2).present_s) == 2
+    degrees = [(at, "a", 8.541234 + 2e-4 * at, 47.373456) for at in range(4)]
+    with pytest.raises(DataError, match=r"looks like longitude and latitude, got 8.541234, 47.373456"):
+        paths(written(tmp_path / "c.csv", degrees), 1)
+
+
 HEADER = "timestep_time;vehicle_id;vehicle_x;vehicle_y\n"
 
 
@@ -170,8 +253,16 @@ HEADER = "timestep_time;vehicle_id;vehicle_x;vehicle_y\n"
         ("a.xml", GRID.read_text()[:5000], r"cannot be read \(unclosed token|cannot be read \(no element found"),
         ("a.xml", "<fcd-export/>", "has no vehicle"),
         ("a.xml", '<f><timestep time="0"><vehicle id="a" x="1"/></timestep></f>', "line 1: a vehicle has no y"),
-        ("a.xml", '<f><timestep time="0"><vehicle id="a" x="1" y="far"/></timestep></f>', "line 1: could not convert"),
-        ("a.xml", '<f><timestep time="0"><vehicle id="a" x="1" y="nan"/></timestep></f>', "row 0 is not finite"),
+        (
+            "a.xml",
+            '<f><timestep time="0"><vehicle id="a" x="1" y="far"/></timestep></f>',
+            "line 1: a vehicle is no number",
+        ),
+        (
+            "a.xml",
+            '<f><timestep time="0"><vehicle id="a" x="1" y="nan"/></timestep></f>',
+            "line 1: a vehicle is no number",
+        ),
         (
             "a.xml",
             '<f><timestep time="0"><vehicle id="a" x="8.541234" y="47.37"/></timestep></f>',
@@ -190,10 +281,20 @@ HEADER = "timestep_time;vehicle_id;vehicle_x;vehicle_y\n"
         (
             "a.csv",
             "timestep_time,vehicle_id\n1,a\n",
-            "lacks the column timestep_time, vehicle_id, vehicle_x, vehicle_y",
+            "lacks the column vehicle_x, vehicle_y, got timestep_time, vehicle_id",
         ),
-        ("a.csv", "", "No columns"),
-        ("a.csv", HEADER + "1;a;x;0\n", "could not convert"),
+        ("a.csv", "", "lacks the column timestep_time, vehicle_id"),
+        ("a.csv", HEADER + "1;a;0;0\n2;a;x;0\n", "line 3: vehicle_x is no number, got 'x'"),
+        ("a.csv", HEADER + "1;a;0,5;0\n", "line 2: vehicle_x is no number, got '0,5'"),
+        ("a.csv", HEADER + "1;a;;0\n", "line 2: vehicle_x is no number, got ''"),
+        ("a.csv", HEADER + "1;a;0;inf\n", "line 2: vehicle_y is no number, got 'inf'"),
+        ("a.csv", HEADER + "1;a;0;0\n2;a;0\n", "line 3 has 3 fields for 4 columns"),
+        ("a.csv", HEADER + "1;a;0;0\n\n2;a;0;0\n", "line 3 has 0 fields for 4 columns"),
+        ("a.csv", HEADER + "noon;a;0;0\n", "line 2: timestep_time is no number, got 'noon'"),
+        ("a.csv", HEADER + "1e300;a;0;0\n", "line 2: timestep_time is not within"),
+        ("a.csv", "time;id;x;x;y\n1;a;0;0;0\n", "has the column x twice"),
+        ("a.csv", "time;person_id;person_x;person_y\n1;a;0;0\n", "vehicles cannot be told from persons"),
+        ("a.csv", "time;id;x;y;lane;edge\n1;a;0;0;;e\n", "vehicles cannot be told from persons"),
         ("a.parquet", "no table", "cannot be read"),
         ("a.txt", "", "is in no known format"),
         ("a.xml.gz", "no archive", "cannot be read"),
