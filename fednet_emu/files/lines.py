@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,27 +132,34 @@ def rows(
         yield count, parsed(where, count, fields, cells[: len(fields)], how)
 
 
-def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
-    """As `rows`, of a table whose first line names its columns, which `,`, `;` or tabs separate; others are ignored.
+def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Numbers of lines, and their cells by column, of a table whose first line names its columns.
+
+    Commas, semicolons or tabs separate.
 
     Raises:
-        DataError: A column is missing or there twice, or a line does not match.
+        DataError: A needed column is missing or there twice, or a line has another number of fields.
     """
     found = lines(text)
     first, header = next(found, (1, ""))
     separator = max(",;\t", key=header.count)
     names = _cells(header, separator)
-    if missing := [name for name in fields if name not in names]:
+    if missing := [name for name in needed if name not in names]:
         got = ", ".join(names) if header else "nothing"
         raise DataError(where, f"lacks the column {', '.join(missing)}, got {got}", how)
-    if twice := [name for name in fields if names.count(name) > 1]:
+    if twice := [name for name in needed if names.count(name) > 1]:
         raise refused(where, first, f"has the column {twice[0]} twice", header, how)
-    places = [names.index(name) for name in fields]
     for count, line in found:
         cells = _cells(line, separator)
         if len(cells) != len(names):
             raise refused(where, count, f"has {len(cells)} fields for {len(names)} columns", line, how)
-        yield count, parsed(where, count, fields, [cells[place] for place in places], how)
+        yield count, dict(zip(names, cells, strict=True))
+
+
+def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
+    """As `rows`, of a table as `records` reads it; columns that are no fields are ignored."""
+    for count, cells in records(where, text, fields, how):
+        yield count, parsed(where, count, fields, [cells[name] for name in fields], how)
 
 
 def _cells(line: str, separator: str) -> list[str]:

@@ -122,7 +122,7 @@ class CircularOrbits:
 
 
 class Tle(Satellites):
-    """Satellites from two-line elements, moved by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
+    """Satellites from two-line elements or OMM, moved by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
 
     Device k is the satellite k of the file. From the frame of the elements (TEME) to the ground it goes by Greenwich
     mean sidereal time: 0.005 degrees and 0.05 km from what precise frames say.
@@ -131,7 +131,8 @@ class Tle(Satellites):
 
     kind = "tle"
     elements: str
-    """The file of elements, with or without names; a relative path is sought in the data folder first."""
+    """The file of elements: pairs of lines, with or without names, or OMM in CSV, JSON or XML, as catalogues give them
+    for numbers of more than five digits. A relative path is sought in the data folder first."""
     epoch: str | None = None
     """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null takes the time of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"
@@ -171,9 +172,8 @@ class ElementOrbits:
 
     def __init__(self, law: Tle, elements: list[Elements]) -> None:
         self.count = len(elements)
-        satrec = _sgp4().Satrec
         self._where = [its.where for its in elements]
-        self._satellites = [satrec.twoline2rv(its.first, its.second) for its in elements]
+        self._satellites = [_satellite(its) for its in elements]
         epochs = [its.jdsatepoch + its.jdsatepochF for its in self._satellites]
         self._start_jd = max(epochs) if law.epoch is None else _julian_day(law.epoch)
         off_days = [abs(day - self._start_jd) for day in epochs]
@@ -225,8 +225,18 @@ def _julian_day(utc: str) -> float:
     return 2_440_587.5 + moment.timestamp() / 86_400.0
 
 
-def _sgp4() -> Any:
+def _satellite(elements: Elements) -> Any:
+    """The satellite of elements, as the package sgp4 moves it."""
+    satrec = _sgp4().Satrec
+    if isinstance(elements.content, tuple):
+        return satrec.twoline2rv(*elements.content)
+    satellite = satrec()
+    _sgp4("omm").initialize(satellite, elements.content)
+    return satellite
+
+
+def _sgp4(part: str = "api") -> Any:
     try:
-        return importlib.import_module("sgp4.api")
+        return importlib.import_module(f"sgp4.{part}")
     except ImportError as error:
         raise FednetError("devices.mobility: sgp4 is not installed; pip install 'fednet-emu[orbits]'") from error

@@ -24,12 +24,12 @@ Window = tuple[float, float]
 
 
 class SumoMobility(Mobility):
-    """Vehicles from the floating car data that Eclipse SUMO writes with `--fcd-output`: .xml, .csv, .gz of these, .parquet.
+    """Vehicles from the floating car data that Eclipse SUMO writes with `--fcd-output`: .xml, .csv, .parquet, or .gz.
 
     The position of a vehicle is that of the middle of its front bumper; time 0 is the first time step of the file,
     with vehicles or not, and between its rows a vehicle drives straight on. Persons and containers are left out: in
-    tables they are the rows without a lane. Without `availability:
-    from-mobility` a device waits where its vehicle appears, and stays where it was last.
+    tables they are the rows without a lane. Without `availability: from-mobility` a device waits where its vehicle
+    appears, and stays where it was last.
     """
 
     COMES_AND_GOES: ClassVar[bool] = True

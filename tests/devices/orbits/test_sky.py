@@ -1,5 +1,6 @@
 """Claims about satellites: where they stand, and when they pass, against SGP4 with precise frames and closed forms."""
 
+import gzip
 import json
 import math
 from datetime import datetime
@@ -14,6 +15,7 @@ from fednet_emu.devices.mobility.satellites import Tle, Walker
 from fednet_emu.devices.orbits.earth import GRAVITY_M3_S2, TURN_RAD_S, Site
 from fednet_emu.devices.orbits.sky import PassTable, SatelliteView
 from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.files.tle import read_elements
 from fednet_emu.network.delay import RangeDelay
 from fednet_emu.radio.propagation.path_loss import free_space_loss_db
 
@@ -35,6 +37,25 @@ def elements(folder, lines=ISS["tle"]):
     path = folder / "iss.tle"
     path.write_text("ISS\n" + "\n".join(lines) + "\n")
     return str(path)
+
+
+def messages(form, changes=({},)):
+    """OMM of the space station, a satellite for each change of its fields, as CelesTrak writes it in this form."""
+    from sgp4.api import Satrec
+    from sgp4.exporter import export_omm
+
+    fields = export_omm(Satrec.twoline2rv(*ISS["tle"]), "ISS (ZARYA)")
+    rows = [fields | its for its in changes]
+    if form == "json":
+        return json.dumps(rows)
+    if form == "csv":
+        return pd.DataFrame(rows).to_csv(index=False, lineterminator="\r\n")
+    segments = "".join(
+        "<segment><metadata>{}</metadata><data><meanElements>{}</meanElements><tleParameters>{}</tleParameters></data>"
+        "</segment>".format(*("".join(f"<{k}>{v}</{k}>" for k, v in part) for part in (own[:6], own[6:13], own[13:])))
+        for own in ([*its.items()] for its in rows)
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?><ndm><omm id="CCSDS_OMM_VERS"><body>{segments}</body></omm></ndm>'
 
 
 def summed(line):
@@ -163,6 +184,118 @@ def test_two_stations_are_seen_from_the_first():
     assert sky.stations_m[1] == pytest.approx([6378137, 0, -6378137])
     pole = Site(lat_deg=90, lon_deg=0).place_m
     assert pole == pytest.approx([0, 0, 6356752.314], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ISS["tle"],
+        ["\ufeffISS", *ISS["tle"]],
+        [*(f"  {line}  " for line in ISS["tle"])],
+        [*(f"\t{line}\r" for line in ISS["tle"])],
+        ["0 ISS (ZARYA)", ISS["tle"][0], ISS["tle"][1], ""],
+    ],
+)
+def test_spellings_of_two_lines(tmp_path, lines):
+    """Names, blanks and tabs around lines, byte order mark, line ends: three times the same satellite, and gzip."""
+    pytest.importorskip("sgp4")
+    path = tmp_path / "three"
+    for encoded in (str.encode, lambda its: gzip.compress(its.encode())):
+        path.write_bytes(encoded("\n".join(lines * 3) + "\n"))
+        assert [its.content for its in read_elements(path)] == [(ISS["tle"][0], ISS["tle"][1])] * 3
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "xml"])
+def test_omm_of_the_space_station_is_where_its_two_lines_are(tmp_path, form):
+    """In each form, also with the nine-digit numbers that two lines cannot hold: within 1 m over a day."""
+    pytest.importorskip("sgp4")
+    path = tmp_path / "elements"
+    path.write_text(messages(form, [{"NORAD_CAT_ID": 270000001}, {"EPOCH": "2014-01-20T22:23:04.000416Z"}]))
+    times_s = np.arange(0.0, 86_400.0, 3_600.0)
+    found = orbits(Tle(elements=str(path), epoch=START), count=2).places_m(np.arange(2), times_s)
+    due = orbits(Tle(elements=elements(tmp_path), epoch=START)).places_m(np.array([0]), times_s)
+
+    assert np.abs(found - due).max() < 1.0
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "xml"])
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"EPOCH": "yesterday"}, "EPOCH is no time such as 2026-03-01T12:00:00.000000, got 'yesterday'"),
+        ({"ECCENTRICITY": 1.0}, "ECCENTRICITY is not within 0 and 1, got '1.0'"),
+        ({"INCLINATION": -1.5}, "INCLINATION is not within 0 and 180, got '-1.5'"),
+        ({"MEAN_MOTION": "0,5"}, "MEAN_MOTION is no number, got '0,5'"),
+        ({"MEAN_MOTION": "inf"}, "MEAN_MOTION is no number, got 'inf'"),
+        ({"BSTAR": ""}, "BSTAR is no number, got ''"),
+        ({"EPHEMERIS_TYPE": 4}, "EPHEMERIS_TYPE is not 0, the only one that SGP4 takes, got '4'"),
+    ],
+)
+def test_malformed_omm_is_refused(tmp_path, form, changes, what):
+    """With the line or satellite, the field and its value."""
+    pytest.importorskip("sgp4")
+    path = tmp_path / "elements"
+    path.write_text(messages(form, [{}, changes]))
+    where = "elements:3: " if form == "csv" else "elements: satellite 2: "
+    with pytest.raises(DataError, match=f"{where}{what}; give OMM"):
+        read_elements(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[{}]", "satellite 1: lacks EPOCH, MEAN_MOTION"),
+        ("[3]", "must list satellites, got '3'"),
+        ("[]", "has no elements"),
+        ("[", "cannot be read"),
+        ("<ndm><omm>", "cannot be read"),
+        ("<ndm/>", "has no elements"),
+        ("EPOCH,MEAN_MOTION\n", "lacks the column ECCENTRICITY"),
+        ("No GP data found", "has no elements; .* or OMM"),
+    ],
+)
+def test_what_is_no_omm_is_refused(tmp_path, text, what):
+    """Of JSON, XML, CSV and what a catalogue answers to a wrong question."""
+    (tmp_path / "elements").write_text(text)
+    with pytest.raises(DataError, match=what):
+        read_elements(tmp_path / "elements")
+
+
+def test_a_run_begins_at_the_latest_elements(tmp_path):
+    """Of satellites with elements two days apart, without an epoch: time 0 is that of the newer ones."""
+    pytest.importorskip("sgp4")
+    path = tmp_path / "elements"
+    path.write_text(messages("json", [{}, {"EPOCH": "2014-01-22T22:23:04.000416"}, {"EPOCH": "2014-01-21T00:00:00"}]))
+    found, due = (
+        orbits(Tle(elements=str(path), epoch=epoch), count=3).places_m(np.arange(3), np.zeros(1))
+        for epoch in (None, "2014-01-22T22:23:04.000416")
+    )
+    assert np.abs(found - due).max() < 1.0
+
+
+class OnceInElevenDays:
+    """A sky whose only satellite is overhead for ten minutes, eleven days after time 0."""
+
+    count, rise_s = 1, 11 * 86_400.0
+
+    def sine_of_elevation(self, satellites, time_s):
+        """1 while it is overhead, -1 else."""
+        return np.where((time_s >= self.rise_s) & (time_s < self.rise_s + 600), 1.0, -1.0) + np.zeros((1, 1))
+
+
+def test_ten_days_are_counted_from_now():
+    """A pass on day 11 is none for who asks at time 0, and the next one for who asks on day 2."""
+    table = PassTable(OnceInElevenDays(), 10)
+    assert table.next(0, 0) is None
+    rise_ns, set_ns = table.next(0, 2 * 86_400 * 10**9)
+    assert rise_ns == pytest.approx(11 * 86_400e9, abs=1e4)
+    assert set_ns - rise_ns == pytest.approx(600e9, abs=1e4)
+
+
+def test_overhead_is_the_height_above_the_ground():
+    """A satellite 550 km up is 550 km above a station on the sphere, not 6,921 km."""
+    sky = SatelliteView(orbits(equator(550)), [ON_THE_SPHERE])
+    assert sky.overhead_m() == pytest.approx(np.array([[0, 0, 550e3]]), abs=1e-3)
 
 
 @pytest.mark.parametrize(
