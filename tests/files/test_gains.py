@@ -1,6 +1,7 @@
 """Claims about tables of gains: what is read from an .npz file and from a folder of DeepMIMO, and what is refused."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,16 @@ def test_a_changed_file_is_read_anew(tmp_path):
     assert read_gains(path).los.all()
 
 
+def test_the_time_of_a_change_counts(tmp_path):
+    """A file of the same size that was written later is read again."""
+    path = table(tmp_path / "a.npz")
+    before, size_byte = read_gains(path), path.stat().st_size
+    table(path, gain_db=np.full((6, 2), -1.0))
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
+    assert path.stat().st_size == size_byte
+    assert read_gains(path).gain_db.max() == -1 > before.gain_db.max()
+
+
 NAN, INF = np.full((6, 2), -90.0), np.full((6, 2), -90.0)
 NAN[4, 1], INF[0, 0] = np.nan, np.inf
 
@@ -99,6 +110,17 @@ def test_a_folder_of_deepmimo(tmp_path):
     direct_db, length_m = gains.direct_db
     assert direct_db[:3] == pytest.approx(REFLECTOR["friis_db"], abs=1e-4)
     assert length_m[:3] == pytest.approx([10, 11, 25])
+
+
+def test_the_largest_set_of_receivers_counts(tmp_path):
+    """A second set of only two receivers, in a file that comes first or last, changes nothing."""
+    whole = read_gains(deepmimo(tmp_path / "scene"))
+    for name in ("r000", "r002"):
+        folder = deepmimo(tmp_path / name)
+        for key in ("power", "inter", "rx_pos", "tx_pos"):
+            array = np.array(REFLECTOR["arrays"][key], np.float32)
+            np.savez(folder / f"{key}_t000_tx000_{name}.npz", **{key: array if key == "tx_pos" else array[:2]})
+        assert np.array_equal(read_gains(folder).gain_db, whole.gain_db)
 
 
 def test_places_without_a_path_have_no_link(tmp_path):
