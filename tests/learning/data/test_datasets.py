@@ -1,11 +1,13 @@
 """Claims about every dataset of the table, and about those that need no files."""
 
+import json
 import math
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pydantic import BaseModel, ValidationError
@@ -18,8 +20,12 @@ from fednet_emu.learning.data.datasets.text import LETTERS
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 NEEDED = {
+    "csv": {"path": "own.csv", "target": "y"},
     "hugging-face": {"path": "own.json", "input": "x", "target": "y"},
+    "imagefolder": {"path": "pictures"},
+    "leaf": {"path": "own.json"},
     "npz": {"path": "own.npz"},
+    "parquet": {"path": "own.parquet", "target": "y"},
     "text": {"path": "own.txt"},
     "torchvision": {"name": "USPS"},
 }
@@ -32,6 +38,31 @@ class Holder(BaseModel):
     dataset: AnyDataset
 
 
+ROWS = pd.DataFrame({"x": np.arange(30.0), "y": np.arange(30) % 3})
+
+
+def write_leaf(folder: Path) -> None:
+    """A file of LEAF with one user."""
+    users = {"a": {"x": ROWS[["x"]].to_numpy().tolist(), "y": ROWS["y"].tolist()}}
+    (folder / "own.json").write_text(json.dumps({"users": ["a"], "num_samples": [30], "user_data": users}))
+
+
+def write_pictures(folder: Path) -> None:
+    """Thirty pictures of three classes."""
+    image = pytest.importorskip("PIL.Image")
+    for row in range(30):
+        (folder / "pictures" / str(row % 3)).mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (4, 4), (row, 0, 2)).save(folder / "pictures" / str(row % 3) / f"{row}.png")
+
+
+WRITTEN = {
+    "csv": lambda folder: ROWS.to_csv(folder / "own.csv", index=False),
+    "imagefolder": write_pictures,
+    "leaf": write_leaf,
+    "parquet": lambda folder: ROWS.to_parquet(folder / "own.parquet"),
+}
+
+
 def load(kind: str, folder: Path) -> Samples:
     """Samples of one kind with its default fields; skips the test when their files are absent."""
     if kind == "npz":
@@ -42,6 +73,9 @@ def load(kind: str, folder: Path) -> Samples:
         if find_spec("datasets") is None:
             pytest.skip("needs datasets: pip install 'fednet-emu[hugging-face]'")
         (folder / "own.json").write_text("".join(f'{{"x": {row}, "y": {row % 3}}}\n' for row in range(30)))
+        return DATASETS[kind](**NEEDED[kind]).load(folder, np.random.default_rng(0))
+    if kind in WRITTEN:
+        WRITTEN[kind](folder)
         return DATASETS[kind](**NEEDED[kind]).load(folder, np.random.default_rng(0))
     if kind == "text":
         (folder / "own.txt").write_text("".join(LETTERS) * 20, encoding="utf-8")

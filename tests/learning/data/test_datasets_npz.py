@@ -59,6 +59,19 @@ def test_groups_come_along(tmp_path):
     assert samples.test_group is None
 
 
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_groups_may_be_names(tmp_path, kind):
+    """They are numbered in the order of the training samples, then of the test samples; numbers beside are refused."""
+    names = np.array(["zoe", "al", "zoe", "zoe", "al", "bo"]).astype(kind)
+    tested = np.array(["al", "new", "zoe"]).astype(kind)
+    samples = load(tmp_path, train_group=names, test_group=tested)
+
+    assert samples.train_group.tolist() == [0, 1, 0, 0, 1, 2]
+    assert samples.test_group.tolist() == [1, 3, 0]
+    with pytest.raises(DataError, match="train_group must hold integers, or names in both"):
+        load(tmp_path, train_group=names, test_group=np.arange(3))
+
+
 def test_a_relative_path_is_sought_where_the_program_started_too(tmp_path, monkeypatch):
     """Without a data folder the current folder is searched."""
     monkeypatch.delenv("FEDNET_DATA", raising=False)
@@ -97,7 +110,7 @@ def _with(value, place=(4, 1, 0)):
         ({"test_y": np.array([0.0, 1.0, 2.0])}, "labels must be integers, got int64 in train_y and float32 in test_y"),
         ({"classes": 3, "train_y": np.ones(6), "test_y": np.ones(3)}, "labels must be integers"),
         ({"train_y": np.full(6, np.inf), "test_y": np.ones(3)}, r"train_y\[0\] is not a finite float32, got inf"),
-        ({"train_group": np.ones(6)}, "train_group must hold integers, got float64; number the groups"),
+        ({"train_group": np.ones(6)}, "train_group must hold integers, or names .*, got float64; number the groups"),
         ({"test_group": np.ones(2, int)}, r"test_group has shape \(2,\); it must be \(3,\)"),
     ],
 )

@@ -26,7 +26,7 @@ _HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_
 
 
 class Npz(Dataset):
-    """Samples from a file that `np.savez` wrote: train_x, train_y, test_x, test_y and optionally groups.
+    """Samples from a file that `np.savez` wrote: train_x, train_y, test_x, test_y and optionally groups, also names.
 
     Inputs [n, ...] are used as they are, as float32; with a `vocabulary`, they are token numbers [n, length]. Integer
     targets [n] are class labels 0..classes-1, where `classes` is counted in train_y unless it is given; floating point
@@ -155,8 +155,15 @@ def _groups(where: str, arrays: dict[str, NDArray[Any]], name: str, rows: int) -
         return None
     raw = arrays[name]
     _check_rows(where, raw, name, rows)
-    if raw.dtype.kind not in "iu":
-        raise DataError(where, f"{name} must hold integers, got {raw.dtype}", "number the groups")
+    kinds = {arrays[its].dtype.kind for its in _ARRAYS[4:] if its in arrays}
+    if kinds <= {"U"} or kinds <= {"S"}:
+        number: dict[Any, int] = {}
+        for both in (its for part in _ARRAYS[4:] for its in arrays.get(part, raw[:0]).tolist()):
+            number.setdefault(both, len(number))
+        return np.array([number[its] for its in raw.tolist()], np.int64)
+    if not kinds <= set("iu"):
+        problem = f"{name} must hold integers, or names in both of train_group and test_group, got {raw.dtype}"
+        raise DataError(where, problem, "number the groups, or name all")
     return raw.astype(np.int64)
 
 

@@ -1,0 +1,200 @@
+"""Data of the benchmark LEAF: JSON files of samples by user."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fednet_emu.arrays import IntArray
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.recordings import read_text
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
+from fednet_emu.learning.data.datasets.npz import checked_samples
+from fednet_emu.learning.data.datasets.text import CHARACTERS, characters, frequent_words, word_tokens, words
+
+_HOW = "give the JSON files that LEAF's preprocess.sh writes, with users, num_samples and user_data"
+_IMAGE = (1, 28, 28)
+_PICTURES = (".jpg", ".jpeg", ".png")
+
+
+class Owned(NamedTuple):
+    """Samples of users, as they are in the files.
+
+    Attributes:
+        x: Arrays [its samples, numbers] of each user; or texts.
+        y: Numbers [samples]; or texts.
+        group: Number [samples] of the user of each sample.
+        where: The file of the first samples.
+    """
+
+    x: list[Any]
+    y: list[Any]
+    group: IntArray
+    where: str
+
+
+class Leaf(Dataset):
+    """JSON files of LEAF (Caldas et al., 2018), whose users are the groups: `partition: group` gives each to a device.
+
+    Inputs of numbers are arrays, 784 of them images [1, 28, 28] (FEMNIST, synthetic). Texts of one length with a
+    character as target are tokens of LEAF's 80 characters (Shakespeare). Other texts, and the last entry of lists of
+    texts (Sent140), are their first `length` words, with unknown words after their end. Whole numbers as targets are
+    classes, others a regression. Users are numbered in the order of the files. The files of CelebA and Reddit name
+    pictures and nested tokens, and are refused.
+    """
+
+    path: str
+    """A folder with the folders `train` and `test`, a folder of .json files, or one such file, packed by gzip or not; a
+    relative path is looked up in the data folder first, then in the current folder."""
+    test_share: float = Field(0.1, gt=0, lt=1)
+    """Share of each user's samples, the last ones, that is for testing where there is no folder `test`."""
+    shape: tuple[int, ...] | None = None
+    """Shape of a sample of numbers; null takes 784 numbers for an image [1, 28, 28], and others as they are."""
+    classes: int | None = Field(None, ge=2)
+    """Number of classes; null counts them. FEMNIST has 62."""
+    length: int = Field(25, gt=0, le=10_000)
+    """Words of a text that are used."""
+    vocabulary: int = Field(10_000, gt=0, le=1_000_000)
+    """Number of different words, the most frequent ones of the training samples; every other word is one more token."""
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the files and give each sample its user; the random stream is not used."""
+        path, users = locate(self.path, data_dir), dict[str, int]()
+        if (path / "train").is_dir():
+            parts = [_read(path / part, users) for part in ("train", "test")]
+        else:
+            parts = self._held_out(_read(path, users))
+        texts = isinstance(parts[0].x[0], str)
+        arrays, vocabulary, classes = self._texts(parts) if texts else (self._numbers(parts), None, self.classes)
+        for name, part in zip(("train", "test"), parts, strict=True):
+            arrays[f"{name}_group"] = part.group
+        return checked_samples(arrays, classes, str(path), vocabulary)
+
+    def _held_out(self, whole: Owned) -> list[Owned]:
+        test = last_of_each(whole.group, np.arange(len(whole.group)), self.test_share)
+        if not test.any() or test.all():
+            problem = f"test_share leaves no samples for {'training' if test.all() else 'testing'}"
+            raise DataError(whole.where, f"{problem}, got {self.test_share}", "give another share, or a folder test")
+        return [
+            Owned(
+                [its for its, take in zip(whole.x, chosen.tolist(), strict=True) if take],
+                [its for its, take in zip(whole.y, chosen.tolist(), strict=True) if take],
+                whole.group[chosen],
+                whole.where,
+            )
+            for chosen in (~test, test)
+        ]
+
+    def _numbers(self, parts: list[Owned]) -> dict[str, NDArray[Any]]:
+        arrays = {}
+        for name, part in zip(("train", "test"), parts, strict=True):
+            try:
+                x, y = np.stack(part.x), np.array(part.y)
+            except ValueError as error:
+                raise DataError(part.where, f"has samples of several lengths ({error})", _HOW) from error
+            shape = self.shape or (_IMAGE if x.shape[1:] == (math.prod(_IMAGE),) else x.shape[1:])
+            if math.prod(shape) != math.prod(x.shape[1:]):
+                what = f"has samples of {math.prod(x.shape[1:])} numbers, got the shape {list(shape)}"
+                raise DataError(part.where, what, "correct `shape`")
+            arrays |= {f"{name}_x": x.reshape(len(x), *shape), f"{name}_y": y}
+        return arrays
+
+    def _texts(self, parts: list[Owned]) -> tuple[dict[str, NDArray[Any]], int, int | None]:
+        """Arrays of tokens, the number of different tokens, and that of classes."""
+        arrays: dict[str, NDArray[Any]] = {}
+        if isinstance(parts[0].y[0], str):
+            for name, part in zip(("train", "test"), parts, strict=True):
+                if len(lengths := sorted({len(its) for its in part.x})) > 1 or {len(its) for its in part.y} != {1}:
+                    what = f"must have texts of one length and one character after each, got lengths {lengths[:5]}"
+                    raise DataError(part.where, what, _HOW)
+                tokens = characters("".join(part.x)).reshape(len(part.x), -1)
+                arrays |= {f"{name}_x": tokens, f"{name}_y": characters("".join(part.y))}
+            return arrays, CHARACTERS, CHARACTERS
+        spoken = [[words(its)[: self.length] for its in part.x] for part in parts]
+        known = frequent_words(spoken[0], self.vocabulary)
+        for name, part, said in zip(("train", "test"), parts, spoken, strict=True):
+            tokens = np.zeros((len(said), self.length), np.int64)  # unknown words after the end, as in LEAF
+            for row, its in zip(tokens, said, strict=True):
+                row[: len(its)] = word_tokens(its, known)
+            arrays |= {f"{name}_x": tokens, f"{name}_y": np.array(part.y)}
+        return arrays, self.vocabulary + 1, self.classes
+
+
+def _read(path: Path, users: dict[str, int]) -> Owned:
+    """The samples of a file or folder; `users` gets the numbers of users that it lacks.
+
+    Raises:
+        DataError: A file is not in LEAF's form, or there are no samples.
+    """
+    files = sorted(its for its in path.glob("*.json*") if its.is_file()) if path.is_dir() else [path]
+    if not files:
+        raise DataError(str(path), "has no .json files, got none", _HOW)
+    x: list[Any] = []
+    y: list[Any] = []
+    group: list[int] = []
+    for file in files:
+        for user, its_x, its_y in _users(file):
+            x.extend(its_x)
+            y.extend(its_y)
+            group.extend([users.setdefault(user, len(users))] * len(its_y))
+    if not x:
+        raise DataError(str(path), "has no samples, got users without any", _HOW)
+    kinds = {type(its) for its in x}
+    targets = {str if isinstance(its, str) else float if isinstance(its, int | float) else object for its in y}
+    if len(kinds) > 1 or targets not in ({float}, {str}) or (targets == {str} and kinds != {str}):
+        got = ", ".join(sorted(its.__name__ for its in kinds | targets))
+        raise DataError(str(path), f"must hold numbers, or texts with numbers or with characters, got {got}", _HOW)
+    return Owned(x, y, np.array(group, np.int64), str(files[0]))
+
+
+def _users(file: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """Each user of a file, with inputs (arrays or texts) and targets."""
+    where = str(file)
+    try:
+        content = json.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise DataError(where, f"is not JSON ({error})", _HOW) from error
+    if not isinstance(content, dict) or not all(isinstance(content.get(k), t) for k, t in _FORM.items()):
+        got = ", ".join(content)[:200] if isinstance(content, dict) else type(content).__name__
+        raise DataError(where, f"must have a list of users and their user_data, got {got}", _HOW)
+    counts = content.get("num_samples")
+    if counts is not None and (not isinstance(counts, list) or len(counts) != len(content["users"])):
+        raise DataError(where, f"has {len(content['users'])} users, got num_samples of another length", _HOW)
+    for place, user in enumerate(content["users"]):
+        own = content["user_data"].get(user) if isinstance(user, str) else None
+        if not isinstance(own, dict) or not all(isinstance(own.get(key), list) for key in "xy"):
+            raise DataError(where, f"user {user!r} has no lists x and y in user_data", _HOW)
+        x, y = own["x"], own["y"]
+        due = len(x) if counts is None else counts[place]
+        if not len(x) == len(y) == due:
+            raise DataError(where, f"user {user!r} must have {due} samples, got {len(x)} x and {len(y)} y", _HOW)
+        yield user, [_input(where, user, its) for its in x], y
+
+
+_FORM = {"users": list, "user_data": dict}
+
+
+def _input(where: str, user: str, x: Any) -> Any:
+    """A sample: float32 [numbers], or a text.
+
+    Raises:
+        DataError: It is neither.
+    """
+    if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
+        x = x[-1]
+    if isinstance(x, str) and not x.lower().endswith(_PICTURES):
+        return x
+    if isinstance(x, int | float):
+        x = [x]
+    if isinstance(x, list) and x and all(type(its) in (int, float) for its in x):
+        with np.errstate(over="ignore"):
+            return np.array(x, np.float32)
+    raise DataError(where, f"a sample of user {user!r} is neither numbers nor a text, got {x!r:.60}", _HOW)

@@ -1,0 +1,214 @@
+"""Tables of rows, in CSV or Parquet files, as samples: columns of numbers, a target, and whose each row is."""
+
+from __future__ import annotations
+
+import csv
+import io
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.recordings import read_text
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
+from fednet_emu.learning.data.datasets.npz import checked_samples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_AS_MANY = "name the columns in the first line, and give each line as many fields"
+_REMEDY = "correct or drop such rows, or name other columns"
+
+
+class RowTable(Dataset):
+    """Rows of a table as samples."""
+
+    path: str
+    """The file; a relative path is looked up in the data folder first, then in the current folder."""
+    test: str | None = None
+    """The file of the rows for testing; null holds out a share of `path`."""
+    test_share: float = Field(0.2, gt=0, lt=1)
+    """Share of each group's rows, of each class where there are no groups, that is held out at random."""
+    input: tuple[str, ...] | None = Field(None, min_length=1)
+    """Columns of numbers; null takes all but the target and the group."""
+    target: str
+    """Column of classes or of numbers. Whole numbers and texts are classes, texts in the order of the alphabet; numbers
+    with a decimal point make a regression, unless `task` says otherwise."""
+    group: str | None = None
+    """Column that says whose each row is, for the partition `group`; owners are numbered in the order of the rows."""
+    task: Literal["classification", "regression"] | None = None
+    """What is learnt from the target; null decides by its values."""
+    classes: int | None = Field(None, ge=2)
+    """Number of classes; null counts them."""
+    normalise: bool = True
+    """Whether each input column is shifted and divided, in double precision, so that it has mean 0 and deviation 1 over
+    the training rows."""
+
+    def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
+        """Read the tables; the random stream chooses the rows that are held out."""
+        where = [str(locate(path, data_dir)) for path in (self.path, self.test) if path is not None]
+        tables = [self._checked(path, self.rows(Path(path))) for path in where]
+        inputs = self.input or tuple(its for its in tables[0].columns if its not in (self.target, self.group))
+        x = [_numbers(path, table, inputs) for path, table in zip(where, tables, strict=True)]
+        y = self._targets(where, tables)
+        groups = None if self.group is None else _owners(where, tables, self.group)
+        if len(tables) == 1:
+            test = self._held_out(where[0], y[0] if groups is None else groups[0], rng)
+            x, y = [x[0][~test], x[0][test]], [y[0][~test], y[0][test]]
+            groups = None if groups is None else [groups[0][~test], groups[0][test]]
+        if self.normalise:
+            mean, deviation = x[0].mean(0), x[0].std(0)
+            x = [(its - mean) / np.where(deviation > 0, deviation, 1.0) for its in x]
+        arrays: dict[str, NDArray[Any]] = {"train_x": x[0], "test_x": x[1], "train_y": y[0], "test_y": y[1]}
+        if groups is not None:
+            arrays |= {"train_group": groups[0], "test_group": groups[1]}
+        classes = self.classes if y[0].dtype.kind == "i" else None
+        return checked_samples(arrays, classes, where[0])
+
+    @abstractmethod
+    def rows(self, path: Path) -> pd.DataFrame:
+        """The rows of a file, numbered as error texts count them; target and group as texts."""
+
+    def _checked(self, where: str, table: pd.DataFrame) -> pd.DataFrame:
+        names = [str(name) for name in table.columns]
+        for name in [self.target, *([self.group] if self.group else []), *(self.input or ())]:
+            if names.count(name) != 1:
+                what = f"has the column '{name}' {names.count(name)} times, got {', '.join(names)[:200]}"
+                raise DataError(where, what, "name columns that are there once")
+        if not len(table):
+            raise DataError(where, "has no rows, got an empty table", "give one with rows")
+        return table
+
+    def _targets(self, where: list[str], tables: list[pd.DataFrame]) -> list[NDArray[Any]]:
+        texts = [_texts(path, table, self.target) for path, table in zip(where, tables, strict=True)]
+        try:
+            values = [its.astype(np.float64) for its in texts]
+        except ValueError as error:
+            if self.task == "regression":
+                raise DataError(where[0], f"{self.target} must hold numbers, got texts ({error})", _REMEDY) from error
+            return _classes(where, texts, self.target)
+        whole = all(np.char.isdigit(np.char.lstrip(its, "+-")).all() for its in texts)
+        if self.task == "regression" or (self.task is None and not whole):
+            return list(values)
+        if not all((its == np.rint(its)).all() for its in values):
+            raise DataError(where[0], f"{self.target} must hold whole numbers for classes, got fractions", _REMEDY)
+        return [its.astype(np.int64) for its in values]
+
+    def _held_out(self, where: str, kinds: NDArray[Any], rng: np.random.Generator) -> NDArray[np.bool_]:
+        each = np.zeros(len(kinds), np.int64) if kinds.dtype.kind == "f" else kinds.astype(np.int64)
+        test = last_of_each(each, rng.permutation(len(each)), self.test_share)
+        if not test.any() or test.all():
+            what = f"test_share leaves no rows for {'training' if test.all() else 'testing'}, got {self.test_share}"
+            raise DataError(where, what, "give another share, or a file for testing")
+        return test
+
+
+class Csv(RowTable):
+    """Rows of a CSV file with a header, separated by commas, semicolons or tabs, plain or packed by gzip."""
+
+    kind = "csv"
+
+    @override
+    def rows(self, path: Path) -> pd.DataFrame:
+        import pandas as pd
+
+        text = read_text(path).rstrip("\n")
+        separator = max(",;\t", key=text.partition("\n")[0].count)
+        header, first = [*csv.reader(text.split("\n")[:2], delimiter=separator), [], []][:2]
+        names = [its.strip() for its in header]
+        if len(first) > len(names):  # pandas would take the first column for names of rows
+            what = f"line 2 has {len(first)} fields for {len(names)} columns, got {first}"
+            raise DataError(str(path), what, _AS_MANY)
+        try:
+            table = pd.read_csv(
+                io.StringIO(text),
+                sep=separator,
+                dtype=dict.fromkeys([name for name in (self.target, self.group) if name], str),
+                keep_default_na=False,
+                skipinitialspace=True,
+                skip_blank_lines=False,
+                low_memory=False,
+            )
+            table = table.set_axis(names, axis=1)
+        except ValueError as error:
+            said = " ".join(str(error).split())
+            raise DataError(str(path), f"cannot be read as CSV ({said})", _AS_MANY) from error
+        return table.set_axis(pd.RangeIndex(2, len(table) + 2, name="line"))
+
+
+class Parquet(RowTable):
+    """Rows of a Parquet file as samples; needs no extra."""
+
+    kind = "parquet"
+
+    @override
+    def rows(self, path: Path) -> pd.DataFrame:
+        from pyarrow import ArrowException, parquet
+
+        try:
+            table: pd.DataFrame = parquet.read_table(path).to_pandas()
+        except (ArrowException, OSError) as error:
+            raise DataError(str(path), f"cannot be read as Parquet ({error})", "give a Parquet file") from error
+        return table.reset_index(drop=True).rename_axis("row")
+
+
+def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
+    return f"{table.index.name} {table.index[int(np.argmax(wrong))]}"
+
+
+def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
+    """Columns of numbers [rows, columns] in double precision.
+
+    Raises:
+        DataError: A value is no finite number; row and column are named.
+    """
+    import pandas as pd
+
+    if not columns:
+        raise DataError(where, "has no columns of inputs, got only target and group", "name them in `input`")
+    found = []
+    for name in columns:
+        try:
+            values = pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        except TypeError:
+            values = np.full(len(table), np.nan)  # lists and the like
+        if (wrong := ~np.isfinite(values)).any():
+            got = table[name].iloc[int(np.argmax(wrong))]
+            raise DataError(where, f"{_at(table, wrong)} has no number for {name}, got {got!r}", _REMEDY)
+        found.append(values)
+    return np.stack(found, axis=1)
+
+
+def _texts(where: str, table: pd.DataFrame, column: str) -> NDArray[np.str_]:
+    """A column of targets or owners as texts.
+
+    Raises:
+        DataError: One is missing; its row is named.
+    """
+    missing = (table[column].isna() | (table[column].astype(str).str.strip() == "")).to_numpy(np.bool_)
+    if missing.any():
+        raise DataError(where, f"{_at(table, missing)} has no {column}, got nothing", _REMEDY)
+    return np.array([str(its).strip() for its in table[column].tolist()])
+
+
+def _classes(where: list[str], texts: list[NDArray[np.str_]], column: str) -> list[NDArray[Any]]:
+    names = np.unique(texts[0])
+    for path, its in zip(where, texts, strict=True):
+        if len(unknown := np.setdiff1d(its, names)):
+            raise DataError(path, f"has a {column} that no training row has, got '{unknown[0]}'", _REMEDY)
+    return [np.searchsorted(names, its).astype(np.int64) for its in texts]
+
+
+def _owners(where: list[str], tables: list[pd.DataFrame], column: str) -> list[IntArray]:
+    number: dict[str, int] = {}
+    return [
+        np.array([number.setdefault(its, len(number)) for its in _texts(path, table, column).tolist()], np.int64)
+        for path, table in zip(where, tables, strict=True)
+    ]
