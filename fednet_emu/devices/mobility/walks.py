@@ -46,9 +46,13 @@ class TraceMobility(Mobility):
     def places(self) -> bool:
         return self.origin == "recorded"
 
+    def walks(self, data_dir: Path | None) -> list[Array]:
+        """The walks [n, 3] of time in s, x and y in m."""
+        return load_walks(locate(self.path, data_dir))
+
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:
         """Paths along the walks; they may leave the region. The typical speed is all distance over all time."""
-        walks = load_walks(locate(self.path, data_dir))
+        walks = self.walks(data_dir)
         count = len(initial_xy_m)
         keys = mixes(streams.key("mobility"), np.arange(count))
         which, when = uniforms(keys, _DRAWS)

@@ -55,6 +55,15 @@ class Site(Component):
         return place_m
 
 
+def metres_per_degree(lat_deg: float) -> tuple[float, float]:
+    """Metres of a degree of longitude and of latitude at a latitude, on the ellipsoid of WGS84."""
+    lat, flat = math.radians(lat_deg), _FLATTENING * (2 - _FLATTENING)
+    curve = 1 - flat * math.sin(lat) ** 2
+    east_m = _EQUATOR_M / math.sqrt(curve) * math.cos(lat)
+    north_m = _EQUATOR_M * (1 - flat) / curve**1.5
+    return math.radians(east_m), math.radians(north_m)
+
+
 def sidereal_rad(julian_day: float, time_s: Array) -> Array:
     """Greenwich mean sidereal time (IAU 1982) in radians, times [T] in s after a Julian day of UT1.
 
