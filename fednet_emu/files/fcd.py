@@ -216,10 +216,10 @@ def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
         try:
             times_s.append(clock_s(text))
         except ValueError as error:
-            where = f"{table.index.name} {table.index[np.argmax(codes == code)]}"
+            where = f"{table.index.name} {table.index[int(np.argmax(codes == code))]}"
             raise ValueError(f"{where}: {chosen['time']} {error}, got {text!r}") from error
     ids = [its if here else None for its, here in zip(table[chosen["id"]].tolist(), there.tolist(), strict=True)]
-    return np.array(times_s, np.float64)[codes], ids, *numbers
+    return np.array(times_s, np.float64)[codes], ids, numbers[0], numbers[1]
 
 
 _FORMATS: dict[str, Callable[[Path], Columns]] = {".xml": _from_xml, ".csv": _from_csv, ".parquet": _from_parquet}

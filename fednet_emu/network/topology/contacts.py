@@ -156,7 +156,7 @@ def read_snapshots(where: str, text: str, *, directed: bool = False) -> ContactT
     Raises:
         DataError: A line is not of this form, a node meets itself, or time goes back.
     """
-    fields = {"time": _time, "first": whole, "second": whole}
+    fields: dict[str, Grammar] = {"time": _time, "first": whole, "second": whole}
     found: list[tuple[float, int, int]] = []
     for count, (time_s, first, second) in rows(where, text, fields, _HOW["snapshots"], more=True):
         back = bool(found) and time_s < found[-1][0]

@@ -69,7 +69,8 @@ class CsvTraces(FileTraces):
     @override
     def series(self, where: str, text: str) -> RateSeries:
         fields = {"time_s": seconds, "rate_bps": rate(1.0)}
-        return holding_until_next(where, *in_time(where, header_rows(where, text, fields, _HOW_CSV), _HOW_CSV))
+        time_s, rate_bps = in_time(where, header_rows(where, text, fields, _HOW_CSV), _HOW_CSV)
+        return holding_until_next(where, time_s, rate_bps)
 
 
 class FlashTraces(RateTraces):
@@ -127,9 +128,8 @@ class Irish5gTraces(FileTraces):
     @override
     def series(self, where: str, text: str) -> RateSeries:
         fields = {"Timestamp": _stamp_s, _COLUMNS[self.direction]: rate(BIT_PER_KBIT)}
-        return holding_until_next(
-            where, *in_time(where, header_rows(where, text, fields, _HOW_IRISH), _HOW_IRISH), last_s=_SAMPLE_S
-        )
+        time_s, rate_bps = in_time(where, header_rows(where, text, fields, _HOW_IRISH), _HOW_IRISH)
+        return holding_until_next(where, time_s, rate_bps, last_s=_SAMPLE_S)
 
 
 def _stamp_s(text: str) -> float:
@@ -154,7 +154,8 @@ class Lumos5gTraces(FileTraces):
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
-        return holding_until_next(where, *_two_columns(where, text), last_s=_SAMPLE_S)
+        time_s, rate_bps = _two_columns(where, text)
+        return holding_until_next(where, time_s, rate_bps, last_s=_SAMPLE_S)
 
 
 def _two_columns(where: str, text: str) -> Array:

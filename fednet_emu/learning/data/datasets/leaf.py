@@ -94,7 +94,7 @@ class Leaf(Dataset):
         ]
 
     def _numbers(self, parts: list[Owned]) -> dict[str, NDArray[Any]]:
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for name, part in zip(("train", "test"), parts, strict=True):
             try:
                 x, y = np.stack(part.x), np.array(part.y)
