@@ -137,6 +137,7 @@ def test_rows_are_held_out_of_each_group(tmp_path: Path) -> None:
         ("y\n1\n0\n", {}, "has no columns of inputs"),
         ("x,y\n1,a\n2,b\n", {"task": "regression"}, "y must hold numbers, got texts"),
         ("x,y\n1,0.5\n2,1\n", {"task": "classification"}, "y must hold whole numbers for classes"),
+        ("x,y\n1,0.5\n2,1\n", {"classes": 2}, "`classes` is not for the regression on y, got 2"),
         ("x,y\n1,0\n2,1\n", {"test": None, "test_share": 0.01}, "test_share leaves no rows for testing"),
     ],
 )

@@ -41,6 +41,22 @@ class Owned(NamedTuple):
     where: str
 
 
+class Form(NamedTuple):
+    """What samples are, and the keys that are not for such."""
+
+    name: str
+    ignores: tuple[str, ...]
+
+
+_NUMBERS = Form("numbers", ("length", "vocabulary"))
+_FORMS = {
+    (False, False): _NUMBERS,
+    (True, False): Form("texts with numbers as targets", ("shape",)),
+    (True, True): Form("texts with characters as targets", ("shape", "classes", "length", "vocabulary")),
+}
+"""By whether inputs and targets are texts."""
+
+
 class Leaf(Dataset):
     """JSON files of LEAF (Caldas et al., 2018), whose users are the groups: `partition: group` gives each to a device.
 
@@ -72,7 +88,11 @@ class Leaf(Dataset):
             parts = [_read(path / part, users) for part in ("train", "test")]
         else:
             parts = self._held_out(_read(path, users))
-        texts = isinstance(parts[0].x[0], str)
+        form = _FORMS[isinstance(parts[0].x[0], str), isinstance(parts[0].y[0], str)]
+        for key in form.ignores:
+            if (got := getattr(self, key)) != type(self).model_fields[key].default:
+                raise DataError(str(path), f"has {form.name}, which `{key}` is not for, got {got}", "leave it out")
+        texts = form is not _NUMBERS
         arrays, vocabulary, classes = self._texts(parts) if texts else (self._numbers(parts), None, self.classes)
         for name, part in zip(("train", "test"), parts, strict=True):
             arrays[f"{name}_group"] = part.group

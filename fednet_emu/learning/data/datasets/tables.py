@@ -69,8 +69,10 @@ class RowTable(Dataset):
         arrays: dict[str, NDArray[Any]] = {"train_x": x[0], "test_x": x[1], "train_y": y[0], "test_y": y[1]}
         if groups is not None:
             arrays |= {"train_group": groups[0], "test_group": groups[1]}
-        classes = self.classes if y[0].dtype.kind == "i" else None
-        return checked_samples(arrays, classes, where[0])
+        if self.classes is not None and y[0].dtype.kind == "f":
+            what = f"`classes` is not for the regression on {self.target}, got {self.classes}"
+            raise DataError(where[0], what, "leave it out, or set `task: classification`")
+        return checked_samples(arrays, self.classes, where[0])
 
     @abstractmethod
     def rows(self, path: Path) -> pd.DataFrame:
