@@ -60,26 +60,28 @@ class Ns2Mobility(Mobility):
             DataError: The file cannot be used.
             ScenarioError: It has fewer nodes than there are devices.
         """
-        lines, count = read_movements(locate(self.path, data_dir)), len(initial_xy_m)
-        lacking = next((node for node in range(count) if node not in lines), None)
+        ways, count = read_movements(locate(self.path, data_dir)), len(initial_xy_m)
+        lacking = next((node for node in range(count) if node not in ways), None)
         if lacking is not None:
             what = f"{self.path} has no node {lacking}, got {count} devices"
             raise ScenarioError(f"devices.count: {what}; give {lacking} or fewer" if lacking else f"mobility: {what}")
-        return SentPaths([lines[node] for node in range(count)], np.array(self.centre_m))
+        return SentPaths([ways[node] for node in range(count)], np.array(self.centre_m))
 
 
 class SentPaths:
     """Devices on their ways, and at rest between them.
 
     Attributes:
-        speed_m_s: All distance over all time in motion.
+        speed_m_s: All distance over all time in motion, without jumps.
     """
 
-    def __init__(self, lines: list[Array], centre_m: Array) -> None:
-        self._lines, self._centre_m = Polylines(lines), centre_m
-        steps = [np.diff(rows, axis=0) for rows in lines]
-        moving_s = sum(float(its[np.hypot(its[:, 1], its[:, 2]) > 0, 0].sum()) for its in steps)
-        self.speed_m_s = float(self._lines.length_m.sum()) / moving_s if moving_s else 0.0
+    def __init__(self, ways: list[Array], centre_m: Array) -> None:
+        self._lines, self._centre_m = Polylines(ways), centre_m
+        steps = [np.diff(rows, axis=0) for rows in ways]
+        length_m = [np.hypot(its[:, 1], its[:, 2]) for its in steps]
+        moving_s = sum(float(its[own > 0, 0].sum()) for its, own in zip(steps, length_m, strict=True))
+        jumped_m = sum(float(own[its[:, 0] == 0].sum()) for its, own in zip(steps, length_m, strict=True))
+        self.speed_m_s = (float(self._lines.length_m.sum()) - jumped_m) / moving_s if moving_s else 0.0
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""

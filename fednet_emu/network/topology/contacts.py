@@ -140,7 +140,12 @@ def read_intervals(where: str, text: str, *, directed: bool = False) -> ContactT
     Raises:
         DataError: A line is not of this form, a node meets itself, or a contact ends before it begins.
     """
-    fields = {"first": partial(whole, low=1), "second": partial(whole, low=1), "begin": _time, "end": _time}
+    fields: dict[str, Grammar] = {
+        "first": partial(whole, low=1),
+        "second": partial(whole, low=1),
+        "begin": _time,
+        "end": _time,
+    }
     found = []
     for count, (first, second, begin_s, end_s) in rows(where, text, fields, _HOW["intervals"], more=True):
         if end_s < begin_s or first == second:
@@ -172,10 +177,6 @@ def read_snapshots(where: str, text: str, *, directed: bool = False) -> ContactT
 _READERS = {"one": read_contacts, "intervals": read_intervals, "snapshots": read_snapshots}
 
 
-def _time(text: str) -> float:
-    return number(text, 0.0, LONGEST_S)
-
-
 def _action(text: str) -> str:
     """CONN, or the action of a line of messages: created, sent, delivered, aborted, dropped, removed."""
     if text not in ("CONN", "C", "S", "DE", "A", "DR", "R"):
@@ -194,6 +195,7 @@ def _is_up(text: str) -> bool:
     return text.lower() == "up"
 
 
+_time = partial(number, low=0.0, high=LONGEST_S)
 _NAME = re.compile(r"^[^\W\d]+")
 _EVENT: dict[str, Grammar] = {"time": _time, "action": _action}
 _ENDS: dict[str, Grammar] = {"first node": _node, "second node": _node, "event": _is_up}

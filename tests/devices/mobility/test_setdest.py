@@ -104,7 +104,9 @@ def test_a_jump_is_at_once_and_ends_the_way(tmp_path):
         "$node_(0) set X_ 0\n$node_(0) set Y_ 0\n"
         '$ns_ at 0 "$node_(0) setdest 100 0 1"\n$ns_ at 20 "$node_(0) set Y_ 5"\n$ns_ at 30 "$node_(0) setdest 20 9 2"'
     )
-    at_m = paths(path, 1).positions_m
+    jumper = paths(path, 1)
+    at_m = jumper.positions_m
+    assert jumper.speed_m_s == pytest.approx((20 + 4) / (20 + 2))
     assert [at_m(np.array([0]), at_s)[0].tolist() for at_s in (19.0, 20.0, 29.0, 31.0, 40.0)] == [
         [19, 0], [20, 5], [20, 5], [20, 7], [20, 9],
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,12 +105,7 @@ class Leaf(Dataset):
             problem = f"test_share leaves no samples for {'training' if test.all() else 'testing'}"
             raise DataError(whole.where, f"{problem}, got {self.test_share}", "give another share, or a folder test")
         return [
-            Owned(
-                [its for its, take in zip(whole.x, chosen.tolist(), strict=True) if take],
-                [its for its, take in zip(whole.y, chosen.tolist(), strict=True) if take],
-                whole.group[chosen],
-                whole.where,
-            )
+            Owned([*compress(whole.x, chosen)], [*compress(whole.y, chosen)], whole.group[chosen], whole.where)
             for chosen in (~test, test)
         ]
 
