@@ -15,10 +15,10 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from typing_extensions import override
 
-from fednet_emu.analysis.confidence_set import chance_of_range
 from fednet_emu.analysis.quantities import TextResult, counted
 from fednet_emu.analysis.scales import RECORDED, TRADED
-from fednet_emu.analysis.statistics import Interval, paired_difference, unpaired_difference
+from fednet_emu.analysis.settings import Names
+from fednet_emu.analysis.statistics import Paired, fewest_seeds, gaps, paired_difference
 from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, level_text, limits_of, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.errors import FednetError
@@ -30,28 +30,33 @@ EVERYWHERE = "all together"
 class Quantity:
     """What is compared: its column, its name, how it is written, and the words for less and for more of it.
 
-    `phrase` says what happens with B, by how much, and whether that is less or more than with A.
+    `row` writes several amounts in one unit; `phrase` says what happens with B, by how much, and whether that is less
+    or more than with A.
     """
 
     column: str
     title: str
-    show: Callable[[float], str]
+    row: Callable[[Sequence[float]], list[str]]
     less: str
     more: str
     phrase: str
 
+    def show(self, amount: float) -> str:
+        """An amount as text."""
+        return self.row([amount])[0]
 
-def _score(value: float) -> str:
-    return f"{value:.4g}"
+
+def _scores(values: Sequence[float]) -> list[str]:
+    return [f"{value:.4g}" for value in values]
 
 
 QUANTITIES = (
-    Quantity("accuracy", "final accuracy", _score, "lower", "higher", "the run ends with an accuracy {} {}"),
-    Quantity("loss", "final loss", _score, "lower", "higher", "the run ends with a loss {} {}"),
-    *(Quantity(its.column, f"{its.name} of the run", its.show, "less", "more", its.run) for its in TRADED.values()),
+    Quantity("accuracy", "final accuracy", _scores, "lower", "higher", "the run ends with an accuracy {} {}"),
+    Quantity("loss", "final loss", _scores, "lower", "higher", "the run ends with a loss {} {}"),
+    *(Quantity(its.column, f"{its.name} of the run", its.row, "less", "more", its.run) for its in TRADED.values()),
 )
 TO_TARGET = tuple(
-    Quantity(its.to_target, f"{its.name} to target", its.show, its.less, its.more, its.reached)
+    Quantity(its.to_target, f"{its.name} to target", its.row, its.less, its.more, its.reached)
     for its in RECORDED.values()
 )
 
@@ -70,10 +75,8 @@ class Difference:
     """How many have it in A and in B."""
     of: int
     """How many there are."""
-    paired: Interval
-    """Mean difference and 95 % interval, seed by seed."""
-    unpaired: Interval
-    """The same as if the seeds had nothing in common."""
+    paired: Paired
+    """Mean difference, seed by seed, with the 95 % interval and the p of exchanging A and B within seeds."""
 
     @property
     def pairs(self) -> int:
@@ -89,18 +92,18 @@ class Difference:
     @property
     def signs(self) -> tuple[int, int]:
         """In how many pairs B has less of it than A, and in how many it has more."""
-        a, b = self.values.T
-        return int((b < a).sum()), int((b > a).sum())
+        apart = gaps(*self.values.T)
+        return int((apart < 0).sum()), int((apart > 0).sum())
 
     @property
     def is_none(self) -> bool:
-        """Whether A and B are equal in every pair."""
-        return self.paired.mean == 0 and not self.paired.low < 0
+        """Whether A and B are equal in every pair, up to a millionth."""
+        return self.signs == (0, 0)
 
     @property
-    def p(self) -> float:
-        """The chance of means so far apart if A and B could be exchanged within each seed, as in a ranking of both."""
-        return chance_of_range(self.values) if self.pairs else np.nan
+    def is_partial(self) -> bool:
+        """Whether A and B reached the target on different numbers of seeds, so that pairs leave out runs of one."""
+        return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
 
 def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
@@ -159,13 +162,12 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
         known=(int(np.isfinite(a).sum()), int(np.isfinite(b).sum())),
         of=len(values),
         paired=paired_difference(a[both], b[both]),
-        unpaired=unpaired_difference(a[np.isfinite(a)], b[np.isfinite(b)]),
     )
 
 
 ROUNDING = 1e-12
 """Part of the larger mean that a mean difference of nothing may have by rounding."""
-HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of exchanging A and B within seeds"
+HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
     "Each line asks about these two settings alone, chosen before the runs; `fednet best` asks which of all settings "
     "may be the best."
@@ -204,7 +206,7 @@ class Comparison(TextResult):
                 "difference": its.paired.mean,
                 "low": its.paired.low,
                 "high": its.paired.high,
-                "p": its.p,
+                "p": its.paired.p,
                 "sentence": sentence(its, ("A", "B"), self.target),
             }
             for its in self.differences
@@ -267,33 +269,47 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Return a difference in words: by how much B differs from A, on how many seeds, and whether zero is possible."""
-    its, mean, (low, high) = difference.quantity, difference.paired.mean, difference.paired[1:]
+    """Return a difference in words: by how much B differs from A, on how many seeds, and whether it is separated."""
+    its, mean = difference.quantity, difference.paired.mean
     if not difference.pairs:
         return _no_pair(difference, names, target)
-    if difference.is_none:
-        return f"{its.title} is the same with {' and '.join(names)} on every seed{_lacking(difference, names)}"
-    if abs(mean) <= ROUNDING * max(map(abs, difference.means)):
-        return f"{its.title} is the same with {' and '.join(names)} on average{_lacking(difference, names)}"
+    lead, lacking = "", _lacking(difference, names)
+    if difference.is_partial:
+        first, second = difference.known
+        shares = f"{first} of {counted(difference.of, 'seed')} with {names[0]} and on {second} with {names[1]}"
+        lead = f"{target_text(target)} is reached on {shares}, and only {counted(difference.pairs, 'seed')} with both "
+        lead, lacking = f"{lead}{'counts' if difference.pairs == 1 else 'count'}: ", ""
+    if difference.is_none or abs(mean) <= ROUNDING * max(map(abs, difference.means)):
+        on = "on every seed" if difference.is_none and not lead else "" if difference.is_none else "on average"
+        return f"{lead}{its.title} is the same with {' and '.join(names)} {on}".rstrip() + lacking
     phrase = its.phrase.replace("{target}", target_text(target))
     words = phrase.format(its.show(abs(mean)), its.more if mean > 0 else its.less)
-    text = f"with {names[1]}, {words} than with {names[0]}"
-    if not np.isfinite(low):
-        return f"{text} on one seed, which does not show how much seeds vary{_lacking(difference, names)}"
+    text = f"{lead}with {names[1]}, {words} than with {names[0]}"
+    if difference.pairs == 1:
+        return f"{text} on one seed, which does not show how much seeds vary{lacking}"
+    if difference.is_partial:
+        return f"{text} ({_interval(difference)})"
     on = f"on {difference.signs[mean > 0]} of {difference.pairs} seeds"
-    by = f"mean {'+' if mean > 0 else ''}{its.show(mean)}, 95 % {its.show(low)} to {its.show(high)}"
-    verdict = f"the interval {'excludes' if difference.paired.excludes_zero else 'includes'} zero"
-    return f"{text}, {on} ({by}): {verdict}{_lacking(difference, names)}"
+    return f"{text}, {on} ({_interval(difference)}): {_verdict(difference)}{lacking}"
+
+
+def _interval(difference: Difference) -> str:
+    mean, low, high = difference.quantity.row(difference.paired[:3])
+    text = f"mean {'+' if difference.paired.mean > 0 else ''}{mean}"
+    return text if difference.is_partial or np.isnan(difference.paired.low) else f"{text}, 95 % {low} to {high}"
+
+
+def _verdict(difference: Difference) -> str:
+    if difference.pairs < fewest_seeds():
+        return f"{difference.pairs} seeds cannot show it, {fewest_seeds()} are the fewest that can"
+    return f"the interval {'excludes' if difference.paired.excludes_zero else 'includes'} zero"
 
 
 def _numbers(difference: Difference) -> str:
-    show = difference.quantity.show
-    mean_a, mean_b = map(show, difference.means)
+    mean_a, mean_b = difference.quantity.row(difference.means)
     text = f"A {mean_a}, B {mean_b}, pairs: {difference.pairs}"
-    if difference.is_none or not np.isfinite(difference.paired.low):
-        return text
-    _, low, high = difference.unpaired
-    return f"{text}; as if unpaired {show(low)} to {show(high)}; p = {difference.p:.2g}"
+    silent = difference.is_none or difference.is_partial or difference.pairs < fewest_seeds()
+    return text if silent else f"{text}; p = {difference.paired.p:.2g}"
 
 
 def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
@@ -337,9 +353,10 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
 
     Pairs without a common seed are left out.
     """
+    called = Names(view.axes)
     for axis in compared_axes(view):
         for first, second in level_pairs(view.axes[axis]):
-            names = tuple(f"{axis} = {level_text(level)}" for level in (first, second))
+            names = tuple(called.whole({axis: level}) for level in (first, second))
             try:
                 found = compare(*(view.where({axis: level_text(level)}) for level in (first, second)))
             except FednetError:
@@ -359,7 +376,7 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
                     "mean": its.paired.mean,
                     "low": its.paired.low,
                     "high": its.paired.high,
-                    "certain": its.paired.excludes_zero,
+                    "certain": its.paired.excludes_zero and not its.is_partial,
                     "sentence": sentence(its, (names[0], names[1]), view.target),
                 }
 

@@ -11,8 +11,14 @@ exchanged (Pitman, "Significance Tests Which May be Applied to Samples from any 
 The statistic is the range of their means. With k settings and n seeds the smallest p-value is (k (k - 1))^(1 - n), for
 the last two settings 2^(1 - n): with fewer than six seeds the last two always remain.
 
+Runs that ended before they reached the target are compared with each other run of their seed up to their end, and no
+further: the score of a run is the mean of its restricted differences to the others, and scores are exchanged in the
+place of costs. Without such runs this is the test of the costs themselves. As long as nobody knows how late an ended
+run would have been, a setting is not dropped in favour of one that reached the target in fewer runs.
+
 Ignored here: settings with equal means but different spreads are not exchangeable. If one of six has five times the
-spread of the others, something is dropped in 16 % of all cases with three or five seeds, and in 11 % with ten.
+spread of the others, something is dropped in 16 % of all cases with three or five seeds, and in 11 % with ten. Nor are
+settings whose runs end at different times for another reason than chance.
 """
 
 from __future__ import annotations
@@ -23,42 +29,65 @@ import math
 import numpy as np
 import scipy
 
+from fednet_emu.analysis.statistics import ALPHA, DRAWS, EXACT, ROUNDING, fewest_seeds, gaps, sign_test
 from fednet_emu.arrays import Array, Mask
 
-ALPHA = 0.05
-"""Largest probability with which a setting that is as good as the best is dropped."""
-EXACT, DRAWS = 20_000, 10_000
-"""Most exchanges of costs that are all tried, and how many are drawn at random if there are more."""
-ROUNDING = 1e-12
-"""Part of the costs by which equal ranges may differ."""
 POWER, MOST_SEEDS = 0.8, 1000
 """Probability with which the recommended number of seeds drops the worse of two settings, and the largest such number.
 """
 
 
-def confidence_set(costs: Array) -> tuple[Mask, Array]:
+def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None = None) -> tuple[Mask, Array]:
     """Return which settings may be the best, as a mask [settings], and the p-value of each, [settings].
 
-    The p-value of a setting is the smallest level at which it would have been dropped. That of the cheapest is 1.
+    The p-value of a setting is the smallest level at which it would have been dropped. That of the cheapest is 1, that
+    of a setting that is kept only because it reached the target in more runs is NaN.
 
     Args:
         costs: the cost of each setting on each seed, [seeds, settings], the less the better.
+        ended: which of them are costs at which a run ended without the target, [seeds, settings]; by default none.
+        reached: which runs reached the target, [seeds, settings]; by default all that have not ended.
     """
     seeds, settings = costs.shape
-    p, left, largest = np.ones(settings), list(range(settings)), 0.0
-    order = sorted(left, key=lambda place: float(costs[:, place].mean()))
+    ended = np.zeros(costs.shape, np.bool_) if ended is None else ended
+    shares = (~ended if reached is None else reached).sum(axis=0)
+    p, left, more_often, largest = np.ones(settings), list(range(settings)), list[int](), 0.0
     while len(left) > 1 and seeds:
-        worst = max(left, key=order.index)
-        largest = max(largest, chance_of_range(costs[:, left]))
+        apart = restricted(costs[:, left], ended[:, left])
+        largest = max(largest, chance_of_range(apart.mean(axis=2)))
         if largest > ALPHA:
             break
-        p[worst] = largest
-        left.remove(worst)
-    p[left] = largest if len(left) > 1 else 1.0
-    p[order[0]] = 1.0
+        place = int(apart.mean(axis=(0, 2)).argmax())
+        worst = left.pop(place)
+        beaten = np.delete(apart[:, place].mean(axis=0) > 0, place) & (shares[left] >= shares[worst])
+        p[worst] = largest if beaten.any() else math.nan
+        if not beaten.any():
+            more_often.append(worst)
+    if len(left) > 1:
+        means = restricted(costs[:, left], ended[:, left]).mean(axis=(0, 2))
+        p[left] = largest
+        p[left[int(means.argmin())]] = 1.0
     mask = np.zeros(settings, np.bool_)
-    mask[left] = True
+    mask[left + more_often] = True
     return mask, p
+
+
+def restricted(costs: Array, ended: Mask) -> Array:
+    """Return by how much each run is dearer than each other one with its seed, [seeds, settings, settings].
+
+    Two runs are compared up to where the first of them ended without the target, if one did; see `horizons`.
+    """
+    most = horizons(costs, ended)
+    return gaps(np.minimum(costs[:, None, :], most), np.minimum(costs[:, :, None], most))
+
+
+def horizons(costs: Array, ended: Mask) -> Array:
+    """Return the cost up to which each two runs with a seed were both watched, [seeds, settings, settings].
+
+    It is infinite if both reached the target, or are known never to reach it.
+    """
+    ends = np.where(ended, costs, np.inf)
+    return np.minimum(ends[:, :, None], ends[:, None, :])
 
 
 def chance_of_range(costs: Array) -> float:
@@ -68,6 +97,8 @@ def chance_of_range(costs: Array) -> float:
     "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9(1), 2010).
     """
     seeds, settings = costs.shape
+    if settings == 2:
+        return sign_test(gaps(*costs.T)).p
     centred = costs - costs.mean(axis=1, keepdims=True)
     seen = np.ptp(centred.mean(axis=0)) - ROUNDING * float(np.abs(costs).max(initial=0.0))
     if seen <= 0:
@@ -77,16 +108,6 @@ def chance_of_range(costs: Array) -> float:
         return float((found >= seen).mean())
     found = _random_ranges(centred)
     return float((1 + (found >= seen).sum()) / (1 + len(found)))
-
-
-def smallest_p(settings: int, seeds: int) -> float:
-    """Return the smallest p-value that so many seeds can give so many settings."""
-    return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
-
-
-def fewest_seeds(settings: int = 2) -> int:
-    """Return how many seeds are needed at least to drop one of so many settings."""
-    return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
 
 
 def seeds_needed(differences: Array) -> float:

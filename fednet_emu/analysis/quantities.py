@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 UNKNOWN = "unknown"
@@ -62,6 +63,18 @@ def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
     return fitting_unit(largest, units)
 
 
+def number_text(value: float) -> str:
+    """Return a number with as few digits as tell it from every other one, six at most where they do."""
+    texts = (f"{value:.{digits}g}" for digits in range(6, 17))
+    return next((text for text in texts if float(text) == value), f"{value:.17g}")
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names as a list in words: `a, b and c`; with semicolons where a name has a comma itself."""
+    comma = "; " if any("," in name for name in names) else ", "
+    return f"{comma.join(names[:-1])}{';' if comma == '; ' else ''} and {names[-1]}" if len(names) > 1 else names[0]
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things in words: `1 cell`, `2 cells`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -90,6 +103,13 @@ def format_seconds(duration_s: float) -> str:
     return f"{sign}{whole} {large.symbol}" + (f" {rest} {small.symbol}" if rest else "")
 
 
+def format_alike(amounts: Sequence[float], units: tuple[Unit, ...]) -> list[str]:
+    """Return quantities as text in one unit, that of an axis up to the largest: `38.9 s`, `-88.2 s`, `166 s`."""
+    known = [abs(each) for each in amounts if math.isfinite(each)]
+    unit = axis_unit(float(f"{max(known, default=0.0):.3g}"), units)
+    return [_in_unit(each, unit) if math.isfinite(each) else UNKNOWN for each in amounts]
+
+
 _SECOND, _MINUTE, _HOUR, _DAY = LONG_TIMES
 _CLOCK = ((_SECOND, _MINUTE, 3600.0), (_MINUTE, _HOUR, 86400.0), (_HOUR, _DAY, math.inf))
 
@@ -98,9 +118,12 @@ def _three_digits(quantity: float, units: tuple[Unit, ...]) -> str:
     if not math.isfinite(quantity):
         return UNKNOWN
     rounded = float(f"{quantity:.3g}")  # before choosing a unit, so that 999.9 kbit becomes 1 Mbit and not 1e+03 kbit
-    unit = fitting_unit(rounded, units)
-    number = rounded / unit.size
-    return f"{number:.0f} {unit.symbol}" if abs(number) >= 1000 else f"{number:.3g} {unit.symbol}"
+    return _in_unit(rounded, fitting_unit(rounded, units))
+
+
+def _in_unit(quantity: float, unit: Unit) -> str:
+    number = quantity / unit.size
+    return f"{number:.0f} {unit.symbol}" if abs(number) >= 999.5 else f"{number:.3g} {unit.symbol}"
 
 
 class TextResult(ABC):

@@ -11,19 +11,20 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
-from fednet_emu.analysis.confidence_set import ALPHA, fewest_seeds, smallest_p
-from fednet_emu.analysis.quantities import TextResult, counted
+from fednet_emu.analysis.quantities import TextResult, counted, joined
 from fednet_emu.analysis.scales import COSTS, Cost, limits_text
 from fednet_emu.analysis.settings import Setting
-from fednet_emu.analysis.statistics import Interval
+from fednet_emu.analysis.statistics import ALPHA, Interval, Paired, fewest_seeds, smallest_p
 from fednet_emu.analysis.study import level_text, target_text
 from fednet_emu.arrays import Array, Mask
 
 MOST_NAMED = 4
 """Most settings that a sentence names."""
+MARGIN = 0.05
+"""Part of the first setting's mean cost within which a setting is equally good."""
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
-    "intervals are of one setting, or of two, alone"
+    "intervals are of the mean of one setting"
 )
 ENDED, DIVERGED = "ended", "diverged"
 """Why a run did not reach the target, beside the limit of a cost: it ended with budget left, or it diverged."""
@@ -36,27 +37,60 @@ class Ranked:
     setting: Setting
     """Its levels and its label."""
     costs: Array
-    """The restricted cost of each seed, [seeds]."""
+    """What each run had cost when it reached the target or ended, [seeds]; one that diverged or exceeded a limit counts
+    as `RankedSettings.most`."""
     got_there: Mask
     """Which seeds reached the target within the limits, [seeds]."""
     cost: Interval
-    """Mean of the costs, and its 95 % interval."""
-    difference: Interval
-    """What it costs more than the cheapest setting, paired by seed, with its 95 % interval."""
+    """Mean of the costs, and its 95 % interval; NaN unless all runs reached the target."""
+    median: float
+    """The Kaplan-Meier median of the costs; NaN unless more than half of the runs reached the target."""
+    difference: Paired
+    """What it costs more than the first setting, paired by seed, each pair up to where both runs were watched."""
+    restricted: tuple[float, float]
+    """The mean costs of this setting and of the first one in these pairs."""
+    horizon: tuple[float, float]
+    """The least and the largest cost at which a run of a pair had ended; NaN if no run of either ended before."""
     p: float
     """The chance that all settings up to this one differ so much if they are equally good; the smallest level at which
-    it is not the best."""
+    it is not the best. NaN if only its larger share of runs that reached the target keeps it, or if it is not ranked.
+    """
     may_be_best: bool
     """Whether it may be the best of all settings."""
     seeds_needed: float
-    """How many seeds would drop it, or the cheapest, if these two differ as it seems."""
+    """How many seeds would drop it, or the first, if these two differ as it seems."""
     limited_by: Mapping[str, int]
     """How many runs did not get there for which reason."""
+    is_same: bool = False
+    """Whether every run reached the target at the same cost as that of the first setting with its seed."""
+    not_ranked: str = ""
+    """Why it cannot be compared with the others; empty if it can."""
+
+    @property
+    def share(self) -> int:
+        """How many runs reached the target."""
+        return int(self.got_there.sum())
 
     @property
     def reached(self) -> str:
         """How many runs reached the target, in words."""
-        return f"{int(self.got_there.sum())} of {len(self.costs)}"
+        return f"{self.share} of {len(self.costs)}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all runs reached the target."""
+        return bool(self.got_there.all())
+
+    @property
+    def is_kept_by_share(self) -> bool:
+        """Whether it costs more than the first setting, but reached the target in more runs."""
+        return self.may_be_best and math.isnan(self.p)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the interval of its difference from the first setting is within 5 % of the first one's mean."""
+        within = MARGIN * self.restricted[1]
+        return self.is_whole and -within <= self.difference.low and self.difference.high <= within
 
     @property
     def limits(self) -> str:
@@ -69,7 +103,7 @@ class Ranked:
 
     @property
     def more_seeds(self) -> int:
-        """How many more seeds would decide between this setting and the cheapest."""
+        """How many more seeds would decide between this setting and the first."""
         return max(1, int(self.seeds_needed) - len(self.costs))
 
 
@@ -88,13 +122,11 @@ class RankedSettings(TextResult):
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]
-    """The settings in their places."""
-    horizon: float
-    """The largest cost that counts."""
-    first_ended: tuple[str, int] | None
-    """The setting and the seed of the run that set the horizon because it ended with budget left."""
-    late: int
-    """How many runs reached the target beyond the horizon."""
+    """The settings in their places; those that are not ranked come last."""
+    most: float
+    """What a run counts as that diverged or exceeded a limit: the limit of the cost, or the most that any run spent."""
+    first_ended: tuple[str, int, float] | None
+    """The setting, the seed and the cost of the ranked run that ended first with budget left; None without any."""
     left_out: Sequence[str]
     """Labels of settings that have no finished run."""
     more_seeds: int
@@ -106,45 +138,54 @@ class RankedSettings(TextResult):
         return COSTS[self.minimised]
 
     @property
+    def ranked(self) -> list[Ranked]:
+        """The settings that are ranked, the first one first; there is at least one."""
+        return [its for its in self.settings if not its.not_ranked]
+
+    @property
     def best(self) -> list[dict[str, Any]]:
-        """The levels of the settings that may be the best, the cheapest first."""
+        """The levels of the settings that may be the best, the first one first."""
         return [dict(its.setting.levels) for its in self.settings if its.may_be_best]
 
     @property
     def undecided(self) -> list[Ranked]:
-        """The settings that may be the best, too, beside the cheapest."""
-        return [its for its in self.settings[1:] if its.may_be_best]
+        """The settings that are not separated from the first one."""
+        return [its for its in self.settings[1:] if its.may_be_best and not its.is_kept_by_share]
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each setting: levels, runs, costs, differences to the cheapest, p-value, and what limits it."""
+        """One row for each setting: levels, runs, costs, difference to the first, p-value, and what limits it."""
         rows = []
         for place, its in enumerate(self.settings, start=1):
+            other = place > 1 and not its.not_ranked
             rows.append(
                 {
                     "place": place,
                     **{axis: level_text(level) for axis, level in its.setting.levels.items()},
                     "runs": len(its.costs),
-                    "reached": int(its.got_there.sum()),
+                    "reached": its.share,
                     **_interval(self.cost.to_target, its.cost),
-                    **_interval("difference", its.difference if place > 1 else (math.nan,) * 3),
-                    "p": its.p if place > 1 else math.nan,
+                    "median": its.median,
+                    "difference": its.difference.mean if other else math.nan,
+                    "p": its.p if other else math.nan,
                     "may_be_best": its.may_be_best,
-                    "seeds_needed": its.seeds_needed if place > 1 and its.may_be_best else math.nan,
+                    "seeds_needed": its.seeds_needed if other and its.may_be_best else math.nan,
                     "limited_by": its.limits,
+                    "not_ranked": its.not_ranked,
                 }
             )
         return pd.DataFrame(rows)
 
     @property
     def headline(self) -> str:
-        """The answer in short: what is best, and what may be the best, too."""
-        return " ".join([self._first(), *(self._rest() if len(self.settings) > 1 else ())])
+        """The answer in short: what is best, or what is not separated, and what is not ranked."""
+        return " ".join([*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()])
 
     @property
     def words(self) -> list[str]:
-        """The answer in sentences: what is best, what is as good, how sure that is, and how runs were counted."""
-        sentences = [self._first(), *self._rest(), *self._more_seeds(), *self._counted()]
+        """The answer in sentences: what is best, how sure that is, and how runs were counted."""
+        sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
+        sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
             sentences.append(f"Left out, because no run has finished: {_named(self.left_out)}.")
         if self.more_seeds:
@@ -158,91 +199,160 @@ class RankedSettings(TextResult):
     def lines(self) -> list[str]:
         title = f"{self.cost.title.lower()} to target"
         lines = [*self.words, f"\n{title}: mean and 95 % interval over {counted(len(self.seeds), 'seed')}"]
-        lines += [QUESTION] if len(self.settings) > 1 else []
+        lines += [QUESTION] if len(self.ranked) > 1 else []
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
-        """Return in words what a setting costs more than the cheapest, and whether it may be the best of all."""
-        show, difference = self.cost.show, its.difference
-        text = f"{show(difference.mean)} {self.cost.more}" if difference.mean > 0 else "the same on average"
-        if np.isfinite(difference.low) and difference.high > difference.low:
-            text += f" ({show(difference.low)} to {show(difference.high)})"
-        verdict = f"may be the best of {len(self.settings)}" if its.may_be_best else "not the best"
+        """Return in words what a setting costs more than the first, and whether the two are separated."""
+        if its.not_ranked:
+            return f"not ranked: {its.not_ranked}"
+        if its.is_same:
+            return "the same on every seed"
+        mean, text = its.difference.mean, "the same on average"
+        apart, own, first, least, most = self.cost.row([abs(mean), *its.restricted, *its.horizon])
+        is_cut = math.isfinite(its.horizon[0])
+        if mean:
+            text = f"{apart if is_cut else self.cost.show(abs(mean))} {self.cost.more if mean > 0 else self.cost.less}"
+        if is_cut:
+            until = least if least == most else f"{least} to {most}"
+            text += f" ({own} against {first}, restricted to {until} where a run ended)"
+        if its.is_kept_by_share:
+            return f"{text}, but reached in more runs"
+        verdict = "not separated" if its.may_be_best else "not the best"
         text += f": {verdict}, p = {its.p:.2g}"
-        if its.may_be_best and math.isfinite(its.seeds_needed):
+        if its.may_be_best and its.is_equal:
+            text += f"; equally good within {MARGIN:.0%}"
+        elif its.may_be_best and math.isfinite(its.seeds_needed):
             text += f"; {_about(its.more_seeds)} would probably decide"
         return text
 
-    def _first(self) -> str:
-        its, show = self.settings[0], self.cost.show
-        best = self.cost.best.format(show(its.cost.mean), within=limits_text(self.limits))
-        text = f"{its.setting.label} reaches {target_text(self.target)} {best}"
-        if np.isfinite(its.cost.low):
-            text += f" on average (95 % {self._ends(its)})"
-        if not its.got_there.all():
-            text += f", in {int(its.got_there.sum())} of {counted(len(its.costs), 'run')}"
-        return f"{text}."
+    def _share(self, its: Ranked) -> str:
+        """At which cost the runs of a setting reached the target, or within which they did not."""
+        costs = its.costs[its.got_there]
+        if its.is_whole:
+            ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
+            return f", {self.cost.after.format(' to '.join(ends))}"
+        if math.isfinite(its.median):
+            return f", median {self.cost.show(its.median)}"
+        watched = its.limited_by.keys() - {DIVERGED}
+        return f" within {self.cost.show(float(its.costs.max()))}" if watched else ""
 
-    def _ends(self, its: Ranked) -> str:
-        """The ends of the interval of a setting's mean cost, which is not below zero."""
-        return f"{self.cost.show(max(its.cost.low, 0.0))} to {self.cost.show(its.cost.high)}"
+    def _first(self) -> Iterator[str]:
+        ranked = self.ranked
+        its, target = ranked[0], target_text(self.target)
+        if not all(other.is_whole for other in ranked):
+            shares = "; ".join(
+                f"{other.setting.label} in {other.share} of {counted(len(other.costs), 'run')}{self._share(other)}"
+                for other in ranked[:MOST_NAMED]
+            )
+            rest = len(ranked) - MOST_NAMED
+            more = f"; and {counted(rest, 'other')}" if rest > 0 else ""
+            yield f"{target[0].upper()}{target[1:]}{limits_text(self.limits)} was reached by {shares}{more}."
+            return
+        after = self.cost.after.format(self.cost.show(its.cost.mean))
+        if np.isfinite(its.cost.low):
+            mean, low, high = self.cost.row(its.cost)
+            after = f"{self.cost.after.format(mean)} on average (95 % {low} to {high})"
+        best = f" {self.cost.best}" if len(ranked) > 1 and not any(other.may_be_best for other in ranked[1:]) else ""
+        comma = "," if best else ""
+        yield f"{its.setting.label} reaches {target}{best}{limits_text(self.limits)}{comma} {after}."
 
     def _rest(self) -> Iterator[str]:
-        undecided, others = self.undecided, [its for its in self.settings if not its.may_be_best]
-        if len(self.settings) == 1:
-            yield "There is no other setting to compare it with."
+        first, *others = self.ranked
+        if not others:
+            alone = "There is no other setting to compare it with."
+            yield alone if len(self.settings) == 1 else "No other setting can be compared with it."
             return
-        if undecided:
-            yield f"{_named([its.setting.label for its in undecided])} may be the best, too."
-        if others:
-            names = _named([its.setting.label for its in others])
-            yield f"Not the best: {names} (p at most {max(its.p for its in others):.2g})."
+        same = [its.setting.label for its in others if its.is_same]
+        apart = [its.setting.label for its in self.undecided if not its.is_same]
+        more = [its.setting.label for its in others if its.is_kept_by_share]
+        worse = [its for its in others if not its.may_be_best]
+        if same:
+            yield f"{_named([first.setting.label, *same])} are identical on every seed."
+        if apart:
+            yield f"Not separated from {first.setting.label}: {_named(apart)}."
+        if more:
+            yield (
+                f"{_named(more)} reached it in more runs than {first.setting.label}, but {self.cost.more}: "
+                "which is better depends on which of the two counts."
+            )
+        elif not same and not apart and not all(its.is_whole for its in self.ranked):
+            yield f"{first.setting.label} reaches it {self.cost.best}, and no setting in more runs."
+        if worse:
+            names = _named([its.setting.label for its in worse])
+            yield f"Not the best: {names} (p at most {max(its.p for its in worse):.2g})."
+
+    def _diverged(self) -> Iterator[str]:
+        """The settings of which runs diverged, which is said first."""
+        runs = {its.setting.label: its.limited_by[DIVERGED] for its in self.settings if DIVERGED in its.limited_by}
+        told = [f"{label}: diverged in {number} of {len(self.seeds)}" for label, number in runs.items()]
+        if told:
+            rest = f"; and runs of {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+            yield f"{'; '.join(told[:MOST_NAMED])}{rest}."
+
+    def _not_ranked(self) -> Iterator[str]:
+        reasons: dict[str, list[str]] = {}
+        for its in self.settings:
+            if its.not_ranked and its.limited_by.get(DIVERGED) != len(its.costs):
+                reasons.setdefault(its.not_ranked, []).append(its.setting.label)
+        for reason, labels in reasons.items():
+            yield f"Not ranked: {_named(labels)}: {reason}."
 
     def _more_seeds(self) -> Iterator[str]:
-        undecided, seeds = self.undecided, len(self.seeds)
+        undecided, seeds = [its for its in self.undecided if not its.is_same], len(self.seeds)
         if not undecided:
             return
-        left = len(undecided) + 1
+        left = len(self.undecided) + 1
         if seeds == 1:
             least = f"at least {fewest_seeds()} can decide between two settings"
             yield f"One seed does not show how much seeds vary; {least}."
             return
         if smallest_p(left, seeds) > ALPHA:
             yield (
-                f"Between the {left} that are left, {seeds} seeds cannot decide, however they differ (p is at least "
-                f"{smallest_p(left, seeds):.3g}); {fewest_seeds(left)} can."
+                f"{seeds} seeds cannot separate {left} settings, however they differ (p is at least "
+                f"{smallest_p(left, seeds):.3g}); {fewest_seeds(left)} are the fewest that can."
             )
-        known = {its.setting.label: its.more_seeds for its in undecided if math.isfinite(its.seeds_needed)}
+        equal = [its.setting.label for its in undecided if its.is_equal]
+        if equal:
+            yield f"Equally good as {self.settings[0].setting.label} within {MARGIN:.0%}: {_named(equal)}."
+        known = {
+            its.setting.label: its.more_seeds
+            for its in undecided
+            if math.isfinite(its.seeds_needed) and not its.is_equal
+        }
         if known:
             least, most = min(known, key=lambda name: known[name]), max(known.values())
             all_of = "these" if len(known) < len(undecided) else "them"
             rest = f", and {most} about all of {all_of}" if most > known[least] else ""
             yield f"If they differ as it seems, {_about(known[least])} would probably decide about {least}{rest}."
-        endless = [its.setting.label for its in undecided if its.setting.label not in known]
-        if endless:
-            yield f"No reasonable number of seeds would decide about {_named(endless)}: take them as equally good."
 
     def _counted(self) -> Iterator[str]:
-        failed = sum(int((~its.got_there).sum()) for its in self.settings)
-        if not failed:
-            return
-        text = f"{counted(failed, 'run')} did not reach it and {_count(failed)} as {self.cost.show(self.horizon)}"
-        if self.first_ended is None:
-            own = self.minimised in self.limits
-            yield f"{text}, {'the limit' if own else 'the most that any run spent within the limits'}."
-            return
-        label, seed = self.first_ended
-        yield f"{text}, where {label} with seed {seed} ended with budget left."
-        if self.late:
-            late = f"{counted(self.late, 'run')} that reached it later {_count(self.late)} as that, too"
-            yield f"{late}: let runs go on for longer to tell more."
+        ranked = self.ranked
+        ended = sum(its.limited_by.get(ENDED, 0) for its in ranked)
+        failed = sum(len(its.costs) - its.share for its in ranked) - ended
+        if failed:
+            within = " within the limits" if self.limits else ""
+            own = "the limit" if self.minimised in self.limits else f"the most that any run spent{within}"
+            count = "counts" if failed == 1 else "count"
+            yield f"{counted(failed, 'run')} did not reach it and {count} as {self.cost.show(self.most)}, {own}."
+        if ended and self.first_ended is not None and len(ranked) > 1:
+            label, seed, cost = self.first_ended
+            text = (
+                f"{counted(ended, 'run')} ended with budget left, {label} with seed {seed} first, "
+                f"{self.cost.after.format(self.cost.show(cost))}: two runs are compared up to where the first ended."
+            )
+            if self.minimised != "rounds":
+                text += " Runs that stop by rounds end the sooner the faster they are: `stop.simulated_s` is fairer."
+            yield text
 
     def _block(self, place: int, its: Ranked) -> Iterator[str]:
-        show = self.cost.show
-        spread = f" ({self._ends(its)})" if np.isfinite(its.cost.low) else ""
-        least = "at least " if not its.got_there.any() else ""
-        yield f"{place:2}. {its.setting.label}: {least}{show(its.cost.mean)}{spread}, reached by {its.reached}"
-        if place > 1:
+        text = f"reached by {its.reached}{self._share(its)}"
+        if its.is_whole and not its.not_ranked:
+            mean, low, high = self.cost.row(its.cost)
+            spread = f" ({low} to {high})" if np.isfinite(its.cost.low) else ""
+            text = f"{mean if spread else self.cost.show(its.cost.mean)}{spread}, reached by {its.reached}"
+        yield f"{place:2}. {its.setting.label}: {text}"
+        if place > 1 or its.not_ranked:
             yield f"    {self.against_best(its)}"
         if its.limited_by:
             yield f"    {its.limits}"
@@ -252,15 +362,9 @@ def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
 
-def _count(runs: int) -> str:
-    return "counts" if runs == 1 else "count"
-
-
 def _about(more: int) -> str:
     return f"{more} more seed{'s' if more > 1 else ''}"
 
 
 def _named(labels: Sequence[str]) -> str:
-    if len(labels) > MOST_NAMED:
-        return f"{len(labels)} others"
-    return f"{', '.join(labels[:-1])} and {labels[-1]}" if len(labels) > 1 else labels[0]
+    return f"{len(labels)} settings" if len(labels) > MOST_NAMED else joined(labels)

@@ -1,13 +1,13 @@
 """Rank the settings of a study by what reaching the target costs them, within limits of what a run may spend.
 
-A run that did not reach the target is not left out, as its setting would then look cheap. Costs are restricted: each
-counts as the smaller of what the target cost and a horizon, up to which it is known of every run whether it had got
-there, and one that never got there counts as the horizon (restricted means: Royston, Parmar, "Restricted mean survival
-time: an alternative to the hazard ratio for the design and analysis of randomized trials with a time-to-event outcome",
-BMC Medical Research Methodology 13, 2013).
+A run that did not reach the target is not left out, as its setting would then look cheap. One that ended with budget
+left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston, Parmar,
+"Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of randomized trials with
+a time-to-event outcome", BMC Medical Research Methodology 13, 2013), and cuts no other pair. One that diverged or
+exceeded a limit would never have got there: it counts as the limit of the cost, or as the most that any run spent.
 
-A run whose budget was used up, or that diverged, would never have got there. One that ended with budget left might have
-got there later; the first of those to end sets the horizon, unless there is a smaller limit of the cost itself.
+Not ranked are settings of which nothing is known: all runs diverged, or ended before any run of another setting reached
+the target, or the untrained model meets it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy
 
-from fednet_emu.analysis.confidence_set import confidence_set, seeds_needed
+from fednet_emu.analysis.confidence_set import confidence_set, horizons, restricted, seeds_needed
+from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.ranked import DIVERGED, ENDED, Ranked, RankedSettings
-from fednet_emu.analysis.scales import limits_text
+from fednet_emu.analysis.scales import COSTS, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
-from fednet_emu.analysis.statistics import mean_interval, paired_difference
+from fednet_emu.analysis.statistics import Interval, Paired, cost_interval, sign_test
 from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, limits_of, target_text
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError
 
 
@@ -48,8 +50,8 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
     """Rank the settings of a study that has a target by one cost of `COSTS`, within the largest amounts of others.
 
     Raises:
-        FednetError: there is no such cost or no target, settings learn different data or have no seed in common, or no
-            run reaches the target within the limits.
+        FednetError: there is no such cost or no target, settings learn different data or have no seed in common, no
+            run reaches the target within the limits, or the untrained model meets it.
     """
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
@@ -65,44 +67,122 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
         ]
         for setting in settings
     ]
-    costs = np.array([[run.cost for run in runs] for runs in courses]).T
-    if not np.isfinite(costs).any():
+    if not any(math.isfinite(run.cost) for runs in courses for run in runs):
         raise FednetError(_nobody(view, settings, seeds, courses, limits))
-    horizon, first = _horizon(courses, limits.get(minimised, math.inf))
+    reasons = [_why_not(place, courses, view.target, minimised) for place in range(len(settings))]
+    kept = [place for place, reason in enumerate(reasons) if not reason]
+    if not kept:
+        raise FednetError(f"{view.name}: best: ranks nothing, got settings of which {reasons[0]}")
+    most = limits.get(minimised, max(run.watched for place in kept for run in courses[place]))
+    ended = [(courses[place][seed].watched, place, seed) for place in kept for seed in range(len(seeds))
+             if ENDED in courses[place][seed].stopped_by]  # fmt: skip
+    first = min(ended, default=None)
+    ranked = _ranked([settings[place] for place in kept], [courses[place] for place in kept], most)
     return RankedSettings(
         view.name,
         view.target,
         minimised,
         limits,
         seeds,
-        _ranked(settings, courses, np.minimum(costs, horizon)),
-        horizon,
-        None if first is None else (settings[first[0]].label, seeds[first[1]]),
-        int((np.isfinite(costs) & (costs > horizon)).sum()),
+        [*ranked, *(_apart(settings[place], courses[place], why, most) for place, why in enumerate(reasons) if why)],
+        most,
+        None if first is None else (settings[first[1]].label, seeds[first[2]], first[0]),
         [setting.label for setting in settings_of(view) if not len(setting.cells)],
         len({seed for setting in settings for seed in setting.cells["seed"]}) - len(seeds),
     )
 
 
-def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], costs: Array) -> list[Ranked]:
-    """The settings by their mean restricted costs [seeds, settings]; of equal ones those that got there more often."""
-    got_there = np.array([[math.isfinite(run.cost) for run in runs] for runs in courses]).T
-    order = np.lexsort((-got_there.sum(axis=0), costs.mean(axis=0)))
-    best, (may_be_best, p) = costs[:, order[0]], confidence_set(costs[:, order])
-    return [
-        Ranked(
-            settings[place],
-            costs[:, place],
-            got_there[:, place],
-            mean_interval(costs[:, place]),
-            paired_difference(best, costs[:, place]),
-            float(p[position]),
-            bool(may_be_best[position]),
-            seeds_needed(costs[:, place] - best),
-            Counter(cause for run in courses[place] for cause in run.stopped_by),
+def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
+    """Why a setting is not ranked; empty if it is."""
+    runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
+    diverged = sum(DIVERGED in run.stopped_by for run in runs)
+    if diverged == len(runs):
+        return f"diverged in {diverged} of {len(runs)}"
+    untrained = sum(run.cost <= 0 for run in runs)
+    if untrained:
+        return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
+    others = [run.cost for other, its in enumerate(courses) if other != place for run in its if run.cost > 0]
+    first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
+    if len(ends) + diverged < len(runs) or not max(ends) < first:
+        return ""
+    before = f"the first run of any setting reached {aim} ({show(first)})"
+    before = before if math.isfinite(first) else f"any run reached {aim}"
+    most = "at most " if len(set(ends)) > 1 else ""
+    return f"ended after {most}{show(max(ends))}, before {before}; give it more (`stop`)"
+
+
+def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
+    """What the runs of a setting cost or had cost, which reached the target, and which ended before, [seeds] each."""
+    reached = np.array([math.isfinite(run.cost) for run in runs])
+    ended = np.array([ENDED in run.stopped_by for run in runs])
+    known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
+    return np.where(reached | ended, known, most), reached, ended
+
+
+def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
+    """The settings by their mean restricted costs, those first that may be the best; of equal ones the larger share."""
+    known = [_known(runs, most) for runs in courses]
+    costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
+    may_be_best, p = confidence_set(costs, ended, reached)
+    apart, until = restricted(costs, ended), horizons(costs, ended)
+    order = np.lexsort((-reached.sum(axis=0), apart.mean(axis=(0, 2)), np.isnan(p), ~may_be_best))
+    first, found = int(order[0]), []
+    for place in map(int, order):
+        pairs, ends = apart[:, place, first], until[:, place, first]
+        found.append(
+            Ranked(
+                settings[place],
+                costs[:, place],
+                reached[:, place],
+                cost_interval(costs[:, place]) if reached[:, place].all() else Interval(math.nan, math.nan, math.nan),
+                _median(costs[:, place], reached[:, place], ended[:, place]),
+                sign_test(pairs),
+                (float(np.minimum(costs[:, place], ends).mean()), float(np.minimum(costs[:, first], ends).mean())),
+                _range(ends),
+                float(p[place]),
+                bool(may_be_best[place]),
+                seeds_needed(pairs),
+                Counter(cause for run in courses[place] for cause in run.stopped_by),
+                is_same=bool(reached[:, [place, first]].all() and not pairs.any()),
+            )
         )
-        for position, place in enumerate(order)
-    ]
+    return found
+
+
+def _range(ends: Array) -> tuple[float, float]:
+    """The least and the largest of the known ends; NaN without any."""
+    known = ends[np.isfinite(ends)]
+    return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
+
+
+def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> Ranked:
+    """A setting that is not ranked, for the reason."""
+    costs, reached, ended = _known(runs, most)
+    unknown = math.nan
+    return Ranked(
+        setting,
+        costs,
+        reached,
+        Interval(unknown, unknown, unknown),
+        _median(costs, reached, ended),
+        Paired(unknown, unknown, unknown, unknown),
+        (unknown, unknown),
+        (unknown, unknown),
+        unknown,
+        may_be_best=False,
+        seeds_needed=unknown,
+        limited_by=Counter(cause for run in runs for cause in run.stopped_by),
+        not_ranked=why,
+    )
+
+
+def _median(costs: Array, reached: Mask, ended: Mask) -> float:
+    """The Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half of them reached the target."""
+    if 2 * reached.sum() <= len(costs):
+        return math.nan
+    never = np.where(reached | ended, costs, np.inf)
+    known = scipy.stats.ecdf(scipy.stats.CensoredData(uncensored=costs[reached], right=never[~reached])).sf
+    return float(known.quantiles[np.argmax(known.probabilities <= 0.5)])
 
 
 def course_of(
@@ -124,18 +204,8 @@ def course_of(
         return Course(cost, cost, (), score)
     if last < len(rows):
         return Course(math.inf, watched, tuple(cost for cost, over in beyond.items() if over[last]), score)
-    return Course(math.inf, watched, (ENDED,), score)
-
-
-def _horizon(courses: Sequence[Sequence[Course]], limit: float) -> tuple[float, tuple[int, int] | None]:
-    """The largest cost that counts, and the positions of the setting and the seed of the run that set it by its end."""
-    runs = {(place, seed): run for place, its in enumerate(courses) for seed, run in enumerate(its)}
-    open_ended = {where: run.watched for where, run in runs.items() if ENDED in run.stopped_by}
-    if open_ended:
-        first = min(open_ended, key=lambda where: open_ended[where])
-        return (open_ended[first], first) if open_ended[first] < limit else (limit, None)
-    longest = max(run.watched for run in runs.values())
-    return (limit if math.isfinite(limit) else longest), None
+    used_up = watched >= limits.get(minimised, math.inf)
+    return Course(math.inf, watched, (minimised if used_up else ENDED,), score)
 
 
 def _target(view: StudyRecords) -> tuple[str, float]:

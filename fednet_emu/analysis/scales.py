@@ -16,6 +16,7 @@ from fednet_emu.analysis.quantities import (
     LONG_TIMES,
     Unit,
     axis_unit,
+    format_alike,
     format_bits,
     format_energy,
     format_seconds,
@@ -90,7 +91,9 @@ class Cost:
     reached: str
     """How a target is reached with how much, and whether that is less or more."""
     best: str
-    """How the cheapest setting reaches a target; the second gap is for the amount."""
+    """How the cheapest setting reaches a target, as `soonest`."""
+    after: str = "with {}"
+    """How a target is reached with an amount, as `after 3 s`."""
     limit: str = "{}"
     """An upper limit of it, with its amount."""
 
@@ -104,6 +107,11 @@ class Cost:
         """The unit of an axis that ends at `largest`."""
         return axis_unit(largest, self.units)
 
+    def row(self, amounts: Iterable[float]) -> list[str]:
+        """Amounts with one unit for all, that of the largest, as they stand in one row of a table."""
+        given = list(amounts)
+        return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
+
     def label(self, unit: Unit, aim: str = "") -> str:
         """The label of an axis in a unit; `aim` says what for."""
         title = f"{self.title} to {aim}" if aim else self.title
@@ -115,29 +123,33 @@ TOTAL_BIT = "total_bit"
 DEVICE_ENERGY = "device-energy"
 
 
+def _rounds(number: float) -> str:
+    return f"{number:.4g} round{'' if number == 1 else 's'}"
+
+
 _TIME = Cost(
     "time", "Time", "simulated_s", "time_to_target_s", LONG_TIMES, "time", format_seconds, "sooner", "later",
-    "the run takes {} {}", "{target} is reached {} {}", "soonest{within}, after {}",
+    "the run takes {} {}", "{target} is reached {} {}", "soonest", "after {}",
 )  # fmt: skip
 _BITS = Cost(
     "bits", "Bits", TOTAL_BIT, "bits_to_target", BITS, "bits", format_bits, "less", "more",
-    "the run sends {} {}", "{target} is reached with {} {}", "with the fewest bits{within}, {}",
+    "the run sends {} {}", "{target} is reached with {} {}", "with the fewest bits",
 )  # fmt: skip
 _ENERGY = Cost(
     "energy", "Energy", "energy_j", "energy_to_target_j", ENERGIES, "energy", format_energy, "less", "more",
-    "the run spends {} {}", "{target} is reached with {} {}", "with the least energy{within}, {}", "{} of energy",
+    "the run spends {} {}", "{target} is reached with {} {}", "with the least energy", limit="{} of energy",
 )  # fmt: skip
 _DEVICE_ENERGY = replace(
     _ENERGY,
     name=DEVICE_ENERGY,
     title="Energy per device",
     to_target="device_energy_to_target_j",
-    best="with the least energy{within}, {} per device",
+    after="with {} per device",
     limit="{} per device",
 )
 _ROUNDS = Cost(
-    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", "{:.4g} rounds".format, "fewer", "more",
-    "the run has {} {}", "{target} is reached in {} {}", "in the fewest rounds{within}, {}",
+    "rounds", "Rounds", "round", "rounds_to_target", (Unit(1.0, ""),), "count", _rounds, "fewer", "more",
+    "the run has {} {}", "{target} is reached in {} {}", "in the fewest rounds", "in {}",
 )  # fmt: skip
 
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)}

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
-from fednet_emu.analysis.confidence_set import confidence_set, fewest_seeds
+from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.analysis.quantities import TextResult, counted
 from fednet_emu.analysis.scales import COSTS, limits_text
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.statistics import fewest_seeds, mean_interval
 from fednet_emu.analysis.study import target_text
 from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.quantities import counted
+from fednet_emu.analysis.quantities import counted, number_text
 from fednet_emu.analysis.scales import METRICS, TO_TARGET
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.statistics import cost_interval
 from fednet_emu.analysis.study import DATA_SET, Levels, StudyRecords, combinations, is_level, level_text, rows_of
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
@@ -114,9 +114,11 @@ class Names:
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
     def whole(self, levels: Levels) -> str:
-        """Return levels for texts: names of axes are whole, and left out where a level says enough without."""
+        """Return levels for texts: with whole names of axes, except where text or a unit says enough without."""
         return ", ".join(
-            level_text(level) if self._says_enough(level) else f"{axis} = {level_text(level)}"
+            self.level(axis, level)
+            if self._says_enough(level) or not self._needs_axis(axis, level)
+            else f"{axis} = {self.level(axis, level)}"
             for axis, level in levels.items()
         )
 
@@ -176,10 +178,10 @@ class Names:
 
 def with_unit(value: float, unit: str) -> str:
     """Return a value with its unit, and with a decimal prefix where the unit may have one: `1 MHz`, `12.5 kbit/s`."""
-    if unit not in PREFIXED or value == 0:
-        return f"{value:g} {unit}"
-    size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
-    return f"{value / size:g} {prefix}{unit}"
+    size, prefix = 1.0, ""
+    if unit in PREFIXED and value:
+        size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
+    return f"{number_text(float(f'{value / size:.15g}'))} {prefix}{unit}"
 
 
 def is_bare_number(level: Any) -> bool:
@@ -222,7 +224,7 @@ def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
             "of": setting.of,
             "failures": failures_text(ends, reached),
             "costs": {
-                column: {"values": values, **mean_interval(values[reached])._asdict()}
+                column: {"values": values, **cost_interval(values[reached])._asdict()}
                 for column, values in needed.items()
             },
         }

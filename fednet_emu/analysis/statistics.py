@@ -1,15 +1,21 @@
-"""95 % intervals for means of few repetitions, and for differences of such means, paired and unpaired.
+"""95 % intervals for means of few repetitions, and the exchange test of paired differences with its interval.
 
-For eight values or more they are expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About
-the Bootstrap", The American Statistician 69(4), 2015, section 4.3): quantiles of 10 000 resampled means, widened
+Means: for eight values or more they are expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know
+About the Bootstrap", The American Statistician 69(4), 2015, section 4.3): quantiles of 10 000 resampled means, widened
 according to Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are
 fixed, so that equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap
-intervals never exceed the range of the values: five differences of the same sign, which occur by chance 6 % of the
-time, would always exclude zero, and plain quantiles of five normal values cover 84 % instead of 95 %.
+intervals never exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
+
+Paired differences: if two settings are equally good, the sign of each seed's difference is a coin toss. p is the share
+of sign changes after which the mean is at least as far from zero. The interval has all shifts that the same test does
+not exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969), so that it excludes zero if and only
+if p is at most 0.05. The smallest p of n differences is 2^(1-n): fewer than six have no 95 % interval.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,8 +28,14 @@ from fednet_emu.analysis.scales import Cost
 from fednet_emu.arrays import Array
 
 LEVEL = 0.95
+ALPHA = 0.05
+"""Largest p of a difference that counts as found."""
 FEWEST, RESAMPLES = 8, 10_000
 """Smallest number of values that are resampled, and the number of resamples."""
+EXACT, DRAWS = 20_000, 10_000
+"""Most exchanges that are all tried, and how many are drawn at random if there are more."""
+SAME, ROUNDING = 1e-6, 1e-12
+"""Part of the larger of two costs below which they do not differ; part of a mean that rounding may add."""
 
 
 class Interval(NamedTuple):
@@ -32,11 +44,6 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the interval excludes zero; an unknown interval (NaN) does not."""
-        return bool(self.low > 0 or self.high < 0)
 
 
 def mean_interval(values: Array) -> Interval:
@@ -61,33 +68,74 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
     return mean, low, high
 
 
-def paired_difference(first: Array, second: Array) -> Interval:
-    """Return the mean of second - first and its interval; values [n] at the same position belong to the same seed."""
-    return mean_interval(np.asarray(second, np.float64) - np.asarray(first, np.float64))
+def cost_interval(values: Array) -> Interval:
+    """Return the mean of costs [n] and its interval, whose lower limit is not below zero, as no cost is."""
+    mean, low, high = mean_interval(values)
+    return Interval(mean, max(low, 0.0), high)
 
 
-def unpaired_difference(first: Array, second: Array) -> Interval:
-    """Return the mean of second [m] minus the mean of first [n] and its interval, as for independent samples.
+class Paired(NamedTuple):
+    """The mean of paired differences, its 95 % interval (NaN for fewer than six), and the p of the same test."""
 
-    Both are resampled independently, with Welch's degrees of freedom; with fewer than eight values in one of them, it
-    is Welch's interval.
-    """
+    mean: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the test finds a difference."""
+        return self.p <= ALPHA
+
+
+def gaps(first: Array, second: Array) -> Array:
+    """Return second - first; a difference of less than a millionth of the larger one is none."""
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    fewest = min(len(first), len(second))
-    if fewest < 2:
-        difference = float(second.mean() - first.mean()) if fewest else np.nan
-        return Interval(difference, np.nan, np.nan)
-    difference, one, two = float(second.mean() - first.mean()), _variance_of_mean(first), _variance_of_mean(second)
-    if one + two == 0:
-        return Interval(difference, difference, difference)
-    freedom = (one + two) ** 2 / (one**2 / (len(first) - 1) + two**2 / (len(second) - 1))
-    if fewest < FEWEST:
-        reach = _student(freedom) * float(np.sqrt(one + two))
-        return Interval(difference, difference - reach, difference + reach)
-    ways = _generator()
-    means = [_times_drawn(len(values), ways) @ values[:, None] / len(values) for values in (first, second)]
-    low, high = _quantiles(means[1] - means[0], fewest, freedom)
-    return Interval(difference, float(low[0]), float(high[0]))
+    found = second - first
+    return np.where(np.abs(found) <= SAME * np.maximum(np.abs(first), np.abs(second)), 0.0, found)
+
+
+def paired_difference(first: Array, second: Array) -> Paired:
+    """Return the mean of second - first, interval and p; values [n] at the same position belong to the same seed."""
+    return sign_test(gaps(first, second))
+
+
+def sign_test(differences: Array) -> Paired:
+    """Return the mean of differences [n], the interval and the p of the sign-change test."""
+    n = len(differences)
+    if not n:
+        return Paired(math.nan, math.nan, math.nan, math.nan)
+    flipped, drawn = _flipped(n), 2 ** (n - 1) > EXACT
+    sums, total, ways = flipped @ differences, float(differences.sum()), len(flipped) + drawn
+    least = abs(total) - ROUNDING * float(np.abs(differences).sum())
+    p = 1.0 if least <= 0 else float((np.abs(total - 2 * sums) >= least).sum() + drawn) / ways
+    if n < fewest_seeds():
+        return Paired(total / n, math.nan, math.nan, p)
+    count = flipped.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a part without any difference has no mean
+        means = np.stack([sums / count, (total - sums) / (n - count)])
+    place = math.floor(ALPHA * ways) - drawn  # so many parts are outside at each end
+    highs = np.sort(np.where(np.isnan(means), np.inf, means).max(axis=0))
+    lows = np.sort(np.where(np.isnan(means), -np.inf, means).min(axis=0))
+    return Paired(total / n, float(lows[place]), float(highs[-1 - place]), p)
+
+
+def smallest_p(settings: int, seeds: int) -> float:
+    """Return the smallest p-value that an exchange test of settings with some seeds can give."""
+    return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
+
+
+def fewest_seeds(settings: int = 2) -> int:
+    """Return how many seeds are needed at least to find a difference between settings."""
+    return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
+
+
+@lru_cache(maxsize=8)
+def _flipped(n: int) -> Array:
+    """Return which of n differences change their sign, [ways, n]: all ways without the last, or random ones."""
+    if 2 ** (n - 1) <= EXACT:
+        return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
+    return _generator().integers(0, 2, (DRAWS, n)).astype(np.float64)
 
 
 def _times_drawn(n: int, ways: np.random.Generator) -> Array:
@@ -111,10 +159,6 @@ def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
 
 def _student(freedom: float) -> float:
     return float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
-
-
-def _variance_of_mean(values: Array) -> float:
-    return float(values.var(ddof=1)) / len(values) if np.ptp(values) > 0 else 0.0
 
 
 def _generator() -> np.random.Generator:

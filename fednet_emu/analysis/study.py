@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from fednet_emu.analysis.quantities import number_text
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.scales import (
     COSTS,
@@ -242,10 +243,10 @@ class StudyRecords:
 
 
 def level_text(level: Any) -> str:
-    """Return a level as readable text; true and false are written in lower case, as in YAML."""
+    """Return a level as text, numbers with as many digits as tell them apart; true and false as in YAML."""
     if isinstance(level, bool):
         return str(level).lower()
-    return f"{level:g}" if isinstance(level, float) else str(level)
+    return number_text(level) if isinstance(level, float) else str(level)
 
 
 def is_level(level: Any, text: str) -> bool:

@@ -10,14 +10,8 @@ import pytest
 from scipy import stats
 
 from fednet_emu.analysis import confidence_set as module
-from fednet_emu.analysis.confidence_set import (
-    ALPHA,
-    chance_of_range,
-    confidence_set,
-    fewest_seeds,
-    seeds_needed,
-    smallest_p,
-)
+from fednet_emu.analysis.confidence_set import chance_of_range, confidence_set, seeds_needed
+from fednet_emu.analysis.statistics import ALPHA, fewest_seeds, smallest_p
 
 TRIALS = 400
 

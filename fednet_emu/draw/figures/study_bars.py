@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.scales import Cost
-from fednet_emu.analysis.statistics import mean_interval
+from fednet_emu.analysis.statistics import cost_interval
 from fednet_emu.analysis.study import Levels, StudyRecords, rows_of, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.study_curves import Layout
@@ -84,14 +84,14 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
 
 def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
     reached = needed[np.isfinite(needed)]
-    interval = mean_interval(reached)
+    interval = cost_interval(reached)
     named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
     return {"runs": len(needed), "reached": len(reached), **named}
 
 
 def _widest(needed: list[list[Array]]) -> float:
     """The largest end of a bar or interval."""
-    intervals = [mean_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
+    intervals = [cost_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
     return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
 
 
@@ -101,7 +101,7 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
     several = len(layout.lines) > len(LINE_COLOURS)
     for index, values in enumerate(needed):
         reached = values[np.isfinite(values)]
-        interval = mean_interval(reached)
+        interval = cost_interval(reached)
         end = 0.0
         if len(reached):
             colour = BLUE if several else line_style(index)["color"]

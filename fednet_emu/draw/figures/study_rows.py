@@ -20,7 +20,7 @@ from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.ranked import Ranked, RankedSettings
 from fednet_emu.analysis.scales import limits_text
 from fednet_emu.analysis.settings import Names, is_bare_number
-from fednet_emu.analysis.statistics import Interval, mean_interval
+from fednet_emu.analysis.statistics import Interval, mean_interval, sign_test
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.study_curves import Layout
@@ -89,7 +89,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     """Draw how much each setting is above or below the first one at the end of the runs, seed by seed.
 
     Points are seeds; zero is no difference. What seeds have in common, their channels and data, cancels out here,
-    unlike in curves with bands.
+    unlike in curves with bands. Intervals are those of `compare`: fewer than six seeds have none.
 
     Args:
         view: the study.
@@ -111,8 +111,8 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
         axes.axvline(0.0, color="0.35", linewidth=0.7, label="no difference")
         for row, (line, values) in enumerate(zip(lines, differences, strict=True)):
             colour = line_style(row + 1)["color"] if len(layout.lines) <= len(LINE_COLOURS) else "0.3"
-            draw_runs(axes, values, row, colour)
-            numbers.append({**panel, **line, "pairs": len(values), **mean_interval(values)._asdict()})
+            draw_runs(axes, values, row, colour, Interval(*sign_test(values)[:3]))
+            numbers.append({**panel, **line, "pairs": len(values), **sign_test(values)._asdict()})
         finish_rows(axes, lines, layout.names, panel)
     label = f"{layout.names.metric(metric)} at the end, minus that of {layout.names.text(base)}"
     grid[-1].set_xlabel(wrapped(label))
@@ -124,13 +124,14 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
 def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:
     """Draw what the target cost each run, a row for each setting, the cheapest first.
 
-    Blue settings may be the best, grey ones are not. A run that did not reach the target is a cross at
-    the cost that it counts as, and the row says how many did.
+    Blue settings may be the best, grey ones are not, or are not ranked. A run that did not reach the target is a cross
+    at the cost at which it ended, and the row says how many did; it has no mean then.
 
     Raises:
         FednetError: `rename` has another name for an axis or level that the ranking does not have.
     """
-    settings, unit = ranking.settings, ranking.cost.unit(ranking.horizon)
+    settings = ranking.settings
+    unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
     figure = new_figure(0.55 + ROW_IN * len(settings))
     axes = figure.subplots()
     cut = [_draw_ranked(axes, its, row, unit) for row, its in enumerate(settings)]
@@ -142,7 +143,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     finish_rows(axes, levels, Names.of(known, rename))
     handles = [entry("run", DOT), entry("mean, may be the best", MEAN, BLUE)]
     if not all(its.may_be_best for its in settings):
-        handles.append(entry("mean, not the best", MEAN, GREY))
+        handles.append(entry("mean, not the best or not ranked", MEAN, GREY))
     if not all(its.got_there.all() for its in settings):
         handles.append(entry("run that never got there", CROSS))
     if any(np.isfinite(its.cost.low) for its in settings):

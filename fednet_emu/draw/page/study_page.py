@@ -19,14 +19,14 @@ from fednet_emu.analysis.ranking import rank
 from fednet_emu.analysis.scales import COSTS, RECORDED, TRADED
 from fednet_emu.analysis.searched import SearchRecords
 from fednet_emu.analysis.settings import Setting, costs_to_target, settings_of
-from fednet_emu.analysis.statistics import band_of, mean_interval
+from fednet_emu.analysis.statistics import band_of, cost_interval, mean_interval
 from fednet_emu.analysis.study import StudyRecords, level_text, rows_of, target_text
 from fednet_emu.draw.page.document import TITLES, columns_of, write_page
 from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
-MEANS = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
-"""Columns of the cells whose means over seeds stand in the table of settings."""
+MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
+"""Columns of the cells whose means over seeds stand in the table of settings, and their intervals."""
 FIRST = ("time", "bits", "energy")
 """The costs whose rankings are told first."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
@@ -99,8 +99,8 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
     """Return the columns of the table of settings: the number of runs, and means over seeds with their intervals."""
     table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
     table["Runs"] = [float(len(setting.cells)) for setting in settings]
-    for name in MEANS:
-        found = [mean_interval(setting.cells[name].dropna().to_numpy()) for setting in settings]
+    for name, interval in MEANS.items():
+        found = [interval(setting.cells[name].dropna().to_numpy()) for setting in settings]
         table |= {name: [its.mean for its in found], f"{name} low": [its.low for its in found]}
         table[f"{name} high"] = [its.high for its in found]
     if needed:
@@ -121,8 +121,8 @@ def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
     lost = f", {len(view.missing)} not" if len(view.missing) else ""
     told = [f"{size}: {counted(len(view.cells), 'run')} finished{lost}."]
-    if view.diverged:
-        told.append(f"{counted(len(view.diverged), 'run')} diverged, which counts as not reaching a target.")
+    if view.diverged and not view.target:
+        told.append(f"{counted(len(view.diverged), 'run')} diverged.")
     if not view.target:
         return told
     sets = dict.fromkeys(setting.data_set for setting in settings if len(setting.cells))
@@ -219,11 +219,12 @@ def _ranking_columns(ranking: RankedSettings) -> list[dict[str, Any]]:
         ranking.cost.to_target: [its.cost.mean for its in settings],
         "low": [its.cost.low for its in settings],
         "high": [its.cost.high for its in settings],
+        "median": [its.median for its in settings],
         "p": [np.nan if place == 0 else float(f"{its.p:.2g}") for place, its in enumerate(settings)],
-        "Against the best": ["" if place == 0 else ranking.against_best(its) for place, its in enumerate(settings)],
+        "Against the first": ["" if place == 0 else ranking.against_best(its) for place, its in enumerate(settings)],
         "Limited by": [its.limits for its in settings],
     }
-    ends = {"low": ("95 % from", kind), "high": ("to", kind), "p": ("p", "score")}
+    ends = {"low": ("95 % from", kind), "high": ("to", kind), "median": ("Median", kind), "p": ("p", "score")}
     return columns_of(pd.DataFrame(rows).dropna(axis="columns", how="all"), {**TITLES, **ends})
 
 

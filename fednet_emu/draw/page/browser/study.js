@@ -148,7 +148,7 @@ function studyNeeded(study) {
 
 function studyBest(study) {
   const place = fednet.section("best", "Which setting is best",
-    "By the mean cost of reaching the target; a run that did not reach it counts as the largest cost that is known of all runs. Which of all settings may be the best is decided by exchanging their costs within seeds, which accounts for their number; intervals are of one setting, or of two, alone. Limits: fednet best --within.");
+    "By the mean cost of reaching the target; two runs of a seed are compared up to where the first of them ended without it. Which of all settings may be the best is decided by exchanging their costs within seeds, which accounts for their number; intervals are of the mean of one setting. Limits: fednet best --within.");
   const state = { cost: study.best[0].cost, data: study.best[0].data_set };
   const told = fednet.element("div", { "aria-live": "polite" }), kinds = [...new Set(study.best.map(({ data_set }) => data_set))];
   function draw() {
@@ -164,7 +164,7 @@ function studyBest(study) {
 
 function studyDifferences(study) {
   const place = fednet.section("differences", "Paired differences",
-    `Equal seeds have the same channel, data and stragglers, so differences are taken seed by seed. Each sentence asks about two settings alone, chosen before the runs: of many intervals one in twenty excludes zero by chance. The ranking asks which of all settings may be the best.${study.left_out ? ` Left out: ${study.left_out}.` : ""}`);
+    `Equal seeds have the same channel, data and stragglers, so differences are taken seed by seed. Each sentence asks about two settings alone, chosen before the runs: of many intervals one in twenty excludes zero by chance, and fewer than six seeds have none. The ranking asks which of all settings may be the best.${study.left_out ? ` Left out: ${study.left_out}.` : ""}`);
   const pairs = [...new Map(study.differences.map(({ axis, a, b }) => [`${axis}: ${b} rather than ${a}`, { axis, a, b }]))];
   const state = { pair: pairs[0][0], where: "" };
   const list = fednet.element("ul", { "aria-live": "polite" }), places = fednet.element("span");
