@@ -124,7 +124,7 @@ DEVICE_ENERGY = "device-energy"
 
 
 def _rounds(number: float) -> str:
-    return f"{number:.4g} round{'' if number == 1 else 's'}"
+    return f"{number:.4g} round{'' if abs(number) == 1 else 's'}"
 
 
 _TIME = Cost(

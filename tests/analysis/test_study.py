@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.analysis.comparison import Comparison, between, compare, sentence
+from fednet_emu.analysis.comparison import Comparison, between, compare, differences, sentence
 from fednet_emu.analysis.fronts import mean_progress, on_front
 from fednet_emu.analysis.scales import first_reached
-from fednet_emu.analysis.statistics import step_values
-from fednet_emu.analysis.study import StudyRecords
+from fednet_emu.analysis.settings import settings_of
+from fednet_emu.analysis.statistics import paired_difference, step_values
+from fednet_emu.analysis.study import StudyRecords, level_text
 from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
@@ -65,21 +66,19 @@ def study(axes: dict[str, list], speed=lambda **_levels: 1.0, *, seeds: int = 5,
 
 def test_differences_are_paired_by_seed_and_by_place():
     """B is twice as fast: 3 s, 3.3 s, ... less to the target at every size; seeds, not cells, are the repetitions."""
-    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0)
-    differences = compare(view.where({"air": "a"}), view.where({"air": "b"}))
-    by = {(difference.where, difference.quantity.title): difference for difference in differences}
+    view = study({"air": ["a", "b"], "size": [1, 2]}, lambda air, size: 2.0 if air == "b" else 1.0, seeds=6)
+    found = compare(view.where({"air": "a"}), view.where({"air": "b"}))
+    by = {(difference.where, difference.quantity.title): difference for difference in found}
 
     for where in ("size=1", "size=2", "all together"):
         found = by[where, "time to target"]
-        expected = -3.0 * (1 + 0.1 * np.arange(5))
-        reach = 2.776 * expected.std(ddof=1) / 5**0.5
-        assert found.pairs == 5
-        assert found.paired == pytest.approx((-3.6, -3.6 - reach, -3.6 + reach), abs=1e-3)
+        assert found.pairs == 6
+        assert found.paired == pytest.approx((-3.75, -4.5, -3.0, 2 / 2**6)), "six of one sign: from least to largest"
         assert sentence(found, ("a", "b"), view.target) == (
-            "with b, accuracy 0.55 is reached 3.6 s sooner than with a, on 5 of 5 seeds "
-            f"(mean -3.6 s, 95 % {-3.6 - reach:.3g} s to {-3.6 + reach:.3g} s): the interval excludes zero"
+            "with b, accuracy 0.55 is reached 3.75 s sooner than with a, on 6 of 6 seeds "
+            "(mean -3.75 s, 95 % -4.5 s to -3 s): the interval excludes zero"
         )
-        assert found.signs == (5, 0), "B needs less in every pair"
+        assert found.signs == (6, 0), "B needs less in every pair"
     same = sentence(by["all together", "bits to target"], ("a", "b"), view.target)
     assert same == "bits to target is the same with a and b on every seed"
 
@@ -92,12 +91,59 @@ def test_pairs_without_the_target_are_said():
     first, second = view.where({"air": "a"}), view.where({"air": "b"})
 
     text = str(Comparison(("a", "b"), compare(first, second), view.target))
-    assert "with B, accuracy 0.55 is reached 3.9 s sooner than with A, on 3 of 3 seeds" in text
-    assert "\n    A 7.8 s, B 3.9 s, pairs: 3; as if unpaired " in text
-    assert "; of 5 seeds, 5 with A and 3 with B reached it, and only seeds with both count" in text
+    assert (
+        "  time to target: accuracy 0.55 is reached on 5 of 5 seeds with A and on 3 with B, and only 3 seeds with both "
+        "count: with B, accuracy 0.55 is reached 3.9 s sooner than with A (mean -3.9 s)\n"
+        "    A 7.8 s, B 3.9 s, pairs: 3\n"
+    ) in text
     view.cells.loc[(view.cells["air"] == "b") & (view.cells["seed"] < 4), "time_to_target_s"] = np.nan
     text = str(Comparison(("a", "b"), compare(view.where({"air": "a"}), view.where({"air": "b"})), view.target))
-    assert "on one seed, which does not show how much seeds vary; of 5 seeds, 5 with A and 1 with B reached it" in text
+    assert "on 1 with B, and only 1 seed with both counts: with B, accuracy 0.55 is reached 4.2 s sooner" in text
+    assert "than with A on one seed, which does not show how much seeds vary" in text
+    view.cells.loc[view.cells["air"] == "b", "time_to_target_s"] = [6.0, np.nan, np.nan, np.nan, np.nan]
+    (its,) = [
+        each
+        for each in compare(view.where({"air": "a"}), view.where({"air": "b"}))
+        if each.quantity.column == "time_to_target_s"
+    ]
+    assert sentence(its, ("A", "B"), view.target) == (
+        "accuracy 0.55 is reached on 5 of 5 seeds with A and on 1 with B, and only 1 seed with both counts: "
+        "time to target is the same with A and B"
+    )
+
+
+def test_costs_of_two_targets_are_not_compared():
+    """What 0.55 costs says nothing beside what 0.8 costs; final scores and costs of whole runs remain."""
+    view = study({"air": ["a", "b"]})
+    first, second = view.where({"air": "a"}).aiming_at(0.55), view.where({"air": "b"}).aiming_at(0.8)
+
+    assert "time_to_target_s" in {its.quantity.column for its in compare(first, second.aiming_at(0.55))}
+    found = {its.quantity.column for its in compare(first, second)}
+    assert found == {"accuracy", "loss", "simulated_s", "total_bit", "energy_j"}
+
+
+def test_levels_are_compared_as_values():
+    """1e5 and 1.000004e5 have one text with six digits: B is 2 times as fast, and both are written apart."""
+    levels = [1.0e5, 1.000004e5]
+    view = study({"channel.bandwidth_hz": levels}, lambda **its: 2.0 if "100000.4" in its.values() else 1.0, seeds=6)
+    texts = [f"channel.bandwidth_hz={level_text(level)}" for level in levels]
+    found = between(view, (texts[0], texts[1]))
+
+    assert found.names == ("channel.bandwidth_hz=100000", "channel.bandwidth_hz=100000.4")
+    assert found.frame.set_index("quantity").loc["time_to_target_s", ["a", "b"]].tolist() == [7.5, 3.75]
+    assert [its.label for its in settings_of(view)] == ["100 kHz", "100.0004 kHz"]
+    assert {its["quantity"]: its["certain"] for its in differences(view)}["time_to_target_s"]
+
+
+def test_rounds_are_counted():
+    """One round is no `1 rounds`."""
+    fewer = compare(*(study({}, seeds=1).aiming_at(level) for level in (0.55, 0.55)))
+    (rounds,) = [its for its in fewer if its.quantity.column == "rounds_to_target"]
+    one = replace(rounds, values=np.array([[6.0, 5.0]] * 2), paired=paired_difference(np.full(2, 6.0), np.full(2, 5.0)))
+
+    assert "is reached in 1 round fewer than with A, on 2 of 2 seeds (mean -1 round)" in sentence(
+        one, ("A", "B"), {"accuracy": 0.55}
+    )
 
 
 def test_seeds_that_are_missing_somewhere_are_said():
@@ -109,14 +155,14 @@ def test_seeds_that_are_missing_somewhere_are_said():
     text = str(Comparison(("a", "b"), compare(part.where({"air": "a"}), part.where({"air": "b"})), {}))
 
     assert "; of 5 seeds, 4 reached it with both in every place, and only they count" in text
-    assert "\n    A 6.9 s, B 3.45 s, pairs: 4; as if unpaired " in text
+    assert "\n    A 6.9 s, B 3.45 s, pairs: 4\n" in text
 
 
 def test_levels_pair_by_what_they_read():
     """One study has numbers on an axis, the other text beside them; equal levels are the same place."""
-    differences = compare(study({"size": [1, 2]}), study({"size": ["2", "all"]}))
+    found = compare(study({"size": [1, 2]}), study({"size": ["2", "all"]}))
 
-    assert {difference.where for difference in differences} == {"size=2"}
+    assert {difference.where for difference in found} == {"size=2"}
 
 
 def test_a_difference_that_may_be_zero_is_said_to_be_one():
@@ -132,7 +178,13 @@ def test_a_difference_that_may_be_zero_is_said_to_be_one():
     view.cells["accuracy"] += ways
     assert told(view)["final accuracy"] == (
         "with b, the run ends with an accuracy 0.002 lower than with a, on 3 of 5 seeds "
-        "(mean -0.002, 95 % -0.0156 to 0.0116): the interval includes zero"
+        "(mean -0.002): 5 seeds cannot show it, 6 are the fewest that can"
+    )
+    nine = study({"air": ["a", "b"]}, seeds=9)
+    nine.cells["accuracy"] += np.where(nine.cells["seed"] % 2, 0.01, -0.01) * (nine.cells["air"] == "b")
+    assert told(nine)["final accuracy"] == (
+        "with b, the run ends with an accuracy 0.001111 lower than with a, on 5 of 9 seeds "
+        "(mean -0.001111, 95 % -0.01 to 0.01): the interval includes zero"
     )
 
     view.cells["accuracy"] += np.where(view.cells["seed"] == 4, 0.01, 0) * (view.cells["air"] == "b")
