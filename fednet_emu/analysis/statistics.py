@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from fednet_emu.analysis.scales import Cost
+from fednet_emu.analysis.scales import RANGES, Cost
 from fednet_emu.arrays import Array
 
 LEVEL = 0.95
@@ -182,6 +182,8 @@ class Band(NamedTuple):
     """Its upper limit."""
     runs: Array
     """How many runs have not ended."""
+    cut: bool = False
+    """Whether the limits are clipped to what the score can be."""
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:
@@ -207,8 +209,8 @@ def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: flo
     """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting, drawn in many points.
 
     None if no run has the metric or none spent anything. The band begins where the last run begins, and ends with the
-    longest run, or at the cost `until`. So many `points` are evenly spread; the ends of runs are points, too.
-
+    longest run, or at the cost `until`. So many `points` are evenly spread; the ends of runs are points, too. Limits of
+    the band are clipped to what the metric can be.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]
@@ -216,4 +218,7 @@ def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: flo
         return None
     even = even_costs(runs, points)
     ends = [spent[-1] for spent, _ in runs if spent[-1] >= even[0]]
-    return band(runs, np.unique([*even, *ends, *([] if until is None else [until])]))
+    found = band(runs, np.unique([*even, *ends, *([] if until is None else [until])]))
+    (least, most), limits = RANGES.get(metric, (0.0, 1.0)), np.stack([found.low, found.high])
+    low, high = np.clip(limits, least, most)
+    return found._replace(low=low, high=high, cut=bool(((limits < least) | (limits > most)).any()))

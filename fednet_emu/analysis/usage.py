@@ -160,6 +160,8 @@ def _length(usage: Usage) -> str:
     who = f"{counted(int(summary['rounds']), 'round')} with " if summary["rounds"] else ""
     first = f"{who}{counted(usage.devices, 'device')} took {format_seconds(usage.simulated_s)} of simulated time"
     accuracy, loss = summary.get("accuracy"), summary.get("loss")
+    if summary.get("diverged"):
+        return f"The run diverged: {summary['diverged']}. {first}."
     if summary.get("timing_only"):
         return f"{first}; nothing was trained, as the run was for timing only."
     if accuracy is not None:

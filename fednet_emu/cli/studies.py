@@ -69,8 +69,7 @@ def sweep(
             _to_slurm(runs, folder, again, data_dir, track)
             return
         done = _swept(runs, folder, _runner(runs, folder, workers, cluster, collect), data_dir, quiet, track)
-        if plots:
-            print_files(path for path in _drawn(folder) if not quiet)
+        print_files(path for path in _written(folder, plots=plots) if not quiet)
         if not done:
             raise typer.Exit(FAILED)
 
@@ -147,15 +146,15 @@ def reproduce(
             raise typer.Exit(FAILED)
 
 
-def _drawn(folder: Path) -> list[Path]:
-    """Write `cells.csv`, one row for each finished run, and all figures of a study, and return the files."""
+def _written(folder: Path, *, plots: bool) -> list[Path]:
+    """Write `cells.csv`, one row for each finished run, and the figures of a study if wanted, and return the files."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
     from fednet_emu.study.reproduce import write_cells
 
     view = StudyRecords.opened(folder)
     written = [write_cells(view, folder)] if len(view.cells) else []
-    if len(view.evaluations):
+    if plots and len(view.evaluations):
         written += Page().write(study_figures(view), folder / "figures")
     return written
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.emulation.build import unfit_augmentation
@@ -130,7 +131,7 @@ def _poor_links(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int |
     takes_s = np.where(beyond, 0.0, expected_s(scenario, way, links, size_bit))
     slow = takes_s > max(LEAST_S, TIMES * float(np.median(takes_s)))
     if slow.any():
-        named = _named(slow, -takes_s, lambda one: f"{-one:.0f} s" if -one <= MOST_S else f"{-one / MOST_S:.3g} h")
+        named = _named(slow, -takes_s, lambda one: f"{-one:.0f} s" if -one <= MOST_S else format_seconds(-one))
         what = f"at the edge of reach where they start: {size_bit:,} bits are expected to take {named}"
         not_tried = "; what takes over an hour is not tried" if (takes_s[slow] > MOST_S).any() else ""
         yield (

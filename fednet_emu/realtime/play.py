@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from fednet_emu.analysis.quantities import counted
 from fednet_emu.emulation.build import available_cores, build
 from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
@@ -158,7 +159,7 @@ class _Live:
         self._await_server()
         for device in range(self._fed.n_devices):
             self._start(device + 1)
-        self._tell(f"{self._fed.n_devices} clients started; output is in {self._folder.path}")
+        self._tell(f"{counted(self._fed.n_devices, 'client')} started; output is in {self._folder.path}")
         self._origin_ns = self._zero_ns()
         limit_s = self._scenario.stop.simulated_s
         until_ns = FOREVER_NS if limit_s is None else to_ns(limit_s)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -14,10 +17,14 @@ from fednet_emu.analysis.quantities import (
     LONG_TIMES,
     Unit,
     axis_unit,
+    format_alike,
     format_bits,
     format_energy,
     format_seconds,
+    joined,
+    number_text,
 )
+from fednet_emu.draw.page.document import browser_file
 from tests.quick import examples
 
 CLOCK_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -81,12 +88,63 @@ def test_energy_has_three_digits_and_a_decimal_prefix(energy_j, text):
         (86_399, "1 d"),
         (273_600, "3 d 4 h"),
         (-90, "-1 min 30 s"),
+        (-78, "-1 min 18 s"),
+        (59.96, "1 min"),
+        (3599.9, "1 h"),
+        (8.06e6, "93 d 7 h"),
         (math.nan, "unknown"),
     ],
 )
 def test_durations_read_as_people_say_them(duration_s, text):
     """Durations have two units at most, and rounding carries over: never `60 s`, `60 min` or `24 h`."""
     assert format_seconds(duration_s) == text
+
+
+@pytest.mark.parametrize(
+    ("amounts", "units", "texts"),
+    [
+        ((38.9, -88.2, 166.0), LONG_TIMES, ["38.9 s", "-88.2 s", "166 s"]),
+        ((332.0, 7500.0), LONG_TIMES, ["5.53 min", "125 min"]),
+        ((0.844, 2.83), LONG_TIMES, ["0.844 s", "2.83 s"]),
+        ((999.7e3, 1.0), BITS, ["1 Mbit", "1e-06 Mbit"]),
+        ((17.7, 1830.0, math.nan), ENERGIES, ["0.0177 kJ", "1.83 kJ", "unknown"]),
+    ],
+)
+def test_a_row_has_one_unit(amounts, units, texts):
+    """That of its largest amount, so that no `-1 min 28 s` stands beside `38.9 s`."""
+    assert format_alike(amounts, units) == texts
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node to run the page's script")
+def test_the_page_writes_durations_as_the_command_line():
+    """units.js gives the texts of Python for durations of every size and sign, and for rows in one unit."""
+    durations = [0.0, 1.5e-3, 59.94, 59.96, 60.4, 78.0, 119.7, 3599.4, 3599.9, 7500.0, 86_399.0, 273_600.0, 8.06e6]
+    given = [sign * value for value in durations for sign in (1, -1) if value or sign > 0]
+    rows = [[38.9, -88.2, 166.0], [332.0, 7500.0], [0.844, 2.83], [-78.0, 59.96]]
+    script = browser_file("units.js") + (
+        f"console.log(JSON.stringify([{json.dumps(given)}.map(units.seconds), "
+        f"{json.dumps(rows)}.map((row) => row.map((value) => units.alike(value, row, 'time')))]))"
+    )
+    told = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True).stdout
+
+    assert json.loads(told) == [list(map(format_seconds, given)), [format_alike(row, LONG_TIMES) for row in rows]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1e5, "100000"), (1.000004e5, "100000.4"), (0.1, "0.1"), (1e12, "1e+12"), (1 / 3, "0.3333333333333333")],
+)
+def test_numbers_have_the_digits_that_tell_them_apart(value, text):
+    """Six digits where they are the number, else as many as it takes."""
+    assert number_text(value) == text
+    assert float(text) == value
+
+
+def test_names_with_commas_are_joined_by_semicolons():
+    """So that one name cannot be read as two."""
+    assert joined(["a", "b", "c"]) == "a, b and c"
+    assert joined(["a, x = 1", "b"]) == "a, x = 1; and b"
+    assert joined(["a"]) == "a"
 
 
 @examples(60)

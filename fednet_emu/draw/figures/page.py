@@ -10,13 +10,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
+from fednet_emu.analysis.statistics import Interval
 from fednet_emu.draw.figures.tex import escaped
 from fednet_emu.draw.style import POINTS_PER_IN, SIZES, PaperFigure, add_legend, paper_style, wrapped
 from fednet_emu.errors import FednetError, did_you_mean
 
 TITLE_PT = 8.0
-DIGITS = 6
-"""Significant digits of numbers in tables."""
+DIGITS, LATEX_DIGITS = 6, 3
+"""Significant digits of numbers in tables, and in those for LaTeX."""
+LOPSIDED = 0.1
+"""Part of an interval by which its middle may be off the mean to be written as mean and half its width."""
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
@@ -67,8 +70,13 @@ def numbers_of(figure: Figure) -> pd.DataFrame:
 
 
 def latex_text(numbers: pd.DataFrame) -> str:
-    """The numbers as a LaTeX table that needs the package booktabs; what is unknown is a dash."""
-    right = [pd.api.types.is_numeric_dtype(numbers[name]) for name in numbers]
+    r"""The numbers as a LaTeX table that needs the package booktabs; what is unknown is a dash.
+
+    A mean and the ends of its interval are one column, `mean \pm half width`, or `mean (low to high)` where the
+    interval is lopsided, as one that ends at zero.
+    """
+    whole, numbers = numbers, _with_intervals(numbers)
+    right = [pd.api.types.is_numeric_dtype(whole[name]) for name in numbers]
     lines = [
         rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in right)}}}",
         r"\toprule",
@@ -88,8 +96,33 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
-        return "--" if math.isnan(value) else f"{value:.{DIGITS}g}"
-    return escaped(str(value))
+        return "--" if math.isnan(value) else _digits(value)
+    return _interval_text(value) if isinstance(value, Interval) else escaped(str(value))
+
+
+def _digits(value: float) -> str:
+    return f"{float(f'{value:.{LATEX_DIGITS}g}'):g}"
+
+
+def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
+    """The table with each mean and the ends of its interval in one column; a mean stands before the lower end."""
+    names, table = list(map(str, numbers.columns)), numbers.copy()
+    for place, low in enumerate(names):
+        high = re.sub(r"low(?=$| \()", "high", low)
+        if place and high != low and high in names:
+            mean = names[place - 1]
+            rows = numbers[[mean, low, high]].astype(float).itertuples(index=False)
+            table[mean] = pd.Series([Interval(*row) for row in rows], numbers.index, dtype=object)
+            table = table.drop(columns=[low, high])
+    return table
+
+
+def _interval_text(its: Interval) -> str:
+    if not (math.isfinite(its.low) and math.isfinite(its.high)):
+        return _cell(its.mean)
+    if abs((its.high + its.low) / 2 - its.mean) > LOPSIDED * (its.high - its.low):
+        return f"{_digits(its.mean)} ({_digits(its.low)} to {_digits(its.high)})"
+    return rf"${_digits(its.mean)} \pm {_digits((its.high - its.low) / 2)}$"
 
 
 def _arrange_legend(figure: Figure) -> None:

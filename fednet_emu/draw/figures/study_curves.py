@@ -98,7 +98,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last
     value until the next evaluation, and after its end. All lines go on to the end of the longest run; where the first
     of its runs has ended a line is thin, and says how many go on wherever that number falls. The vertical axis shows
-    possible values only, and the legend says when a band reaches beyond it; its range ignores the first part of each
+    possible values only, and the legend says when a band is clipped to them; its range ignores the first part of each
     line, where all settings look alike. Where all lines of a panel coincide, the panel says so.
 
     Args:
@@ -139,17 +139,17 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
                 axes.set_axis_off()
                 grid[row - 1, place].tick_params(labelbottom=True)
     target = view.target.get(metric)
-    cut = _fit_scores(grid[0, 0], [its.band for its in drawn], metric, target)
+    _fit_scores(grid[0, 0], [its.band for its in drawn], metric, target)
     _finish_panels(drawn, target)
     label = cost.label(unit)
     figure.supxlabel(label, fontsize=8)
     figure.supylabel(layout.names.metric(metric), fontsize=8)
-    _add_legend(figure, layout, [its.band for its in drawn], target, cut=cut)
+    _add_legend(figure, layout, [its.band for its in drawn], target)
     figure.numbers = pd.concat([its.numbers(label, metric) for its in drawn], ignore_index=True)
     return figure
 
 
-def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None, *, cut: bool) -> None:
+def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
     """Explain lines, bands, thin ends, numbers and the target, as far as the figure has them."""
     entries: list[tuple[Artist, str]] = []
     heading = ""
@@ -157,7 +157,7 @@ def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: f
         heading, names = layout.names.legend(layout.lines)
         entries += [(Line2D([], [], **line_style(index)), name) for index, name in enumerate(names)]
     if any(np.isfinite(its.low).any() for its in bands):
-        label = "95 % interval" + (", cut" if cut else "")
+        label = "95 %, clipped to axes" if any(its.cut for its in bands) else "95 % interval"
         entries.append((Patch(facecolor="0.5", alpha=0.3, linewidth=0), label))
     if target is not None:
         entries.append((Line2D([], [], **TARGET_LINE), f"target {target:g}"))
@@ -165,7 +165,7 @@ def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: f
         entries.append((Line2D([], [], color="0.3", **CARRIED), "after a run's end"))
     if any(_falls(its) for its in bands):
         digit: dict[str, Any] = {"linestyle": "", "marker": "$3$", "markersize": 4, "markeredgewidth": 0.0}
-        entries.append((Line2D([], [], color="0.3", **digit), "runs left"))
+        entries.append((Line2D([], [], color="0.3", **digit), "runs still going"))
     if entries:
         add_legend(figure, [handle for handle, _ in entries], [name for _, name in entries], heading=heading)
 
@@ -228,8 +228,8 @@ def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
                 axes.annotate(f"{its.runs[place]}", tuple(spot), (0, 1.5), textcoords="offset points", **about)
 
 
-def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> bool:
-    """Fit the vertical axis to bands and target within what is possible; return whether a band reaches beyond that."""
+def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> None:
+    """Fit the vertical axis to bands and target within what is possible."""
     least, most = RANGES.get(metric, (0.0, 1.0))
     parts = [values[len(its.spent) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
     values = np.concatenate([*parts, np.array([] if target is None else [target])])
@@ -238,7 +238,6 @@ def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | 
     if len(values) and np.ptp(inside) > 0:
         margin = 0.05 * float(np.ptp(inside))
         axes.set_ylim(float(inside.min()) - margin, float(inside.max()) + margin)
-    return bool((inside != values).any())
 
 
 def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:

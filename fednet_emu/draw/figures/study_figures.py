@@ -11,7 +11,7 @@ from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout, curve_figure
-from fednet_emu.draw.figures.study_pareto import pareto_figure
+from fednet_emu.draw.figures.study_pareto import cost_front_figure, pareto_figure
 from fednet_emu.draw.figures.study_rows import difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
 from fednet_emu.errors import FednetError, did_you_mean
@@ -33,7 +33,7 @@ def study_figures(
 
     These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or the same for another
     metric), `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
-    `final` if devices were evaluated one by one, and `cycle-groups` for cyclic participation.
+    `front-energy-time`, `final` if devices were evaluated one by one, and `cycle-groups` for cyclic participation.
 
     Args:
         view: the study.
@@ -58,6 +58,7 @@ def study_figures(
         if against is None:
             drawn["differences"] = difference_figure(view, measure, layout)
             drawn["pareto"] = pareto_figure(view, layout.names)
+            drawn["front-energy-time"] = cost_front_figure(view, layout.names)
             drawn |= {"final": final_figure(view, layout.names), "cycle-groups": groups_figure(view)}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fednet_emu.analysis.fronts import WANTED, fronts, points_of
+from fednet_emu.analysis.fronts import WANTED, ends_of, fronts, points_of
 from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.scales import TRADED, Cost
 from fednet_emu.analysis.settings import Names, settings_of
-from fednet_emu.analysis.study import Levels, StudyRecords
+from fednet_emu.analysis.study import Levels, StudyRecords, target_text
+from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
-HEIGHT_IN = 1.75
+HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
+"""Heights of a row of panels and of a lone one; parts of the largest values within which points coincide."""
 DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 
@@ -66,6 +70,56 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
     return figure
 
 
+def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
+    """Draw what reaching the target took each setting in energy against time, and the front, which a line joins.
+
+    Points are means over seeds, of settings whose every run reached the target; without a target those of whole runs.
+    Settings with different data have fronts of their own.
+
+    Returns:
+        None if fewer than two settings have a point.
+    """
+    settings, names = settings_of(view), names or Names.of(view.axes)
+    points = ends_of(view, settings)
+    if len(points) < 2:
+        return None
+    time, energy = TRADED["time"], TRADED["energy"]
+    units = {cost.column: cost.unit(float(points[cost.column].max())) for cost in (time, energy)}
+    on = fronts(points, [(time.column, energy.column)])[f"{time.column}:{energy.column}"]
+    figure = new_figure(LONE_HEIGHT_IN)
+    axes = figure.subplots()
+    at = points[list(units)] / [unit.size for unit in units.values()]
+    for _, members in points[on].groupby("data_set", sort=False):
+        axes.plot(*at.loc[members.index].sort_values(time.column).to_numpy().T, color="0.6", linewidth=0.7, zorder=1)
+    axes.plot(*at[~on].to_numpy().T, **DOMINATED | {"markersize": 3.0})
+    _mark(axes, at[on].to_numpy(np.float64), points["setting"][on])
+    aim = target_text(view.target)
+    axes.set_xlabel(time.label(units[time.column], aim))
+    axes.set_ylabel(energy.label(units[energy.column], aim))
+    finish_axes(axes)
+    shown = list(points["setting"][on])
+    heading, labels = names.legend([settings[place].levels for place in shown])
+    handles = [Line2D([], [], **{**line_style(place), "linestyle": "none"}) for place in shown]
+    add_legend(
+        figure, [*handles, Line2D([], [], **DOMINATED)], [*labels, "not on the front"], handle_em=1.2, heading=heading
+    )
+    levels = pd.DataFrame([settings[place].levels for place in points["setting"]], index=points.index)
+    figure.numbers = pd.concat([levels, points[list(units)].assign(front=on)], axis=1)
+    return figure
+
+
+def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
+    """Draw points [points, 2] in the looks of their settings; one that others cover is a larger ring around them."""
+    largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
+    taken: Counter[tuple[float, ...]] = Counter()
+    for spot, setting in zip(spots, members, strict=True):
+        place = tuple(np.rint(FINE * spot / largest).tolist())
+        ring, style = taken[place], {**line_style(int(setting)), "linestyle": "none"}
+        around = {"fillstyle": "none", "markeredgewidth": 0.7, "markersize": 3.2 + 2.4 * ring} if ring else {}
+        axes.plot(*spot, **style | around)
+        taken[place] += 1
+
+
 def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
     """The levels that all these settings share, of axes that have several."""
     shared = {
@@ -78,8 +132,7 @@ def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str
 
 def _draw(axes: Axes, points: pd.DataFrame, front: pd.DataFrame, cost: Cost, unit: Unit) -> None:
     axes.plot(points[cost.column] / unit.size, points["accuracy"], **DOMINATED)
-    for setting, part in front.groupby("setting"):
-        style = {**line_style(int(str(setting))), "linestyle": "none"}
-        axes.plot(part[cost.column] / unit.size, part["accuracy"], **style)
+    spots = np.stack([front[cost.column] / unit.size, front["accuracy"]], axis=1)
+    _mark(axes, spots, front["setting"])
     round_ticks(axes.xaxis, 3)
     finish_axes(axes)

@@ -41,6 +41,8 @@ DOT: dict[str, Any] = {"marker": ".", "markersize": 3.5, "alpha": 0.5, "linestyl
 MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
 """Looks of intervals, runs, means, and runs that never reached the target."""
+FAN, FINE, MOST_FAN = 0.14, 200, 0.3
+"""Distance of runs in a row that coincide, in rows; parts of the largest value within which they do; largest offset."""
 ARROW = 3.5
 """Size of the arrow head at an end that was cut, in points."""
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
@@ -168,7 +170,7 @@ def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
     interval = Interval(*(value / unit.size for value in its.cost))
     if interval.high == interval.low:
         interval = interval._replace(low=math.nan)
-    axes.plot(failed, np.full(len(failed), row), **CROSS, zorder=3, label="failed")
+    axes.plot(failed, row + fanned(failed), **CROSS, zorder=3, label="failed")
     if len(failed):
         write_beside(axes, f"{len(reached)} of {len(costs)}", (1.0, row), xycoords=axes.get_yaxis_transform())
     return draw_runs(axes, reached, row, colour, interval, least=0.0)
@@ -195,11 +197,20 @@ def draw_runs(
         most: largest possible value.
     """
     its = interval or mean_interval(values)
-    axes.plot(values, np.full(len(values), row), **DOT, color=colour, label="runs")
+    axes.plot(values, row + fanned(values), **DOT, color=colour, label="runs")
     cut = draw_interval(axes, its, row, least, most)
     if len(values):
         axes.plot(its.mean, row, **MEAN, color=colour, zorder=4, label="mean")
     return cut
+
+
+def fanned(values: Array) -> Array:
+    """Return how far runs are drawn from the middle of their row, [runs]: those that coincide stand side by side."""
+    groups = pd.Series(np.rint(FINE * values / max(float(np.abs(values).max(initial=0.0)), 1e-300)))
+    by_group = groups.groupby(groups)
+    middle = (by_group.transform("size") - 1) / 2
+    offsets = (by_group.cumcount() - middle) * np.minimum(FAN, MOST_FAN / np.maximum(middle, 1))
+    return offsets.to_numpy(np.float64)
 
 
 def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:

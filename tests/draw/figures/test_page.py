@@ -95,7 +95,25 @@ def test_numbers_survive_as_csv_and_latex():
     assert again["setting_a"].tolist() == ["50 % & more", "b"]
     assert table[0] == r"\begin{tabular}{lrr}"
     assert table[2] == r"setting\_a & time (\textmu{}s) & runs \\"
-    assert table[4:6] == [r"50 \% \& more & 0.333333 & 5 \\", r"b & -- & 0 \\"]
+    assert table[4:6] == [r"50 \% \& more & 0.333 & 5 \\", r"b & -- & 0 \\"]
+
+
+def test_latex_writes_a_mean_and_its_interval_in_one_column():
+    """Three digits, mean and half the width; an interval that ends at zero as its ends, so that no time is negative."""
+    numbers = pd.DataFrame({
+        "method": ["a", "b", "c"],
+        "time_to_target_s": [6.8712, 6.0, 12345.6], "time_to_target_s_low": [4.0812, 0.0, np.nan],
+        "time_to_target_s_high": [9.6612, 56.8, np.nan],
+        "mean (s)": [0.9123, 1.0, 1e-7], "low (s)": [0.9, 1.0, 0.0], "high (s)": [0.9246, 1.0, 2e-7],
+    })  # fmt: skip
+
+    assert latex_text(numbers).splitlines()[2:7] == [
+        r"method & time\_to\_target\_s & mean (s) \\",
+        r"\midrule",
+        r"a & $6.87 \pm 2.79$ & $0.912 \pm 0.0123$ \\",
+        r"b & 6 (0 to 56.8) & $1 \pm 0$ \\",
+        r"c & 12300 & $1e-07 \pm 1e-07$ \\",
+    ]
 
 
 def test_tables_are_written_beside_the_pictures(two, tmp_path):

@@ -22,7 +22,7 @@ from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
-from fednet_emu.draw.figures.study_rows import difference_figure
+from fednet_emu.draw.figures.study_rows import difference_figure, fanned
 from fednet_emu.draw.page.study_page import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style
@@ -46,6 +46,7 @@ def view_of(runs: Runs, target: float | None = None, data_sets: Sequence[str] = 
             needed = reached if math.isfinite(reached) else math.nan
             names = ("time_to_target_s", "bits_to_target", "energy_to_target_j")
             cells.append({**keys, "status": "done", "accuracy": score[-1], "loss": 1 - score[-1],
+                          "simulated_s": time_s[-1], "total_bit": time_s[-1] * 1e6, "energy_j": 2 * time_s[-1],
                           **dict(zip(names, (needed, needed * 1e6, needed * 2), strict=True)), **unknown})  # fmt: skip
     goal = {} if target is None else {"accuracy": target}
     known = pd.DataFrame(cells).assign(data_set=data_sets if len(data_sets) > 1 else data_sets[0])
@@ -112,9 +113,9 @@ def test_lines_go_on_to_the_common_end_and_say_how_many_runs_are_left():
     assert entries(figure) == [
         "a",
         "b",
-        "95 % interval, cut",
+        "95 %, clipped to axes",
         "after a run's end",
-        "runs left",
+        "runs still going",
     ]
     ends = numbers.groupby("air").last()
     assert ends["accuracy"].to_dict() == pytest.approx({"a": 0.6, "b": 0.8})
@@ -122,15 +123,14 @@ def test_lines_go_on_to_the_common_end_and_say_how_many_runs_are_left():
 
 
 def test_bands_beyond_the_possible_are_said():
-    """Student's interval of 0.1 and 0.9 is wider than 0 to 1: it is drawn whole, and the legend says so."""
+    """Student's interval of 0.1 and 0.9 is -4.6 to 5.6: an accuracy is from 0 to 1, and the legend says that."""
     apart = [([0.0, 1.0, 2.0], [score] * 3) for score in (0.1, 0.9)]
     figure = study_figures(view_of({"a": apart}), against="time")["accuracy-time"]
     corners = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
-    interval = mean_interval(np.array([0.1, 0.9]))
 
-    assert (corners.min(), corners.max()) == pytest.approx((interval.low, interval.high))
+    assert (corners.min(), corners.max()) == (0.0, 1.0)
     assert figure.axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
-    assert entries(figure) == ["95 % interval, cut"]
+    assert entries(figure) == ["95 %, clipped to axes"]
 
 
 @pytest.mark.parametrize(("metric", "scores"), [("perplexity", (6.0, 8.0)), ("r2", (-0.5, -0.3))])
@@ -299,6 +299,35 @@ def test_each_cost_has_its_front_energy_too():
     assert [axes.get_xlabel() for axes in figure.axes] == ["Time (s)", "Bits (Mbit)", "Energy (J)"]
     assert fronts_of(figure) == {"time": expected, "bits": expected, "energy": expected}
     assert entries(figure) == ["a", "not on the front"]
+
+
+def test_energy_is_weighed_against_time():
+    """Each setting is its mean energy and time to the target; a line joins those that none beats in both."""
+    view = view_of({"a": [LONG], "b": [LONG], "c": [LONG], "d": [LONG]}, 0.5)
+    spent = {"time_to_target_s": [1.0, 2.0, 3.0, 2.0], "energy_to_target_j": [9.0, 4.0, 5.0, 4.0]}
+    figure = study_figures(replace(view, cells=view.cells.assign(**spent)))["front-energy-time"]
+    numbers = numbers_of(figure)
+
+    assert numbers["front"].tolist() == [True, True, False, True]
+    assert numbers[["simulated_s", "energy_j"]].to_numpy().T.tolist() == list(spent.values())
+    line, beaten, *points = figure.axes[0].get_lines()
+    assert line.get_xydata().tolist() == [[1.0, 9.0], [2.0, 4.0], [2.0, 4.0]]
+    assert beaten.get_xydata().tolist() == [[3.0, 5.0]]
+    assert [point.get_fillstyle() for point in points] == ["full", "full", "none"], "the ring around b is d"
+    assert points[2].get_markersize() > points[1].get_markersize()
+    assert entries(figure) == ["a", "b", "d", "not on the front"]
+    axes = figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Time to accuracy 0.5 (s)", "Energy to accuracy 0.5 (J)")
+    assert "front-energy-time" not in study_figures(view_of({"a": [LONG]}, 0.5)), "one setting has nothing to weigh"
+
+
+def test_runs_that_coincide_stand_side_by_side():
+    """Three of 5 s and one of 6 s in a row: three heights, symmetrical about the middle, within the row."""
+    offsets = fanned(np.array([5.0, 5.0, 6.0, 5.001]))
+
+    assert offsets.tolist() == pytest.approx([-0.14, 0.0, 0.0, 0.14])
+    assert np.abs(fanned(np.full(40, 3.0))).max() <= 0.3
+    assert fanned(np.array([])).tolist() == fanned(np.array([7.0]))[:0].tolist() == []
 
 
 def test_what_has_learnt_nothing_is_not_on_a_front():

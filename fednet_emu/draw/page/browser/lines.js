@@ -42,8 +42,18 @@ const lines = (() => {
   /** The largest number of several arrays; 0 if there is none. */
   const largest = (arrays) => arrays.reduce((most, array) => array.reduce((a, b) => (b > a ? b : a), most), 0);
 
-  /** Columns for `fednet.table` from those of Python: {name, title, kind, values}. */
-  const columns = (given) => given.map(({ name, title, kind, values }) => ({ key: name, title, values, show: show[kind] }));
+  /** Values of a kind as text; a mean and the ends of its interval, the values of `row`, have one unit. */
+  const alike = (value, row, kind) => (["time", "bits", "energy"].includes(kind) ? units.alike(value, row, kind) : show[kind](value));
+
+  /** Columns for `fednet.table` from those of Python: {name, title, kind, values}; the ends of an interval follow its mean. */
+  function columns(given) {
+    let group = [];
+    return given.map(({ name, title, kind, values }) => {
+      const own = group = ["from", "to", "95 % from"].includes(title) ? group : [];
+      own.push(values);
+      return { key: name, title, values, show: (value, row) => (own.length > 1 ? alike(value, own.map((each) => each[row]), kind) : show[kind](value)) };
+    });
+  }
 
   /** The choice of a metric and of a cost; `state` has both, `changed()` is called on a change. */
   const choices = (state, metrics, costs, changed) => [
@@ -51,5 +61,5 @@ const lines = (() => {
     fednet.select("against", Object.entries(costs), (value) => { state.cost = value; changed(); }, state.cost),
   ];
 
-  return { shorten, score, show, axis, colour, look, faded, largest, columns, choices, TITLES };
+  return { shorten, score, show, axis, colour, look, faded, largest, alike, columns, choices, TITLES };
 })();

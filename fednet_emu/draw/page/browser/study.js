@@ -61,14 +61,19 @@ function studyCurves(study) {
     return made;
   }
   function alike(curves) {
-    const groups = Map.groupBy ? Map.groupBy(curves, (curve) => `${curve.mean.join()}|${curve.spent.join()}`) : new Map();
+    const groups = new Map();
+    for (const curve of curves) {
+      const key = `${curve.mean.join()}|${curve.spent.join()}`;
+      groups.set(key, [...(groups.get(key) ?? []), curve]);
+    }
     const same = [...groups.values()].filter((group) => group.length > 1).map((group) => group.map((curve) => study.settings[curve.setting].label).join(" = "));
     return same.length ? `The same line: ${same.join("; ")}.` : "";
   }
   function draw() {
     const curves = shown(), unit = lines.axis(state.cost, lines.largest(curves.map((curve) => curve.spent)));
     const many = curves.length > 16 ? "Too many lines for a legend: point at one to see its name, or choose levels. " : "";
-    note.textContent = curves.length ? many + alike(curves) : "No run of this choice has this metric and spends this.";
+    const cut = state.bands && curves.some((curve) => curve.cut) ? " Bands are clipped to what the score can be." : "";
+    note.textContent = curves.length ? many + alike(curves) + cut : "No run of this choice has this metric and spends this.";
     return {
       data: curves.flatMap((curve) => traces(curve, unit)),
       layout: { xaxis: { title: unit.title, rangemode: "tozero" }, yaxis: { title: study.metrics[state.metric] }, showlegend: !many },
@@ -101,10 +106,12 @@ function studyNeeded(study) {
     const lost = { x: [], y: [], text: [] }, means = { x: [], y: [], text: [], low: [], high: [] };
     const counts = [];
     study.needed.forEach(({ setting, seeds, status, reached, of, failures, costs }, row) => {
-      const { label } = study.settings[setting], { values, mean, low, high } = costs[column], late = [];
+      const { label } = study.settings[setting], { values, mean, low, high } = costs[column], late = [], beside = new Map();
       seeds.forEach((seed, run) => {
         if (Number.isFinite(values[run])) {
-          runs.x.push(values[run] / unit.size); runs.y.push(row); runs.marker.color.push(lines.colour(setting));
+          const place = Math.round(200 * values[run] / most), same = beside.get(place) ?? 0;
+          beside.set(place, same + 1);
+          runs.x.push(values[run] / unit.size); runs.y.push(row + (same % 2 ? 0.08 : -0.08) * Math.ceil(same / 2)); runs.marker.color.push(lines.colour(setting));
           runs.text.push(`${label}<br>seed ${seed}: ${show(values[run])}`);
         } else late.push([seed, status[run] === "done" ? "ended without reaching it" : status[run]]);
       });
@@ -114,9 +121,10 @@ function studyNeeded(study) {
       });
       if (reached) {
         means.x.push(mean / unit.size); means.y.push(row);
-        means.low.push(Number.isFinite(low) ? (mean - Math.max(low, 0)) / unit.size : 0);
+        means.low.push(Number.isFinite(low) ? (mean - low) / unit.size : 0);
         means.high.push(Number.isFinite(high) ? (high - mean) / unit.size : 0);
-        means.text.push(`${label}<br>mean ${show(mean)}` + (Number.isFinite(low) ? `, 95 % ${show(Math.max(low, 0))} to ${show(high)}` : "") + `<br>${reached} of ${of} runs reached it`);
+        const [middle, from, to] = [mean, low, high].map((value) => lines.alike(value, [mean, low, high], state.cost));
+        means.text.push(`${label}<br>mean ${middle}` + (Number.isFinite(low) ? `, 95 % ${from} to ${to}` : "") + `<br>${reached} of ${of} runs reached it`);
       }
       if (failures) counts.push({ x: 1, xref: "paper", xanchor: "left", y: row, showarrow: false, text: `${reached} of ${of}`, font: { color: fednet.colour("lost") } });
     });
@@ -187,7 +195,10 @@ function studyDifferences(study) {
   chosen();
   const KINDS = { simulated_s: "time", total_bit: "bits", energy_j: "energy", time_to_target_s: "time", bits_to_target: "bits", energy_to_target_j: "energy" };
   const signed = (value, row) => `${value < 0 ? "−" : value > 0 ? "+" : ""}${plain(Math.abs(value), row)}`;
-  const plain = (value, row) => lines.show[KINDS[study.differences[row].quantity] ?? "score"](value);
+  const plain = (value, row) => {
+    const { quantity, a_mean, b_mean, mean, low, high } = study.differences[row];
+    return lines.alike(value, [a_mean, b_mean, mean, low, high], KINDS[quantity] ?? "score");
+  };
   const TITLES = [["axis", "Axis"], ["a", "A"], ["b", "B"], ["where", "Where"], ["title", "Quantity"], ["a_mean", "A, mean", plain], ["b_mean", "B, mean", plain],
     ["mean", "B − A", signed], ["low", "95 % from", signed], ["high", "to", signed], ["pairs", "Pairs"], ["sentence", "In words"]];
   fednet.table(place, `${study.name}-differences`, TITLES.map(([key, title, show]) => ({

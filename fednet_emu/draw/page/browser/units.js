@@ -31,16 +31,17 @@ const units = (() => {
     return `${digits(rounded / size)} ${symbol}`;
   }
 
-  /** A duration: 1.5 ms, 12.3 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
+  /** A duration: 1.5 ms, 12.3 s, -1 min 18 s, 2 h 5 min, 3 d 4 h. */
   function seconds(value) {
     if (!known(value)) return "unknown";
-    if (Math.abs(value) < 60) return scaled(value, TIMES);
+    const size = Math.abs(value), sign = value < 0 ? "-" : "";
+    if (Number(size.toPrecision(3)) < 60) return scaled(value, TIMES);
     for (const [small, large, limit, unit, above] of [[1, 60, 3600, "s", "min"], [60, 3600, 86400, "min", "h"],
       [3600, 86400, Infinity, "h", "d"]]) {
-      const count = Math.round(value / small);
+      const count = Math.round(size / small);
       if (count * small < limit) {
         const rest = count % (large / small), whole = Math.floor(count / (large / small));
-        return `${whole} ${above}${rest ? ` ${rest} ${unit}` : ""}`;
+        return `${sign}${whole} ${above}${rest ? ` ${rest} ${unit}` : ""}`;
       }
     }
   }
@@ -61,8 +62,15 @@ const units = (() => {
     return { size: found[0], symbol: found[1] };
   }
 
+  /** A value of a kind in the unit of the largest of its row, so that a row has one unit. */
+  function alike(value, row, kind) {
+    if (!known(value)) return "unknown";
+    const largest = Math.max(0, ...row.filter(known).map(Math.abs)), { size, symbol } = axis(Number(largest.toPrecision(3)), kind);
+    return `${digits(value / size)} ${symbol}`;
+  }
+
   return {
-    digits, seconds, count, share, axis,
+    digits, seconds, count, share, axis, alike,
     bits: (value) => scaled(value, BITS), energy: (value) => scaled(value, ENERGIES),
     rate: (value) => scaled(value, RATES), length: (value) => scaled(value, LENGTHS),
     decibel: (value) => (known(value) ? `${value.toFixed(1)} dB` : "unknown"),
