@@ -16,7 +16,7 @@ from typing_extensions import override
 from fednet_emu.analysis.confidence_set import confidence_set
 from fednet_emu.analysis.quantities import TextResult, counted
 from fednet_emu.analysis.scales import COSTS, limits_text
-from fednet_emu.analysis.statistics import fewest_seeds, mean_interval
+from fednet_emu.analysis.statistics import cost_interval, fewest_seeds, mean_interval
 from fednet_emu.analysis.study import target_text
 from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
@@ -55,10 +55,6 @@ class SearchRecords(TextResult):
     def columns(self) -> Sequence[str]:
         """The columns of the trials that hold what was minimised or maximised."""
         return self.costs or ["accuracy"]
-
-    def shown(self, column: str, amount: float) -> str:
-        """An amount of a cost, or an accuracy, as text."""
-        return COSTS[column].show(amount) if column in COSTS else f"{amount:.4g}"
 
     @classmethod
     def opened(cls, folder: Path) -> Self:
@@ -134,12 +130,10 @@ class SearchRecords(TextResult):
         for place, number in enumerate(self.finalists, 1):
             runs, amounts = sign * self.runs[number], []
             for column, costs in zip(self.columns, runs.T, strict=True):
-                known = costs[np.isfinite(costs)]
-                its = mean_interval(known)
-                wide = (
-                    "" if math.isnan(its.low) else f" ({self.shown(column, its.low)} to {self.shown(column, its.high)})"
-                )
-                amounts.append(f"{column} {self.shown(column, its.mean)}{wide}" if len(known) else f"{column} unknown")
+                its = cost_interval(costs) if column in COSTS else mean_interval(costs)
+                mean, low, high = COSTS[column].row(its) if column in COSTS else (f"{each:.4g}" for each in its)
+                wide = "" if math.isnan(its.low) else f" ({low} to {high})"
+                amounts.append(f"{column} unknown" if math.isnan(its.mean) else f"{column} {mean}{wide}")
             missed = int((~np.isfinite(runs).all(axis=1)).sum())
             late = f", {missed} of {len(runs)} did not get there" if missed else ""
             yield f" {place}. {labels[number]}: {', '.join(amounts)}{late}; best/{place}.yaml"

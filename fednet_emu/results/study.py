@@ -147,7 +147,7 @@ class Study(StudyRecords):
         loss: float | None = None,
         within: Within = (),
     ) -> Comparison:
-        """Compare two settings by their differences, paired by seed, with 95 % intervals.
+        """Compare two settings by their differences, paired by seed, with 95 % intervals from six seeds on.
 
         The question is how much these two settings differ, chosen before the runs. Which of all settings may be the
         best is another one; see `best`.
@@ -175,8 +175,9 @@ class Study(StudyRecords):
     ) -> Ranking:
         """Rank the settings by what reaching the target costs them, and say which of all may be the best.
 
-        Runs that do not reach it within the limits count as the largest cost that is known of all runs. Who is not the
-        best is decided by exchanging costs within seeds, which accounts for the number of settings.
+        Two runs of a seed are compared up to where the first of them ended without the target; one that diverged or
+        exceeded a limit counts as the most that any run spent. Who is not the best is decided by exchanging costs
+        within seeds, which accounts for the number of settings. Settings of which nothing is known are not ranked.
 
         Args:
             accuracy: the target accuracy, instead of the study's target.
