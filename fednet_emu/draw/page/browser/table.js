@@ -70,11 +70,16 @@ fednet.table = (parent, name, columns, { sort = null, descending = false, page =
     type: "search", placeholder: "text in any column",
     input: () => { clearTimeout(typing); typing = setTimeout(() => { state.filter = filter.value; state.shown = page; refresh(); }, 150); },
   });
+  const scroller = fednet.element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
+    fednet.element("table", {}, fednet.element("thead", {}, fednet.element("tr", {}, ...heads)), body));
+  const wide = fednet.element("span", { class: "faint" });
+  new ResizeObserver(() => {
+    wide.textContent = scroller.scrollWidth > scroller.clientWidth ? `${columns.length} columns, scroll to the right for the last` : "";
+  }).observe(scroller);
   const made = fednet.element("div", { class: "table" },
     fednet.controls(fednet.element("label", {}, fednet.element("span", { text: "Filter" }), filter),
-      fednet.button("Save as CSV", () => fednet.download(`${name}.csv`, csv())), counted),
-    fednet.element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-      fednet.element("table", {}, fednet.element("thead", {}, fednet.element("tr", {}, ...heads)), body)), more);
+      fednet.button("Save as CSV", () => fednet.download(`${name}.csv`, csv())), counted, wide),
+    scroller, more);
   parent.append(made);
   refresh();
   return { element: made, rows: () => state.rows, csv };
