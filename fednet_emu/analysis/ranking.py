@@ -180,8 +180,8 @@ def _median(costs: Array, reached: Mask, ended: Mask) -> float:
     """The Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half of them reached the target."""
     if 2 * reached.sum() <= len(costs):
         return math.nan
-    never = np.where(reached | ended, costs, np.inf)
-    known = scipy.stats.ecdf(scipy.stats.CensoredData(uncensored=costs[reached], right=never[~reached])).sf
+    known_until = np.where(ended, costs, 2 * costs.max())  # what failed is known not to arrive at all
+    known = scipy.stats.ecdf(scipy.stats.CensoredData(costs[reached], right=known_until[~reached])).sf
     return float(known.quantiles[np.argmax(known.probabilities <= 0.5)])
 
 

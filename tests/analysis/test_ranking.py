@@ -272,6 +272,9 @@ def test_the_median_is_that_of_kaplan_and_meier(raced):
 
     assert found.settings[0].median == 6.0
     assert found.frame["median"].tolist() == [6.0, 9.0]
+    wild = {"at": 1, "until": 2, "status": "diverged"}
+    failed = rank(raced({"a": [{"at": 2}, wild, {"at": 4}], "b": [{"at": 9}] * 3}))
+    assert [its.median for its in failed.settings] == [4.0, 9.0], "what diverged never arrives: 2, 4, never"
 
 
 def test_intervals_of_restricted_means_cover():
