@@ -3,6 +3,7 @@
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.draw.page.run import run_document
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.records.summaries import divergence
@@ -55,6 +56,9 @@ def test_a_loss_far_above_the_first_ends_as_diverged_though_finite(tmp_path):
     assert run.summary["rounds"] == 3
     assert run.summary["diverged"].startswith("the loss is far above that of the first model, got ")
     assert fe.open(tmp_path / "run").summary["status"] == "diverged"
+    first = run_document(run, "")["words"][0]
+    assert first.startswith(f"The run diverged: {run.summary['diverged']}. 3 rounds with ")
+    assert "reached an accuracy" not in first
     assert "diverged: the loss is far above" in (tmp_path / "run" / "log.txt").read_text()
     with pytest.raises(fe.DataError, match="holds a finished run"):
         fe.run(MAPPING, settings={"algorithm.lr": 5.0}, out=tmp_path / "run")

@@ -277,6 +277,11 @@ def test_labels_cannot_be_mistaken():
     whole = Names.of(axes).whole({"uplink": "tdma", "loss": "none", "devices.count": 10})
 
     assert whole == "tdma, loss = none, devices.count = 10"
+    powers = Names.of({"channel.device.tx_power_dbm": [13.0, 23], "channel.bandwidth_hz": [1e6]})
+    levels = {"channel.device.tx_power_dbm": 23, "channel.bandwidth_hz": 1e6}
+    assert powers.whole(levels) == "23 dBm, 1 MHz", "a unit says enough"
+    two = Names.of({"network.uplink.tx_power_dbm": [13], "network.downlink.tx_power_dbm": [23]})
+    assert two.whole({"network.uplink.tx_power_dbm": 13}) == "network.uplink.tx_power_dbm = 13 dBm"
 
 
 def test_data_sets_are_named_by_what_tells_them_apart():
