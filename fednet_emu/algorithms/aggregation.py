@@ -8,7 +8,8 @@ https://papers.nips.cc/paper/6617-machine-learning-with-adversaries-byzantine-to
 Differences from the papers: what is aggregated is the change of the model in a round, where they aggregate gradients.
 As messages are lost and devices are late, the number n of updates changes from round to round; in a round with fewer
 than a rule needs, the model stays. As in the papers, every update counts alike but in the mean: a number of samples
-is what a device says of itself.
+is what a device says of itself. Running statistics, as of batch norm, are aggregated by the same rule as parameters:
+each of these rules keeps an entry within the range of what has arrived, and a mean could be steered by one bad update.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ class Aggregation(Component):
     def needs_singles(self) -> bool:
         """Whether the mean of the models that arrive is not enough for it."""
         return True
+
+    @property
+    def reveals_statistics(self) -> bool:
+        """Whether it promises privacy that the running statistics of a model would break."""
+        return False
 
     @property
     def least(self) -> int:

@@ -65,6 +65,11 @@ class Algorithm(Component):
     ships_no_base: ClassVar[str] = ""
     """Why the server cannot send all frozen weights to each device; empty where it can."""
 
+    def conflicts_with_statistics(self) -> Iterable[tuple[str, str]]:
+        """Settings that do not go with running statistics, as of batch norm, as (key, what is wrong)."""
+        if getattr(self, "private_sgd", None) is not None:
+            yield "private_sgd", "hides gradients, and statistics of the samples would be sent as they are"
+
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)

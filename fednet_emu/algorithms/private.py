@@ -46,6 +46,11 @@ class _Private(Aggregation):
     def needs_singles(self) -> bool:
         return False
 
+    @property
+    @override
+    def reveals_statistics(self) -> bool:
+        return True
+
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         """The mean of the clipped updates, without noise."""
         return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Annotated, Any, Literal, Self, final
 
+import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.algorithms.aggregation import Aggregation, Krum, Mean, Median, MultiKrum, TrimmedMean
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.private import CentralPrivacy, LocalPrivacy
-from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, ServerOptimizer, ServerSgd
+from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, Memory, ServerOptimizer, ServerSgd
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.federation import Arrived, Deferred, Federation
 
@@ -79,6 +81,15 @@ class ServerSettings(Algorithm):
         if least > most:
             yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"
 
+    @override
+    def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts_with_statistics()
+        if self.aggregation.reveals_statistics:
+            yield (
+                "aggregation",
+                f"{self.aggregation.kind} hides updates, and statistics of the data would be sent as they are",
+            )
+
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         """A rule that compares single updates, as (key, what is wrong)."""
         yield from super().conflicts_with_sums()
@@ -104,10 +115,25 @@ class Server:
         rate = own.asking_rate(fed.n_devices)
         update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting), rate)
         if self._memory is None:
-            self._memory = fed.defer(server.start, w, size=server.vectors * w.size)
-        after = fed.defer(server.step, w, update, self._memory, size=(1 + server.vectors) * w.size)
+            self._memory = fed.defer(started, server, w, fed.n_statistics, size=server.vectors * w.size)
+        what = server, w, update, self._memory, fed.n_statistics
+        after = fed.defer(stepped, *what, size=(1 + server.vectors) * w.size)
         self._memory = fed.defer(_SECOND, after, size=server.vectors * w.size)
         return fed.defer(_FIRST, after, size=w.size)
+
+
+def started(server: ServerOptimizer, w: Tensor, statistics: int) -> Memory:
+    """What a server optimizer keeps before the first round, for the parameters of models like w [P]."""
+    return server.start(w[: len(w) - statistics])
+
+
+def stepped(
+    server: ServerOptimizer, w: Tensor, update: Tensor, memory: Memory, statistics: int
+) -> tuple[Tensor, Memory]:
+    """The model [P] and memory after a step; the last `statistics` entries, running statistics, move by the update."""
+    n = len(w) - statistics
+    after, memory = server.step(w[:n], update[:n], memory)
+    return (torch.cat([after, (w + update)[n:]]) if statistics else after), memory
 
 
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)

@@ -219,6 +219,7 @@ def build_task(
     model = FlatModel(module.to(device), _LOSS[samples.task], samples.input_shape, samples.vocabulary)
     if model.shipped_bit and (why := scenario.algorithm.ships_no_base):
         raise ScenarioError(f"model: with {scenario.algorithm.kind} {why}, got a base with ship; leave it out")
+    _refuse(unfit_statistics(scenario, model))
     return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups)
 
 
@@ -253,6 +254,19 @@ def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iter
     what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
     if what:
         yield ("algorithm", "augment"), what
+
+
+def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
+    """Find what would treat running statistics of the model as parameters; yield its key path and what is wrong."""
+    if not model.n_statistics:
+        return
+    got = f"got a model with {model.n_statistics} running statistics, as of batch norm"
+    remedy = "choose one without, for example with group norm"
+    for key, why in scenario.algorithm.conflicts_with_statistics():
+        yield ("algorithm", key), f"{why}, {got}; {remedy}"
+    access = scenario.network.uplink.access
+    if access.only_sums:
+        yield ("network", "uplink", "access"), f"{access.kind} adds noise to what it carries, {got}; {remedy}"
 
 
 def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:

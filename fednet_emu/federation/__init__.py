@@ -9,7 +9,7 @@ from fednet_emu.federation.learner import Evaluated
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import EdgeServers
 from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.sums import MeanOf, mean_update, moved_by_sum
+from fednet_emu.federation.sums import MeanOf, mean_update, moved_by_sum, shares_of
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -63,4 +63,5 @@ __all__ = [
     "mean_update",
     "moved_by_sum",
     "of_means",
+    "shares_of",
 ]

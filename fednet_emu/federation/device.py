@@ -111,6 +111,7 @@ class Device:
             subset: the device's samples to use, by their place among its own; all when None.
             data: what stands for `task.data`, row by row, for example with other labels; that when None.
             difference: whether the result is the trained parameters minus w instead; neither of the two is then held.
+                Running statistics, as of batch norm, are in it as they are after training.
             terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
                 loss, augment, mask, targets, base; `of`, whose samples are used, such as the server's that are public;
                 and `model`, another one with the same parameters.
@@ -124,7 +125,7 @@ class Device:
             self.measured = tuple(seen if name == "samples" else getattr(work.result, name) for name in asked)
         if not difference:
             return work
-        moved = work.result.params - w
+        moved = work.result.params - fed.without_statistics(w)
         return work._replace(result=moved, output=moved.number)
 
     def evaluate(self, models: Deferred | Sequence[Deferred]) -> Computation:

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
-from fednet_emu.federation.sums import MeanOf, mean_update
+from fednet_emu.federation.sums import MeanOf, mean_update, moved
 from fednet_emu.federation.updates import Since
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Delivery, Transfer
 
 Send = Callable[[], Event]
@@ -89,10 +88,10 @@ class Arrived(list[tuple[Device, Any]]):
     """
 
     def __init__(
-        self, graph: Graph, cohort: Sequence[Device], replies: Sequence[Delivery], sent: Any, mean: MeanOf
+        self, fed: Fed, cohort: Sequence[Device], replies: Sequence[Delivery], sent: Any, mean: MeanOf
     ) -> None:
         super().__init__((k, reply.payload) for k, reply in zip(cohort, replies, strict=True) if not reply.lost)
-        self._graph, self.cohort, self.replies, self.sent, self.mean = graph, cohort, replies, sent, mean
+        self._fed, self.cohort, self.replies, self.sent, self.mean = fed, cohort, replies, sent, mean
 
     @property
     def devices(self) -> list[Device]:
@@ -119,7 +118,8 @@ class Arrived(list[tuple[Device, Any]]):
     ) -> Deferred:
         """The model that was sent, moved by lr times the weighted mean of the differences to it of those that came.
 
-        It is the model that was sent, bit for bit, if none came or all equal it. The models are given away, as by
+        It is the model that was sent, bit for bit, if none came or all equal it. Running statistics, as of batch norm,
+        are no parameters: they become the weighted mean, whatever lr is. The models are given away, as by
         `Federation.accumulate`.
 
         Args:
@@ -129,7 +129,9 @@ class Arrived(list[tuple[Device, Any]]):
         if not self:
             return self.model
         weights = self.weights(weighting) if isinstance(weighting, str) else weighting
-        return self._graph.accumulate(average, self.models, self.model, weights, lr, self.mean)
+        statistics = self._fed.n_statistics if lr != 1.0 else 0
+        mean: Deferred = self._fed.accumulate(average, self.models, self.model, weights, lr, self.mean, statistics)
+        return mean
 
     def weights(self, weighting: Literal["samples", "uniform"]) -> list[int]:
         """The weight of every reply: the number of samples of its device, or 1."""
@@ -137,13 +139,17 @@ class Arrived(list[tuple[Device, Any]]):
 
 
 @of_means
-def average(w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf = mean_update) -> Accumulation:
+def average(
+    w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf = mean_update, statistics: int = 0
+) -> Accumulation:
     """Move w [P] by lr times the weighted mean of the differences to it of the models that come one by one.
+
+    The last `statistics` entries, running statistics, move by the mean itself.
 
     Summing differences instead of models leaves w bit-identical when all models equal w.
     """
     update = yield from mean(w, weights)
-    return w + lr * update
+    return moved(w, update, lr, statistics)
 
 
 def exchange(
@@ -170,7 +176,7 @@ def exchange(
     else:
         begun, mean = fed.clock.begin(clients), mean_update
         replies = yield AllOf(fed.clock, begun, how.deadline_s, lambda: Delivery.given_up(fed.now_s))
-    arrived = Arrived(fed.graph, invited, replies, message, mean)
+    arrived = Arrived(fed, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(cohort), len(arrived))
     return arrived

@@ -25,6 +25,7 @@ from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.secure_sums import sums_of
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
+from fednet_emu.federation.sums import without_statistics
 from fednet_emu.federation.updates import Since
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, gather
@@ -88,6 +89,8 @@ class Federation:
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self.learner.read, 0 if task is None else task.model.shipped_bit)
+        if self.n_statistics:
+            self.links.statistics[self.task.model.size] = self.n_statistics
         self.sums = sums_of(self)
         self.observers: list[Callable[[Federation], None]] = []
         score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
@@ -251,6 +254,15 @@ class Federation:
         """Number of devices that have training samples."""
         return int(np.count_nonzero(self.task.n_samples))
 
+    @property
+    def n_statistics(self) -> int:
+        """Number of running statistics, as of batch norm, at the end of a vector of the model: no parameters."""
+        return 0 if self._task is None else self._task.model.n_statistics
+
+    def without_statistics(self, w: Deferred) -> Deferred:
+        """A model with zeros in the place of its running statistics; the model itself if it has none."""
+        return self.defer(without_statistics, w, self.n_statistics) if self.n_statistics else w
+
     def zeros(self) -> Deferred:
         """A zero for each parameter of the model that is trained."""
         return self.learner.zeros()
@@ -351,12 +363,14 @@ class Federation:
         self._observer.report(after_round, loss, accuracy)
 
     def divergence(self) -> str:
-        """Return why the last evaluation shows divergence, or an empty text if it does not."""
+        """Return why the run has diverged: a loss was not finite, or the last is too large; empty if it has not."""
         return self._observer.divergence()
 
     @property
     def stopped(self) -> bool:
         """Whether a stop rule ends the run at the end of the latest round."""
+        if self._observer.not_finite and self._stop.only_accuracy:  # it would never end
+            return True
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
         return self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
 

@@ -167,13 +167,13 @@ class LearningTask:
     def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
         """Metrics of the mean of every device's own model on the pooled test set; how far and how good they are.
 
-        Two metrics are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) to that mean over the devices with
-        training samples, and `own_accuracy`, the mean of their own models' accuracies on the pooled test set. By device
-        are its own model's scores on its share, its distance, and its accuracy on the pooled test set.
+        Two metrics are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of parameters to that mean over the
+        devices with training samples, and `own_accuracy`, the mean of their own models' accuracies on the pooled test
+        set. By device are its own model's scores on its share, its distance, and its accuracy on the pooled test set.
         """
         counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
         mean = stacked[torch.from_numpy(counted)].mean(0)
-        far = (stacked - mean).norm(dim=1).cpu().numpy()
+        far = (stacked - mean)[:, : self.model.n_trainable].norm(dim=1).cpu().numpy()
         shared = dict.fromkeys(vectors)  # devices may share a model, which is scored once
         accuracies = {vector: self.score(vector, per_device=False).pooled.accuracy for vector in shared}
         right = np.array([math.nan if (found := accuracies[vector]) is None else found for vector in vectors])

@@ -11,7 +11,7 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device, Fed
 from fednet_emu.federation.payload import Shared, n_scalars, parcel
-from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads
+from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads, bits_of
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
@@ -29,6 +29,7 @@ class Links:
     Attributes:
         grants: what was planned for the uploads of a round, by device.
         compresses_uploads: whether `since` is of use, so that it has to be kept until the upload.
+        statistics: how many running statistics are at the end of a vector, by its size; they are never compressed.
 
     Args:
         network: what carries them, and its settings.
@@ -42,10 +43,11 @@ class Links:
         self._network, self._shared, self._base_bit, self._has_base = network, 0, base_bit, set[int]()
         self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages are of few sizes
         self.grants: dict[int, Grant[float]] = {}
+        self.statistics: dict[int, int] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
-        plain = NoCompression
-        self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, graph, streams, read))
-        self._publications = None if type(down) is plain else Publications(Compressor(down, graph, streams, read))
+        plain, rest = NoCompression, (graph, streams, read, self.statistics)
+        self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, *rest))
+        self._publications = None if type(down) is plain else Publications(Compressor(down, *rest))
         self.compresses_uploads = self._uploads is not None
 
     def shared(self, payload: Any) -> Shared:
@@ -128,7 +130,7 @@ class Links:
 
     def update_bit(self, n: int) -> int:
         """Bits on the uplink of the update of a model of n parameters, at most, headers aside."""
-        return self._up.bit(n)
+        return bits_of(self._up, n, self.statistics.get(n, 0))
 
 
 @final

@@ -29,7 +29,8 @@ class Observer:
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
-        accuracy: the latest pooled accuracy, if any was measured; that of a model that has diverged counts for nothing.
+        accuracy: the latest pooled accuracy, if any was measured; that of a run that has diverged counts for nothing.
+        not_finite: why a run has diverged of which some loss was not finite, whatever followed; empty if none was.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Observer:
         self._clock, self._ledger, self._evaluation, self._score = clock, ledger, evaluation, score
         self.latest: Models | None = None
         self.accuracy: float | None = None
+        self.not_finite = ""
         self._latest_round = 0
         self._scores: Scores | None = None  # of the latest round's model, once known
         self._judged = True  # whether the loss is known, so that divergence shows in it
@@ -74,8 +76,10 @@ class Observer:
             self.accuracy = None
 
     def divergence(self) -> str:
-        """Return why the last evaluation shows divergence; an empty text if it does not, or has no loss."""
-        return divergence(self._ledger) if self._judged else ""
+        """Return why the run has diverged: a loss was not finite, or the last is too large; empty if it has not."""
+        if not self.not_finite and self._judged:
+            return divergence(self._ledger)
+        return self.not_finite
 
     # ---- every so many seconds ---------------------------------------------------------------------------------------
 
@@ -124,6 +128,10 @@ class Observer:
             worst_train_loss=scores.worst_train_loss,
             attack_success=scores.attack_success,
         )
+        if self._judged and not math.isfinite(pooled.loss):
+            self.not_finite = self.not_finite or (
+                f"the loss is not finite after round {self._latest_round}, got {pooled.loss:g}; lower the learning rate"
+            )
         ledger.add_evaluation(row, (pooled.metrics.get(name, np.nan) for name in ledger.metrics))
 
     def _record_devices(self, scores: Scores) -> None:

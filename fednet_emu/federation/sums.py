@@ -45,12 +45,38 @@ def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
     return update
 
 
-def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0) -> Accumulation:
-    """W [n] plus `factor` times the weighted sum of vectors [n] that come one by one; w itself without any."""
-    total = torch.zeros_like(w)
-    for weight in weights:
-        total.add_((yield), alpha=weight)
-    return w + total.mul_(factor)
+def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, statistics: int = 0) -> Accumulation:
+    """W [n] plus `factor` times the weighted sum of vectors [n] that come one by one; w itself without any.
+
+    The last `statistics` entries are running statistics: to them the weighted mean is added.
+    """
+    total, n = torch.zeros_like(w), len(w) - statistics
+    for weight, share in zip(weights, shares_of(weights), strict=True):
+        part = yield
+        total[:n].add_(part[:n], alpha=weight)
+        total[n:].add_(part[n:], alpha=share)
+        del part
+    total[:n].mul_(factor)
+    return w + total
+
+
+def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tensor:
+    """W [n] plus `factor` times an update [n]; the last `statistics` entries, running statistics, plus the update."""
+    if statistics and factor != 1.0:
+        n = len(w) - statistics
+        return w + torch.cat([factor * update[:n], update[n:]])
+    return w + factor * update
+
+
+def without_statistics(w: Tensor, statistics: int) -> Tensor:
+    """W [n] with zeros in the place of the last `statistics` entries, which are running statistics."""
+    return torch.cat([w[: len(w) - statistics], w.new_zeros(statistics)])
+
+
+def shares_of(weights: Sequence[float]) -> list[float]:
+    """The weights of a mean: weights of at least 0 over their sum; equal ones if all are 0."""
+    total = sum(weights)
+    return [weight / total if total > 0 else 1 / len(weights) for weight in weights]
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,19 @@ device is told of no loss.
 On the downlink, the server publishes models one after the other. Each is the one before, as the devices read it, and
 the compressed update since then; that is what the server itself goes on from, and what it left out is in its memory.
 Devices that have the one before are sent the update, all others the whole model.
+
+Running statistics, as of batch norm, are no parameters: they travel as they are, at 32 bits for each, in both
+directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, final
 
+import torch
 from torch import Tensor
 
 from fednet_emu.compression import Compression
@@ -47,8 +51,19 @@ class Sent(NamedTuple):
 _MODEL, _LEFT, _BIT = attrgetter("model"), attrgetter("left"), attrgetter("bit")
 
 
+def bits_of(scheme: Compression, n: int, statistics: int) -> int:
+    """Bits of n numbers of which the last `statistics` are running statistics, which are not compressed."""
+    return (scheme.bit(n - statistics) if n > statistics else 0) + FLOAT_BIT * statistics
+
+
 def sent(
-    scheme: Compression, x: Tensor, base: Tensor | None, left: Tensor | None, streams: Streams, name: tuple[Any, ...]
+    scheme: Compression,
+    x: Tensor,
+    base: Tensor | None,
+    left: Tensor | None,
+    streams: Streams,
+    name: tuple[Any, ...],
+    statistics: int = 0,
 ) -> Sent:
     """Compress the update [n] from a base to x, or x itself, and what was left out before.
 
@@ -59,7 +74,15 @@ def sent(
         left: what earlier messages left out [n]; None for nothing.
         streams: the randomness of the run.
         name: names the stream of the message.
+        statistics: how many of the last entries of x are running statistics, which are read as they are.
     """
+    if statistics:
+        n = len(x) - statistics
+        base, whole = None if base is None else base[:n], x[n:]
+        if not n:
+            return Sent(x, x.new_empty(0) if scheme.feeds_back else None, FLOAT_BIT * statistics)
+        model, left, bit = sent(scheme, x[:n], base, left, streams, name)
+        return Sent(torch.cat([model, whole]), left, bit + FLOAT_BIT * statistics)
     v = x if base is None else x - base
     if left is not None:
         v = v + left
@@ -73,18 +96,22 @@ def sent(
 class Compressor:
     """One end's compressed messages: makes the deferred values, and remembers what is left out."""
 
-    def __init__(self, scheme: Compression, graph: Graph, streams: Streams, read: Read) -> None:
+    def __init__(
+        self, scheme: Compression, graph: Graph, streams: Streams, read: Read, statistics: Mapping[int, int]
+    ) -> None:
         self.scheme, self._graph, self._streams, self._read = scheme, graph, streams, read
+        self._statistics = statistics
         self._left: dict[tuple[int, ...], Deferred] = {}
 
     def send(self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int) -> tuple[Deferred, int]:
         """What the receiver makes of message `number` of the sender named `who`, and its bits."""
-        n, name = x.size, ("compression", *who, number)
-        both = self._graph.call(sent, self.scheme, x, base, self._left.get(who), self._streams, name, size=2 * n)
+        n, name, statistics = x.size, ("compression", *who, number), self._statistics.get(x.size, 0)
+        what = self.scheme, x, base, self._left.get(who), self._streams, name, statistics
+        both = self._graph.call(sent, *what, size=2 * n)
         model = self._graph.call(_MODEL, both, size=n)
         if self.scheme.feeds_back:
             self._left[who] = self._graph.call(_LEFT, both, size=n)
-        bit = self.scheme.bit(n)
+        bit = bits_of(self.scheme, n, statistics)
         if self.scheme.depends_on_values:
             bit = self._read(self._graph.call(_BIT, both, size=1), bit)
         return model, bit

@@ -62,7 +62,7 @@ FAR_ABOVE = 10.0
 def divergence(ledger: Ledger) -> str:
     """Return why the last evaluation shows divergence, or an empty text if it does not.
 
-    A run has diverged if the loss is not finite, or is far above that of the first model (if that is above 0).
+    It does if the loss is not finite, or is far above that of the first model (if that is above 0).
     """
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):

@@ -38,6 +38,27 @@ def test_what_counts_as_diverged(losses, words):
     assert bool(words) == bool(divergence(ledger))
 
 
+class Spoils(fe.Algorithm):
+    """Rounds of nothing but a pause, of which the second one ends with a model of nan."""
+
+    def run(self, fed):
+        """Each round has a model of its own."""
+        w = fed.initial_model()
+        for t in fed.rounds():
+            yield fed.sleep(1)
+            fed.end_of_round(w * float("nan") if t == 1 else w, invited=0, arrived=1)
+
+
+def test_a_loss_that_was_not_finite_once_ends_as_diverged_whatever_follows():
+    """Nan after round 2 of 4, finite again after it; the text names the round. Alone, the accuracy is no limit then."""
+    run = fe.run({**DIGITS, "stop": {"rounds": 4}}, algorithm=Spoils())
+
+    assert run.evaluations["loss"].isna().tolist() == [False, False, True, False, False]
+    assert run.summary["status"] == "diverged"
+    assert run.summary["diverged"] == "the loss is not finite after round 2, got nan; lower the learning rate"
+    assert len(fe.run({**DIGITS, "stop": {"accuracy": 0.99}}, algorithm=Spoils()).evaluations) == 3
+
+
 def test_training_that_leaves_the_finite_numbers_ends_the_run():
     """No exception: a run, with what was measured until then, that says who diverged and with what step size."""
     run = fe.run(MAPPING, settings={"algorithm.lr": 1e30, "algorithm.local_steps": 5})

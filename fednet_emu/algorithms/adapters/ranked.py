@@ -41,6 +41,7 @@ class Ranks(Synchronous):
             for nth, k in enumerate(sorted(place, key=lambda k: fed.device(k).flop_per_s)):
                 own[k] = ascending[nth * len(ascending) // n]
         part = {rank: adapters.part(rank) for rank in self.ranks}
+        fed.links.statistics.update((its.size, fed.n_statistics) for its in part.values())
         return [part[rank] for rank in own]
 
 

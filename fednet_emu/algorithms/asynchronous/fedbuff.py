@@ -9,7 +9,8 @@ AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 
 Differences from the paper:
 
-- delta is the new model less the old one, and is added.
+- delta is the new model less the old one, and is added. Running statistics, as of batch norm, are sent as they are, and
+  become their mean, weighted by staleness.
 - No secure aggregation and no differential privacy; the buffer is in the server.
 - Lost or late answers are left out, and their client is free again.
 """
@@ -47,7 +48,8 @@ class FedBuff(Concurrent):
             while len(buffer) < self.buffer_size:
                 buffer.append((yield from self.next(fed, t, w, self.client)))
             weights = [self.staleness.weight(record_arrival(fed, t, arrival)) / len(buffer) for arrival in buffer]
-            w = fed.accumulate(moved_by_sum, [arrival.payload for arrival in buffer], w, weights, self.server_lr)
+            updates, start = [arrival.payload for arrival in buffer], fed.without_statistics(w)
+            w = fed.accumulate(moved_by_sum, updates, start, weights, self.server_lr, fed.n_statistics)
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:

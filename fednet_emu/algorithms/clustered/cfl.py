@@ -71,15 +71,15 @@ class Cfl(Synchronous):
         came = [k for k in arrived if k.index in cluster]
         if not came:
             return [(cluster, w)]
-        params, weights = [arrived[k] for k in came], [k.n_samples for k in came]
+        params, weights, n = [arrived[k] for k in came], [k.n_samples for k in came], fed.task.model.n_trainable
         if len(came) < len(cluster) or len(cluster) < 2:
             return [(cluster, fed.accumulate(average, params, w, weights))]
         new = fed.defer(mean_of, w, params, weights)  # all at once, since they are compared with each other
-        mean, longest = fed.read(fed.defer(lengths, w, params, weights, size=2), (np.inf, 0.0))
+        mean, longest = fed.read(fed.defer(lengths, w, params, weights, n, size=2), (np.inf, 0.0))
         fed.record("updates", first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
             return [(cluster, new)]
-        second = fed.read(fed.defer(halves, w, params, size=len(came)))
+        second = fed.read(fed.defer(halves, w, params, n, size=len(came)))
         parts = [tuple(d for d, other in zip(cluster, second, strict=True) if other == half) for half in (False, True)]
         return [(part, new) for part in parts]
 
@@ -90,16 +90,22 @@ def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> T
     return mean
 
 
-def lengths(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, float]:
-    """The norm of the weighted mean of the updates arrived - w (vectors [P]), and the largest norm of one update."""
+def lengths(
+    w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], n: int | None = None
+) -> tuple[float, float]:
+    """The norm of the weighted mean of the updates arrived - w (vectors [P]), and the largest norm of one update.
+
+    The first n entries count, all if None: running statistics are no parameters.
+    """
+    w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
 
 
-def halves(w: Tensor, arrived: Sequence[Tensor]) -> Mask:
+def halves(w: Tensor, arrived: Sequence[Tensor], n: int | None = None) -> Mask:
     """Split the updates in two so that the largest similarity between the halves is as small as possible.
 
-    The similarity of two updates is their cosine. Single-linkage clustering (merge the two most similar groups until
-    two are left) finds this bipartition exactly.
+    The similarity of two updates is the cosine of their first n entries, all if None. Single-linkage clustering (merge
+    the two most similar groups until two are left) finds this bipartition exactly.
 
     Returns:
         Mask [n], True for the members of the second half.
@@ -107,7 +113,7 @@ def halves(w: Tensor, arrived: Sequence[Tensor]) -> Mask:
     from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform
 
-    updates = torch.stack([w_k - w for w_k in arrived]).double()
+    updates = torch.stack([w_k[:n] - w[:n] for w_k in arrived]).double()
     unit = updates / updates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     distance = (1.0 - unit @ unit.T).clamp_min(0.0).cpu().numpy()
     np.fill_diagonal(distance, 0.0)

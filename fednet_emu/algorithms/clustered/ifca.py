@@ -91,5 +91,7 @@ def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
 
 
 def shuffled(model: FlatModel, w: Tensor, rng: np.random.Generator) -> Tensor:
-    """The vector w [P] with the entries of every parameter in random order."""
-    return torch.cat([piece.reshape(-1)[torch.from_numpy(rng.permutation(piece.numel()))] for piece in model.pieces(w)])
+    """The vector w [P] with the entries of every parameter in random order, and the running statistics as they are."""
+    sizes = [piece.numel() for piece in model.pieces(w)]
+    mixed = [piece[torch.from_numpy(rng.permutation(len(piece)))] for piece in torch.split(w, sizes)]
+    return torch.cat([torch.cat(mixed)[: model.n_trainable], w[model.n_trainable :]])

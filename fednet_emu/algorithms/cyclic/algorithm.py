@@ -26,6 +26,7 @@ from fednet_emu.algorithms.cyclic.theory import Theory, check_covered
 from fednet_emu.algorithms.cyclic.turns import Member, Use, turns
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, SgdPlan
+from fednet_emu.federation.sums import moved
 
 
 class CyclicFedAvg(Algorithm):
@@ -126,7 +127,7 @@ class CyclicFedAvg(Algorithm):
                 theory.holds = False
             if arrived:
                 rho = self.server_lr(turn.groups, len(arrived))
-                w = fed.accumulate(server_step, arrived.models, w, len(arrived), rho)
+                w = fed.accumulate(server_step, arrived.models, w, len(arrived), rho, fed.n_statistics)
             turn.record(fed, self.structure, started_s)
             fed.end_of_round(w)
 
@@ -135,7 +136,11 @@ class CyclicFedAvg(Algorithm):
         own, plan = members[k], SgdPlan(self.lr, self.batch_size, steps=self._steps, epochs=self.local_epochs)
         origin = fed.defer(torch.zeros_like, w) if self.l2 else None
         trained = yield k.train(w, plan, r, subset=own.samples, prox=self.l2, anchor=origin)
-        mine = trained.params if own.factor == 1 else fed.defer(part_of_the_way, w, trained.params, own.factor)
+        mine = (
+            trained.params
+            if own.factor == 1
+            else fed.defer(part_of_the_way, w, trained.params, own.factor, fed.n_statistics)
+        )
         return Reply(mine, since=w, power_part=own.power)
 
     def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
@@ -157,17 +162,21 @@ class CyclicFedAvg(Algorithm):
         return 1 if self.local_steps is None and self.local_epochs is None else self.local_steps
 
 
-def part_of_the_way(w: Tensor, trained: Tensor, factor: float) -> Tensor:
-    """The model w + factor (trained - w) [P]."""
-    return w + factor * (trained - w)
+def part_of_the_way(w: Tensor, trained: Tensor, factor: float, statistics: int = 0) -> Tensor:
+    """The model w + factor (trained - w) [P]; its last `statistics` entries, running statistics, are the trained."""
+    return moved(w, trained - w, factor, statistics)
 
 
-def server_step(w: Tensor, arrived: int, rho: float) -> Accumulation:
+def server_step(w: Tensor, arrived: int, rho: float, statistics: int = 0) -> Accumulation:
     """The model w [P] moved by rho times the sum of the differences to it of the models that come one by one.
 
-    Summing differences instead of models leaves w bit-identical when all models equal w.
+    The last `statistics` entries, running statistics, become their mean. Summing differences instead of models leaves w
+    bit-identical when all models equal w.
     """
-    moved = w
+    after = w.clone()
     for _ in range(arrived):
-        moved = moved + rho * ((yield) - w)
-    return moved
+        difference = (yield) - w
+        if statistics:
+            difference[-statistics:] /= rho * arrived
+        after += rho * difference
+    return after

@@ -84,7 +84,8 @@ class Colrel(Algorithm):
             done = [Relayed((), 0, 0) if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for update in cluster.uploads]
             if uploads:
-                x = fed.accumulate(moved_by_sum, uploads, x, [1.0 / len(devices)] * len(uploads))
+                own = [1.0 / len(devices)] * len(uploads)
+                x = fed.accumulate(moved_by_sum, uploads, x, own, 1.0, fed.n_statistics)
             fed.record(
                 "relaying",
                 sampled=len(invited),
@@ -154,7 +155,7 @@ def relayed(
     fed: Federation, x: Deferred, models: Mapping[int, Deferred], sources: Sequence[int], weights: Array
 ) -> Deferred:
     """The weighted sum of the updates that a device has received (deferred)."""
-    return fed.defer(mixed_update, x, [models[j] for j in sources], weights[sources])
+    return fed.defer(mixed_update, x, [models[j] for j in sources], weights[sources], fed.n_statistics)
 
 
 def edge_frequencies(graphs: Sequence[Digraph]) -> Array:

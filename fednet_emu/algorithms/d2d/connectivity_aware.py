@@ -76,7 +76,8 @@ class ConnectivityAware(Algorithm):
             done = [NOTHING if isinstance(cluster, Delivery) else cluster for cluster in ended]
             uploads = [update for cluster in done for _, update in cluster.uploads]
             if uploads:
-                x = fed.accumulate(moved_by_sum, uploads, x, weights(self.normalisation, m, graph.sizes, done))
+                own = weights(self.normalisation, m, graph.sizes, done)
+                x = fed.accumulate(moved_by_sum, uploads, x, own, 1.0, fed.n_statistics)
             heard = edges_of(graph, done)
             phi = theory.factors(heard)
             psi = phi if self.psi == "exact" else theory.guarded(theory.Degrees.of(heard), self.psi)

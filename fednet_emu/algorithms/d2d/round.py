@@ -16,7 +16,7 @@ from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, SgdPlan
+from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, SgdPlan, shares_of
 
 INTEGER_BIT = 32
 """Size of a device number or a degree in control messages (bit)."""
@@ -159,7 +159,11 @@ class ClusterRounds:
     def mixed(self, models: Mapping[int, Deferred], shares: Sequence[tuple[int, float]]) -> Deferred:
         """The mixed update that a device would upload, from the models that it has received."""
         return self.fed.defer(
-            mixed_update, self.model, [models[j] for j, _ in shares], np.array([share for _, share in shares])
+            mixed_update,
+            self.model,
+            [models[j] for j, _ in shares],
+            np.array([share for _, share in shares]),
+            self.fed.n_statistics,
         )
 
 
@@ -194,9 +198,16 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
     return max(abs(total - 1.0) for total in given.values())
 
 
-def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array) -> Tensor:
-    """Delta_i = sum over in-neighbours j of share_j (x_j - x), for a model x [P] and trained models x_j."""
-    return torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ (torch.stack(list(models)) - x)
+def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
+    """Delta_i = sum over in-neighbours j of share_j (x_j - x), for a model x [P] and trained models x_j.
+
+    The last `statistics` entries are running statistics, of which it is the weighted mean.
+    """
+    updates = torch.stack(list(models)) - x
+    update = torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ updates
+    if statistics:
+        update[-statistics:] = x.new_tensor(shares_of(shares.tolist())) @ updates[:, -statistics:]
+    return update
 
 
 def edges_of(graph: Digraph, rounds: Sequence[ClusterRound]) -> Digraph:

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import torch
 from simpy.events import Process as Started
 from torch import Tensor
 
@@ -80,7 +81,7 @@ class Peers:
             yield from self._free(me)
             x, before = models[me], self._averaged[me]
             trained = yield k.train(x, self._plan, n)
-            models[me] = fed.defer(added, models[me], trained.params, x)
+            models[me] = fed.defer(added, models[me], trained.params, x, fed.n_statistics)
             self._staleness = max(self._staleness, self._averaged[me] - before)
             near = self._passive_neighbours(me)
             if near:
@@ -112,16 +113,24 @@ class Peers:
             [back] = yield fed.sidelink(j, [i], theirs, cluster=cluster)
             if not back.lost:
                 for k, own, other in ((i.index, mine, theirs), (j.index, theirs, mine)):
-                    models[k] = fed.defer(halfway, models[k], own, other)
+                    models[k] = fed.defer(halfway, models[k], own, other, fed.n_statistics)
                     self._averaged[k] += 1
         del self._busy[j.index]
 
 
-def added(x: Tensor, trained: Tensor, start: Tensor) -> Tensor:
-    """The model x [P] moved by what local steps have made of `start`, the model that x was then."""
-    return x + (trained - start)
+def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
+    """The model x [P] moved by what local steps have made of `start`, the model that x was then.
+
+    Its last `statistics` entries, running statistics, are those of the steps.
+    """
+    n = len(x) - statistics
+    return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 
 
-def halfway(x: Tensor, own: Tensor, other: Tensor) -> Tensor:
-    """The model x [P] after averaging what was sent of it, `own`, with `other`: steps made meanwhile stay whole."""
-    return x + (other - own) / 2
+def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
+    """The model x [P] after averaging what was sent of it, `own`, with `other`: steps made meanwhile stay whole.
+
+    Its last `statistics` entries, running statistics, become the mean of x and `other`.
+    """
+    n = len(x) - statistics
+    return x + (other - torch.cat([own[:n], x[n:]])) / 2

@@ -158,12 +158,17 @@ class Mixing(Decentralised):
         for i in np.unique(used.receiver).tolist():
             mine = used.receiver == i
             others = [sent[j] for j in used.sender[mine].tolist()]
-            models[i] = fed.defer(moved, stepped[i], sent[i], others, weights[mine])
+            models[i] = fed.defer(moved, stepped[i], sent[i], others, weights[mine], fed.n_statistics)
         return models
 
 
-def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array) -> Tensor:
-    """Return x + sum of w_j (x_j - own): a model x [P] whose owner has sent `own` [P], and got x_j from others."""
+def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
+    """Return x + sum of w_j (x_j - own): a model x [P] whose owner has sent `own` [P], and got x_j from others.
+
+    Of the last `statistics` entries, running statistics, it is the mean x + sum of w_j (x_j - x).
+    """
+    if statistics:
+        own = torch.cat([own[:-statistics], x[-statistics:]])
     shares = torch.as_tensor(weights, dtype=x.dtype, device=x.device)
     return x + shares @ (torch.stack(list(others)) - own)
 

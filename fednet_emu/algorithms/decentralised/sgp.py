@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fednet_emu.algorithms.decentralised.rounds import Mixing
 from fednet_emu.arrays import Array
@@ -40,7 +41,7 @@ class Sgp(Mixing):
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
         """The local steps, taken at the ratio, are made by the numerator: they count by 1 / omega in the ratio."""
-        return fed.defer(torch.lerp, x, trained, float(1.0 / omega_of(fed)[k.index]))
+        return fed.defer(moved_part, x, trained, float(1.0 / omega_of(fed)[k.index]), fed.n_statistics)
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
         """p_ij omega_j / omega_i with the new omega_i; `mass` is the mean of all omega."""
@@ -48,6 +49,14 @@ class Sgp(Mixing):
         given, after = pushed(before, graph, used)
         before[:] = after
         return given / after[used.receiver], {"mass": float(after.mean()), "least_weight": float(after.min())}
+
+
+def moved_part(x: Tensor, trained: Tensor, part: float, statistics: int) -> Tensor:
+    """The model x [P], a part of the way to `trained`; its last `statistics` entries, running statistics, all of it."""
+    n = len(x) - statistics
+    return (
+        torch.cat([torch.lerp(x[:n], trained[:n], part), trained[n:]]) if statistics else torch.lerp(x, trained, part)
+    )
 
 
 def omega_of(fed: Federation) -> Array:

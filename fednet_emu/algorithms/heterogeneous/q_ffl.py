@@ -10,7 +10,8 @@ w - sum_k F_k^q D_k / sum_k (q F_k^(q - 1) |D_k|^2 + L F_k^q).
 Differences from the paper: a device sends w_k and F_k in place of F_k^q D_k and the k-th term below the line, which
 have the same size and information. L is 1 / lr. The loss is that of training, over all samples of the device, and not
 less than 1e-10, since for q < 1 its power would be infinite at 0. A cohort is drawn without replacement, among the
-devices that are present; updates that do not arrive are left out of both sums.
+devices that are present; updates that do not arrive are left out of both sums. Running statistics, as of batch norm,
+become their mean, weighted by F_k^q, and do not count in |D_k|.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class QFfl(Synchronous):
             w = arrived.model
             if arrived:
                 parts = [part for _, (w_k, loss) in arrived for part in (loss, w_k)]
-                w = fed.accumulate(fair_step, parts, w, len(arrived), self.q, self.lr)
+                w = fed.accumulate(fair_step, parts, w, len(arrived), self.q, self.lr, fed.n_statistics)
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
@@ -77,18 +78,21 @@ class QFfl(Synchronous):
         return sampler.planned(t, [there[place] for place in np.sort(places)])
 
 
-def fair_step(w: Tensor, count: int, q: float, lr: float) -> Accumulation:
+def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:
     """The model after a step of q-FedAvg from w [P]; loss and model of each device come one after the other.
 
     Both sums of the paper are taken times lr, so that they stay finite when it is 0.
     """
-    update, total = torch.zeros_like(w), 0.0
+    update, total, weights, n = torch.zeros_like(w), 0.0, 0.0, len(w) - statistics
     for _ in range(count):
         loss = max(float((yield)), _LEAST_LOSS)
         difference = (yield) - w
         weight = loss**q
         update.add_(difference, alpha=weight)
         total += weight
+        weights += weight
         if q and lr:
-            total += q * weight / loss * difference.square().sum().item() / lr
+            total += q * weight / loss * difference[:n].square().sum().item() / lr
+    if statistics and weights:
+        update[n:] *= total / weights
     return w + update / total

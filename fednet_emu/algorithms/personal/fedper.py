@@ -27,6 +27,7 @@ class FedPer(Synchronous):
     def run(self, fed: Federation) -> Process:
         """The server: average the base."""
         layers, w = Layers(fed.task.model, self.private), fed.initial_model()
+        fed.links.statistics[layers.n_shared] = layers.n_statistics
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, base, self.client, own, layers)

@@ -62,24 +62,27 @@ class PerFedAvg(Synchronous):
 
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: make the local steps, each of several gradients, and send the result."""
-        one = replace(self.plan, lr=1.0, steps=1, epochs=None)
+        one, n = replace(self.plan, lr=1.0, steps=1, epochs=None), fed.n_statistics
         for step in range(self.plan.n_steps(k.n_samples)):
             near = yield k.train(w, replace(one, lr=self.alpha), t, step, "adapt")
             after = yield k.train(near.params, one, t, step, "outer")
             gradient = fed.defer(Tensor.sub, near.params, after.params)
             if self.order == "hessian-free":
-                ends = [fed.defer(moved, w, gradient, part) for part in (self.delta, -self.delta)]
+                ends = [fed.defer(moved, w, gradient, part, w, n) for part in (self.delta, -self.delta)]
                 made = []
                 for end in ends:
                     made.append((yield k.train(end, one, t, step, "hessian")).params)
                 gradient = fed.defer(corrected, gradient, *ends, *made, self.alpha / (2 * self.delta))
-            w = fed.defer(moved, w, gradient, -self.lr)
+            w = fed.defer(moved, w, gradient, -self.lr, after.params, n)
         return w
 
 
-def moved(w: Tensor, gradient: Tensor, part: float) -> Tensor:
-    """The model [P], moved along a gradient [P]."""
-    return w + part * gradient
+def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: int = 0) -> Tensor:
+    """The model [P], moved along a gradient [P]; its last entries, running statistics, are those of `seen`."""
+    after = w + part * gradient
+    if statistics:
+        after[-statistics:] = seen[-statistics:]
+    return after
 
 
 def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:

@@ -8,7 +8,8 @@ f_k(theta) + lambda/2 ||theta - w_k||^2, by the local steps of its plan, and set
 w_k <- w_k - eta lambda (w_k - theta_k); the server sets w <- (1 - beta) w + beta mean w_k.
 
 Differences from the paper: local steps draw batches of their own, where the paper keeps one batch for each theta_k; a
-device that is not asked does no work, where the paper's work and stay unheard. theta_k is what is evaluated.
+device that is not asked does no work, where the paper's work and stay unheard. theta_k is what is evaluated. Running
+statistics, as of batch norm, are those of theta_k.
 """
 
 from __future__ import annotations
@@ -57,10 +58,13 @@ class PFedMe(Synchronous):
         for step in range(self.device_steps):
             personal = yield k.train(w, self.plan, t, step, prox=self.pull)
             own[k.index] = personal.params
-            w = fed.defer(stepped, w, personal.params, self.device_lr * self.pull)
+            w = fed.defer(stepped, w, personal.params, self.device_lr * self.pull, fed.n_statistics)
         return w
 
 
-def stepped(w: Tensor, personal: Tensor, factor: float) -> Tensor:
-    """The device's model [P] after a step towards the personal one [P]."""
-    return w - factor * (w - personal)
+def stepped(w: Tensor, personal: Tensor, factor: float, statistics: int = 0) -> Tensor:
+    """The device's model [P] after a step towards the personal one [P], from which it takes running statistics."""
+    after = w - factor * (w - personal)
+    if statistics:
+        after[-statistics:] = personal[-statistics:]
+    return after

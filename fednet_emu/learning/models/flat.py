@@ -69,9 +69,9 @@ class FlatModel:
     """A module with its loss, as functions of a flat vector [size] of trainable parameters and running statistics.
 
     Running statistics, as in batch norm, are the last part of the vector: they are sent and averaged with the
-    parameters and used in evaluation, but gradient steps do not change them. Parameters that do not require a
-    gradient stay inside and are never sent. The module given is copied; vectors and data belong on the device that it
-    is on.
+    parameters and used in evaluation, but neither gradient steps nor steps of a server act on them. Parameters that do
+    not require a gradient stay inside and are never sent. The module given is copied; vectors and data belong on the
+    device that it is on.
 
     Of these, weights under adapters are the base [base_size]. In a call another one may take its place, or follow the
     vector, [size + base_size].
@@ -85,6 +85,7 @@ class FlatModel:
     Attributes:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, which come first in the vector.
+        n_statistics: number of running statistics, which come last in it.
         base_size: number of scalars in the base.
         shipped_bit: bits of frozen weights that each device is sent once; 0 if it has them from the start.
         loss_name: the name of the loss in `LOSSES`.
@@ -128,6 +129,7 @@ class FlatModel:
         self._sizes = [part.numel() for part in parts.values()]
         self.size = sum(self._sizes)
         self.n_trainable = sum(part.numel() for part in trainable.values())
+        self.n_statistics = self.size - self.n_trainable
         self._base, self.shipped_bit = base_names(self._module), shipped_bit(self._module)
         self.base_size = sum(self._module.get_parameter(name).numel() for name in self._base)
         recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._module.modules())

@@ -25,6 +25,7 @@ class Layers:
     Attributes:
         size: number of scalars in the vector.
         n_shared: number of shared scalars, which are sent.
+        n_statistics: number of running statistics among these, which come last.
         shared: mask [size], one where a parameter is shared, zero where it is private.
         private: mask [size], one where a parameter is private, zero where it is shared.
 
@@ -42,6 +43,7 @@ class Layers:
         self.private = 1.0 - self.shared
         self._places = self.shared.nonzero().squeeze(1)
         self.n_shared = len(self._places)
+        self.n_statistics = int((self._places >= model.n_trainable).sum())
         if not self.n_shared:
             raise ScenarioError(f"private: nothing is left to share, got {list(private)}; choose the algorithm local")
 

@@ -84,6 +84,9 @@ class FrankWolfeClustering(Synchronous):
             ScenarioError: there are more clusters than devices with samples.
         """
         layers = Layers(fed.task.model, self.private)
+        if layers.n_statistics:
+            what = f"running statistics are no parameters to couple, got {layers.n_statistics} that are shared"
+            raise ScenarioError(f"algorithm.private: {what}; add the layers of batch norm, or choose group norm")
         members = [k for k in fed.devices() if k.n_samples]
         self._require_members(len(members))
         place = {k: number for number, k in enumerate(members)}

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.aspire.master import Master
@@ -234,6 +235,10 @@ class Aspire(Algorithm):
     def _renews_planes(self, t: int) -> bool:
         in_time = self.plane_until is None or t < self.plane_until
         return self.planes != "fixed" and (t + 1) % self.plane_every == 0 and in_time
+
+    @override
+    def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:
+        yield "kind", "the master's steps and multipliers are for parameters"
 
     def steps(self, n: int) -> Steps:
         """The numbers of the iterations with n workers."""
