@@ -69,30 +69,50 @@ class Table(NamedTuple):
         return found
 
 
-def numbers(table: Table, columns: Sequence[str]) -> NDArray[Any]:
-    """Columns of numbers, or of lists of numbers that are equally long: one array [n, ...], or several [n, features].
+def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
+    """Columns of numbers, or of lists of equal length: one array [n, ...], or several [n, features]; and their names.
 
     Raises:
-        DataError: a column holds something else, or lists of several lengths.
+        DataError: a column holds something else, lists of several lengths, or values that are not finite, in `single`
+            precision if asked for.
     """
-    parts = [_numbers(table, column) for column in columns]
+    parts = [_numbers(table, column, single=single) for column in columns]
+    widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
+    names = [
+        column if width == 1 else f"{column}[{place}]"
+        for column, width in zip(columns, widths, strict=True)
+        for place in range(width)
+    ]
     if len(parts) == 1:
-        return parts[0] if parts[0].ndim > 1 else parts[0][:, None]
-    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+        return (parts[0] if parts[0].ndim > 1 else parts[0][:, None]), names
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1), names
 
 
-def _numbers(table: Table, column: str) -> NDArray[Any]:
+def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
     feature = table.feature(column)
     remedy = "name columns of numbers or of lists of one length, one column of images, or give `text`"
-    if not _is_numeric(table.rows.features.arrow_schema.field(column).type):
+    kind = table.rows.features.arrow_schema.field(column).type
+    if not _is_numeric(kind):
         raise DataError(table.where, f"{column} must hold numbers, got {feature}", remedy)
     try:
-        array = np.asarray(table.rows.select_columns([column]).with_format("numpy")[:][column])
+        exact = {"dtype": np.float64} if "double" in str(kind) else {}  # else the library makes them float32
+        array = np.asarray(table.rows.select_columns([column]).with_format("numpy", **exact)[:][column])
     except ValueError:
         array = np.empty(0, object)
     if array.dtype.kind not in "buif":
         raise DataError(table.where, f"{column} must hold lists of one length, got several", remedy)
+    _check_finite(table, column, array, single=single)
     return array
+
+
+def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
+    """Raise an error for a value that is missing or infinite, or too large for single precision where that matters."""
+    with np.errstate(over="ignore"):
+        wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
+    if len(wrong):
+        row, value = int(wrong[0][0]), array[tuple(wrong[0])]
+        what = f"has no {column}" if np.isnan(value) else f"has no finite float32 as {column}"
+        raise DataError(table.where, f"row {row} {what}, got {value}", f"drop or complete the {len(wrong)} such values")
 
 
 def _is_numeric(kind: Any) -> bool:

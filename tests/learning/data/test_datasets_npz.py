@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fednet_emu.errors import DataError
+from fednet_emu.errors import DataError, ScenarioWarning
 from fednet_emu.learning.data.datasets import Npz
 
 RNG = np.random.default_rng(0)
@@ -49,6 +49,47 @@ def test_stated_classes_admit_labels_that_do_not_occur(tmp_path):
     samples = load(tmp_path, classes=10, train_y=np.array([0, 1, 7, 0, 1, 7]), test_y=np.array([9, 0, 1]))
 
     assert samples.classes == 10
+
+
+EPOCH_S = 1.7e9 + np.arange(80.0)
+NORTHING_M = 5.5e6 + 0.05 * np.arange(80)
+PLACES = np.stack([EPOCH_S, NORTHING_M, np.full(80, 0.1)], 1)
+
+
+def test_inputs_are_standardised_before_they_become_single_precision(tmp_path):
+    """Seconds of an epoch and northings keep their 80 values, evenly spaced; a constant input becomes 0."""
+    many = {"train_x": PLACES, "train_y": np.arange(80) % 2, "test_x": PLACES[:3], "test_y": np.array([0, 1, 0])}
+    np.savez(tmp_path / "own.npz", **many)
+    samples = Npz(path="own.npz", normalise=True).load(tmp_path, RNG)
+
+    even = (np.arange(80) - 39.5) / np.arange(80).std()
+    np.testing.assert_allclose(samples.train_x[:, 0], even, rtol=1e-6)
+    np.testing.assert_allclose(samples.train_x[:, 1], even, rtol=1e-6)
+    assert samples.train_x[:, 2].abs().max() == 0
+    assert samples.test_x.equal(samples.train_x[:3])
+
+
+def test_values_that_single_precision_merges_are_counted(tmp_path):
+    """Two of 80 seconds are left, and 9 of 80 northings: float32 has steps of 128 and of 0.5 there."""
+    many = {"train_x": PLACES, "train_y": np.arange(80) % 2, "test_x": PLACES[:3], "test_y": np.array([0, 1, 0])}
+    with pytest.warns(ScenarioWarning) as told:
+        load(tmp_path, **many)
+
+    assert [str(warning.message).partition(" of /")[0] for warning in told] == [
+        "data: float32 keeps 2 of 80 different values of input 0",
+        "data: float32 keeps 9 of 80 different values of input 1",
+    ]
+
+
+def test_targets_that_could_be_classes_are_told_of(tmp_path):
+    """Floating point 0, 1, 2, and one label for each row: what they are taken for, and what to write for classes."""
+    numbers = {"train_y": np.array([0.0, 1, 2, 0, 1, 2]), "test_y": np.array([2.0, 0, 1])}
+    one_hot = {"train_y": np.eye(3)[[0, 1, 2, 0, 1, 2]], "test_y": np.eye(3)}
+    with pytest.warns(ScenarioWarning, match=r"0.0, 1.0, 2.0 of .* regression; for 3 classes give `classes: 3`"):
+        assert load(tmp_path, **numbers).task == "regression"
+    assert load(tmp_path, **numbers, classes=3).train_y.tolist() == [0, 1, 2, 0, 1, 2]
+    with pytest.warns(ScenarioWarning, match="one of 3 labels, which are learnt as independent labels"):
+        assert load(tmp_path, **one_hot).task == "multi-label"
 
 
 def test_groups_come_along(tmp_path):
@@ -108,7 +149,7 @@ def _with(value, place=(4, 1, 0)):
         ({"test_y": np.array([0, 1, -1])}, "test_y must hold labels 0..2, got -1"),
         ({"classes": 4, "train_y": np.array([0, 1, 4] * 2)}, "train_y must hold labels 0..3, got 4"),
         ({"test_y": np.array([0.0, 1.0, 2.0])}, "labels must be integers, got int64 in train_y and float32 in test_y"),
-        ({"classes": 3, "train_y": np.ones(6), "test_y": np.ones(3)}, "labels must be integers"),
+        ({"classes": 3, "train_y": np.full(6, 0.5), "test_y": np.ones(3)}, "labels must be integers"),
         ({"train_y": np.full(6, np.inf), "test_y": np.ones(3)}, r"train_y\[0\] is not a finite float32, got inf"),
         ({"train_group": np.ones(6)}, "train_group must hold integers, or names .*, got float64; number the groups"),
         ({"test_group": np.ones(2, int)}, r"test_group has shape \(2,\); it must be \(3,\)"),

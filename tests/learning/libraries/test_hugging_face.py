@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
-from fednet_emu.errors import DataError
+from fednet_emu.errors import DataError, ScenarioWarning
 from fednet_emu.files.data_folder import noting
 from fednet_emu.learning.data.datasets import HuggingFace
 from fednet_emu.learning.data.datasets.hugging_face import library
@@ -193,6 +193,59 @@ def test_numbers_are_standardised_column_by_column(tmp_path):
     np.testing.assert_allclose(samples.train_x[:, 0].mean(), 0, atol=1e-6)
     np.testing.assert_allclose(samples.train_x[:, 0].std(correction=0), 1, atol=1e-6)
     assert samples.train_x[:, 1].abs().max() == 0
+
+
+def test_columns_are_standardised_in_double_precision(tmp_path):
+    """Seconds of an epoch and northings in a CSV file keep all their values; as they are they would be merged."""
+    lines = ["t,n,y", *(f"{1_700_000_000 + row},{5.5e6 + 0.05 * row:.2f},{row % 2}" for row in range(80))]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    data = HuggingFace(path="a.csv", input=("t", "n"), target="y")
+    samples = data.load(tmp_path, rng())
+
+    assert [len(column.unique()) for column in samples.train_x.T] == [64, 64]
+    with pytest.warns(ScenarioWarning, match=r"float32 keeps \d+ of 64 different values of input [tn] "):
+        data.model_copy(update={"normalise": False}).load(tmp_path, rng())
+
+
+def test_a_number_that_is_missing_or_too_large_is_named_by_row_and_column(tmp_path):
+    """The row of the file, whatever is held out for testing."""
+    for name, cell in (("missing", ""), ("word", "NA"), ("large", "1e300")):
+        rows = (f"{row},{cell if row == 37 else row / 2},{row * 1.5}" for row in range(50))
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,y", *rows]))
+    for name in ("missing", "word"):
+        with pytest.raises(DataError, match=rf"{name}.csv \(train\): row 37 has no b, got nan; drop or complete"):
+            HuggingFace(path=f"{name}.csv", input=("a", "b"), target="y").load(tmp_path, rng())
+        with pytest.raises(DataError, match="row 37 has no b, got nan"):
+            HuggingFace(path=f"{name}.csv", input="a", target="b").load(tmp_path, rng())
+    with pytest.raises(DataError, match=r"row 37 has no finite float32 as b, got 1e\+300"):
+        HuggingFace(path="large.csv", input=("a", "b"), target="y", normalise=False).load(tmp_path, rng())
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_words_for_what_is_missing_are_labels_and_owners_in_a_column_of_texts(tmp_path, folder):
+    """NA and None beside another word; an empty field stays missing."""
+    path = tmp_path / "t" / "train.csv" if folder else tmp_path / "t.csv"
+    path.parent.mkdir(exist_ok=True)
+    words = ["NA", "None", "x"]
+    path.write_text("\n".join(["a,y,who", *(f"{row},{words[row % 3]},{words[row % 2]}" for row in range(30))]))
+    data = HuggingFace(path="t" if folder else "t.csv", input="a", target="y", group="who")
+    samples = data.load(tmp_path, rng())
+
+    assert samples.classes == 3
+    assert set(samples.train_group.tolist()) == {0, 1}
+    path.write_text("a,y,who\n1,,NA\n2,x,NA\n")
+    with pytest.raises(DataError, match="row 0 has no y, got None"):
+        data.load(tmp_path, rng())
+
+
+def test_floating_point_labels_are_classes_where_their_number_is_given(tmp_path):
+    """Without it they are numbers, which a warning says."""
+    (tmp_path / "f.csv").write_text("\n".join(["a,y", *(f"{row},{row % 3}.0" for row in range(30))]))
+    data = HuggingFace(path="f.csv", input="a", target="y")
+    with pytest.warns(ScenarioWarning, match="for 3 classes give `classes: 3`"):
+        assert data.load(tmp_path, rng()).task == "regression"
+    samples = data.model_copy(update={"classes": 3}).load(tmp_path, rng())
+    assert sorted(samples.test_y.tolist()) == [0, 0, 1, 1, 2, 2]
 
 
 def test_real_targets_make_a_regression(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -24,7 +24,7 @@ from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import data_folder, locate, note
 from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners, standardise
 from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
-from fednet_emu.learning.data.datasets.npz import checked_samples
+from fednet_emu.learning.data.datasets.npz import checked_samples, whole_labels
 from fednet_emu.learning.data.datasets.text import (
     CHARACTERS,
     Predict,
@@ -42,6 +42,29 @@ _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "c
 _SAVED = ("dataset_dict.json", "state.json")
 """Files of which a folder written by `save_to_disk` has one."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+_MISSING = [
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "None",
+    "n/a",
+    "nan",
+    "null",
+]
+"""What pandas takes for a missing value in a CSV file; the first is an empty field."""
 
 _ALONE = threading.RLock()
 """Lock of the libraries' settings, which all threads of the process share."""
@@ -66,12 +89,13 @@ def library() -> Any:
 
 
 @contextmanager
-def local_splits(path: Path, config: str | None, only: str) -> Iterator[Splits]:
+def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str] = ()) -> Iterator[Splits]:
     """Context manager: the tables of a file or folder, which are valid inside the block. Nothing is downloaded.
 
     A folder is what `save_to_disk` wrote, or has data files with their splits in their names or in a README.md, as in a
     repository of the hub; of several configurations, `config` names one. A table without splits is the split `only`.
-    Parquet, JSON and CSV files are converted in a temporary folder.
+    Parquet, JSON and CSV files are converted in a temporary folder. In those of the columns `texts` of a CSV file that
+    do not hold numbers, `NA`, `None` and the like are words, not missing values.
 
     Raises:
         DataError: the library cannot read it.
@@ -84,11 +108,15 @@ def local_splits(path: Path, config: str | None, only: str) -> Iterator[Splits]:
     with TemporaryDirectory(prefix="fednet-data-", ignore_cleanup_errors=True) as cache, _set_up(None):
         try:
             if reader:
-                found = datasets.load_dataset(reader, data_files={only: str(path)}, cache_dir=cache)
+                missing = _missing_words([path], texts) if reader == "csv" else {}
+                found = datasets.load_dataset(reader, data_files={only: str(path)}, cache_dir=cache, **missing)
             elif saved:
                 found = datasets.load_from_disk(str(path))
             else:
-                found = datasets.load_dataset(str(path), config, cache_dir=cache)
+                files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in _READERS]
+                of_csv = bool(files) and all(_reader(file) == "csv" for file in files)
+                missing = _missing_words(files, texts) if of_csv else {}
+                found = datasets.load_dataset(str(path), config, cache_dir=cache, **missing)
         except Exception as error:
             remedy = "give Parquet, JSON, CSV or Arrow files, or a folder that `save_to_disk` wrote"
             raise DataError(str(path), f"cannot be read by the library datasets ({_text(error)})", remedy) from error
@@ -129,6 +157,22 @@ def hub_splits(
         for file in [Path(part["filename"]) for table in found.values() for part in table.cache_files]:
             note(file.relative_to(folder).as_posix(), file)
         yield dict(found)
+
+
+def _missing_words(files: Sequence[Path], texts: Sequence[str]) -> dict[str, Any]:
+    """What the library is told of missing values in CSV files: only an empty field is one in a column of texts."""
+    import pandas as pd
+
+    words: dict[str, list[str]] = {}
+    for file in files:
+        table = pd.read_csv(file, dtype=str, keep_default_na=False, usecols=lambda name: name in texts)
+        for name in pd.read_csv(file, nrows=0).columns:
+            words.setdefault(name, _MISSING)
+        for name, column in table.items():
+            known = column[~column.isin(_MISSING)]
+            if known.empty or pd.to_numeric(known, errors="coerce").isna().any():
+                words[str(name)] = [""]
+    return {"keep_default_na": False, "na_values": words}
 
 
 def _reader(path: Path) -> str:
@@ -231,7 +275,8 @@ class HuggingFace(Dataset):
     """Height and width to which images are resized; null leaves them, they must then be equal."""
     normalise: bool = True
     """Whether each channel of images, or each column of numbers, is shifted and divided so that it has mean 0 and
-    deviation 1 over the training samples. false: images are value / 255, numbers stay as they are."""
+    deviation 1 over the training samples; numbers in double precision, before they become float32. false: images are
+    value / 255, numbers stay as they are."""
     text: TextWindows | None = None
     """How texts are cut into windows, with the next token as class."""
     download: bool = False
@@ -271,7 +316,8 @@ class HuggingFace(Dataset):
         except DataError:
             folder = data_folder(data_dir)
             return hub_splits(self.path, self.config, self.revision, folder, download=self.download)
-        return local_splits(path, self.config, self.train)
+        texts = (self.target, self.group, self.input if self.text is not None else None)
+        return local_splits(path, self.config, self.train, [str(name) for name in texts if name is not None])
 
     def _tables(self, splits: Splits) -> list[Table]:
         """The table for training, and that for testing where there is one."""
@@ -287,8 +333,10 @@ class HuggingFace(Dataset):
 
     def _rows(self, tables: list[Table], rng: np.random.Generator) -> Samples:
         """One sample for each row."""
-        inputs = self._inputs(tables)
+        inputs, names = self._inputs(tables)
         targets, stated = labels(tables, str(self.target))
+        if self.classes is not None:
+            targets = [whole_labels(array) for array in targets]
         groups = None if self.group is None else owners(tables, self.group)
         if len(tables) == 1:
             kinds = targets[0] if groups is None else groups[0]
@@ -300,24 +348,28 @@ class HuggingFace(Dataset):
         arrays = dict(zip(("train_x", "test_x", "train_y", "test_y"), [*inputs, *targets], strict=True))
         if groups is not None:
             arrays |= dict(zip(("train_group", "test_group"), groups, strict=True))
-        samples = checked_samples(arrays, self.classes if self.classes is not None else stated, self.path)
-        if self.normalise:
+        classes = self.classes if self.classes is not None else stated
+        samples = checked_samples(
+            arrays, classes, self.path, normalise=self.normalise and names is not None, names=names or ()
+        )
+        if self.normalise and names is None:
             standardise(samples.train_x, samples.test_x)
         return samples
 
-    def _inputs(self, tables: list[Table]) -> list[NDArray[Any]]:
-        """Inputs float32 [n, ...] of each table."""
+    def _inputs(self, tables: list[Table]) -> tuple[list[NDArray[Any]], list[str] | None]:
+        """Inputs [n, ...] of each table, and names of the columns of numbers; None for images, which are float32."""
         if len(self._columns) == 1 and tables[0].is_image(self._columns[0]):
             found, mode = [], None
             for table in tables:
                 decoded, mode = images(table, self._columns[0], self.size, mode)
                 found.append(decoded.astype(np.float32) / np.float32(255))
-            return found
+            return found, None
         if self.size is not None:
             raise DataError(
                 tables[0].where, f"size is for one column of images, got {list(self._columns)}", "leave it out"
             )
-        return [numbers(table, self._columns).astype(np.float32) for table in tables]
+        read = [numbers(table, self._columns, single=not self.normalise) for table in tables]
+        return [array for array, _ in read], read[0][1]
 
     def _windows(self, text: TextWindows, tables: list[Table]) -> Samples:
         """Samples for every window of each row's text."""

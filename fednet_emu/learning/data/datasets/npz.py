@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_serializer
+from pydantic import Field, field_serializer, model_validator
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import GivenObject
-from fednet_emu.errors import DataError
+from fednet_emu.errors import DataError, ScenarioWarning
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.npz import read_arrays, read_shapes
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
@@ -33,15 +35,25 @@ class Npz(Dataset):
     targets [n] or [n, targets] make a regression. Targets [n, labels] that are all 0 or 1 say which labels apply to a
     sample; with a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample.
     `train_group` and `test_group` [n] are integers, the natural owner of each sample. A relative `path` is looked up in
-    the data folder first, then in the current folder.
+    the data folder first, then in the current folder. A warning says where float32 merges more than 1 % of the values
+    of an input, and what targets are taken for where they could be classes.
     """
 
     path: str
     """The .npz file; a relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
-    """Number of classes; null counts them in train_y."""
+    """Number of classes; null counts them in train_y. Floating point targets are classes where this is given."""
     vocabulary: int | None = Field(default=None, ge=1)
     """Number of different tokens, where inputs are integers from 0 that stand for tokens; null for real inputs."""
+    normalise: bool = False
+    """Whether each input [n, inputs, ...] is shifted and divided, in double precision, so that it has mean 0 and
+    deviation 1 over the training samples, before it becomes float32."""
+
+    @model_validator(mode="after")
+    def _tokens_stay(self) -> Self:
+        if self.normalise and self.vocabulary is not None:
+            raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
+        return self
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """What the headers of the arrays say, without reading the arrays; None where `load` will say what is wrong."""
@@ -55,21 +67,29 @@ class Npz(Dataset):
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         """Read and check the arrays; the random stream is not used."""
         path = locate(self.path, data_dir)
-        return checked_samples(_read(path), self.classes, str(path), self.vocabulary)
+        return checked_samples(_read(path), self.classes, str(path), self.vocabulary, normalise=self.normalise)
 
 
 def checked_samples(
-    arrays: dict[str, NDArray[Any]], classes: int | None, where: str, vocabulary: int | None = None
+    arrays: dict[str, NDArray[Any]],
+    classes: int | None,
+    where: str,
+    vocabulary: int | None = None,
+    *,
+    normalise: bool = False,
+    names: Sequence[str] = (),
 ) -> Samples:
-    """Samples from the arrays described in `Npz`; `where` names their source in error messages.
+    """Samples from the arrays described in `Npz`; `where` names their source, `names` their inputs in messages.
 
     Raises:
         DataError: an array has the wrong shape or type, or values that cannot be used.
     """
-    train_x, test_x = (_inputs(where, arrays, name, vocabulary) for name in ("train_x", "test_x"))
+    train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
         raise DataError(where, problem, "both must have the same shape after the first dimension")
+    if vocabulary is None:
+        train_x, test_x = _single(where, train_x, test_x, normalise, names)
     of_tokens = all(arrays[f"{part}_y"].dtype.kind in "iu" for part in ("train", "test"))
     of_tokens &= vocabulary is not None and arrays["train_y"].shape[1:] == train_x.shape[1:]
     train_y, test_y = (
@@ -83,10 +103,13 @@ def checked_samples(
     if train_y.shape[1:] != test_y.shape[1:]:
         problem = f"test_y has {test_y.shape[1:]} numbers for a sample, got {train_y.shape[1:]} in train_y"
         raise DataError(where, problem, "both must have the same shape after the first dimension")
+    if classes is not None:
+        train_y, test_y = whole_labels(train_y), whole_labels(test_y)
     multi_label = train_y.ndim == 2 and not of_tokens and _are_labels(train_y) and _are_labels(test_y)
     if classes is not None and train_y.ndim == 2:
         problem = f"`classes` needs one label for each sample, got {classes} and targets of shape {train_y.shape}"
         raise DataError(where, problem, "leave `classes` out")
+    _note_targets(where, train_y, multi_label=multi_label)
     return Samples(
         train_x=torch.from_numpy(train_x),
         train_y=torch.from_numpy(train_y),
@@ -100,6 +123,69 @@ def checked_samples(
     )
 
 
+def whole_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Targets [n] as integers where they are floating point numbers without fractions, and as they are elsewhere."""
+    return y.astype(np.int64) if y.dtype.kind == "f" and y.ndim == 1 and (y == np.floor(y)).all() else y
+
+
+def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
+    """Warn of targets that look like classes and are taken for something else."""
+    if multi_label and (y.sum(1) == 1).all():
+        warn(
+            f"data: each sample of {where} has one of {y.shape[1]} labels, which are learnt as independent labels; "
+            "where they are classes, give the number of the class, np.argmax(y, 1)",
+            ScenarioWarning,
+            stacklevel=2,
+        )
+    if y.dtype.kind == "f" and y.ndim == 1:
+        found = np.unique(y)
+        if 1 < len(found) <= _MANY_CLASSES and np.array_equal(found, np.arange(len(found))):
+            shown = f"{', '.join(map(str, found[:3]))}{', ...' if len(found) > 3 else ''}"
+            what = f"targets {shown} of {where} are numbers of a regression"
+            warn(f"data: {what}; for {len(found)} classes give `classes: {len(found)}`", ScenarioWarning, stacklevel=2)
+
+
+def _single(
+    where: str, train: NDArray[Any], test: NDArray[Any], normalise: bool, names: Sequence[str]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Inputs [n, inputs, ...] and [m, inputs, ...] as float32, standardised before that if asked for."""
+    if not normalise:
+        cast = train.astype(np.float32, copy=False)
+        if train.dtype.itemsize > 2 and train.dtype != np.float32:
+            for place in range(train.shape[1]):
+                _note_merged(where, train[:, place], cast[:, place], place, names, normalise=False)
+        return cast, test.astype(np.float32, copy=False)
+    found = np.empty(train.shape, np.float32), np.empty(test.shape, np.float32)
+    for place in range(train.shape[1]):
+        own, other = (part[:, place].astype(np.float64) for part in (train, test))
+        varies = own.min() < own.max()  # rounding gives a constant a deviation, too
+        mean, deviation = (own.mean(), own.std()) if varies else (own.flat[0], 1.0)
+        own, other = (own - mean) / deviation, (other - mean) / deviation
+        found[0][:, place], found[1][:, place] = own, other
+        _note_merged(where, own, found[0][:, place], place, names, normalise=True)
+    return found
+
+
+def _note_merged(
+    where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
+) -> None:
+    """Warn if float32 merges more than 1 % of the different values among the first of an input."""
+    exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
+    if np.array_equal(exact, cast):
+        return
+    before, after = len(np.unique(exact)), len(np.unique(cast))
+    if after < 0.99 * before:
+        what = f"float32 keeps {after} of {before} different values of input {names[place] if names else place}"
+        remedy = "its extreme values are far apart" if normalise else "give `normalise: true`, or subtract its mean"
+        warn(f"data: {what} of {where}; {remedy}", ScenarioWarning, stacklevel=2)
+
+
+_LOOK_AT = 100_000
+"""Values of an input that are looked at; sorting more of them would take seconds."""
+_MANY_CLASSES = 100
+"""Whole numbers from 0 up to fewer than this may be meant as classes."""
+
+
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     arrays = read_arrays(path, _HOW, _ARRAYS)
     missing = [name for name in _REQUIRED if name not in arrays]
@@ -108,13 +194,18 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _inputs(where: str, arrays: dict[str, NDArray[Any]], name: str, vocabulary: int | None) -> NDArray[Any]:
+def _inputs(
+    where: str, arrays: dict[str, NDArray[Any]], name: str, vocabulary: int | None, *, single: bool = True
+) -> NDArray[Any]:
     raw = arrays[name]
     if raw.dtype.kind not in "buif":
         raise DataError(where, f"{name} must hold real numbers, got {raw.dtype}", "convert it to float32")
     if raw.ndim < 2 or raw.size == 0:
         raise DataError(where, f"{name} has shape {raw.shape}", "it must be [samples, ...] and not empty")
-    return _finite_float32(where, raw, name) if vocabulary is None else _tokens(where, raw, name, vocabulary)
+    if vocabulary is not None:
+        return _tokens(where, raw, name, vocabulary)
+    _finite_float32(where, raw, name, single=single)
+    return raw
 
 
 def _tokens(where: str, raw: NDArray[Any], name: str, vocabulary: int) -> IntArray:
@@ -174,14 +265,14 @@ def _check_rows(where: str, raw: NDArray[Any], name: str, rows: int) -> None:
         raise DataError(where, f"{name} has shape {raw.shape}", remedy)
 
 
-def _finite_float32(where: str, raw: NDArray[Any], name: str) -> NDArray[np.float32]:
+def _finite_float32(where: str, raw: NDArray[Any], name: str, *, single: bool = True) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
-        values = raw.astype(np.float32, copy=False)
+        values = raw.astype(np.float32, copy=False) if single else raw
         total = values.sum(dtype=np.float64)  # no sum of finite float32 overflows here
     if not np.isfinite(total):
         finite = np.isfinite(values)
         place = tuple(int(axis) for axis in np.unravel_index(np.argmin(finite), finite.shape))
-        problem = f"{name}{list(place)} is not a finite float32, got {raw[place]}"
+        problem = f"{name}{list(place)} is not {'a finite float32' if single else 'finite'}, got {raw[place]}"
         raise DataError(where, problem, f"drop or repair the {np.count_nonzero(~finite)} such values")
     return values
 
