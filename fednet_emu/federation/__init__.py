@@ -2,7 +2,7 @@
 
 from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size
-from fednet_emu.federation.device import Device, Statistic
+from fednet_emu.federation.device import Device, Statistic, Terms
 from fednet_emu.federation.exchange import Arrived, Reply, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learner import Evaluated
@@ -53,6 +53,7 @@ __all__ = [
     "Shared",
     "Statistic",
     "Streams",
+    "Terms",
     "TrainData",
     "TrainJob",
     "Trained",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+
+from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.processors import Computation, Work
+from fednet_emu.errors import AlgorithmError, did_you_mean
+from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData
+from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.learning.models.losses import PerSampleLoss
 from fednet_emu.records.ledger import device_label
 
 Fed = Any
@@ -20,6 +26,71 @@ Statistic = Literal["loss", "square", "samples"]
 loss: the mean loss of its steps; square: the mean of the squared losses of all samples of all steps, each before its
 step; samples: how many of its samples, each counted once, these were.
 """
+
+
+class Terms(TypedDict, total=False):
+    """Keywords of `Device.train` and `Device.training`, beside the model, the plan and the key.
+
+    A step goes along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), f being the mean loss of a batch.
+
+    Attributes:
+        subset: the device's samples to use, by their place among its own; all when None.
+        data: what stands for `task.data`, row by row, for example with other labels.
+        of: whose samples are used, such as the server's that are public.
+        model: another model with the same parameters.
+        difference: whether the result is the trained parameters minus w instead; neither of the two is then held.
+            Running statistics, as of batch norm, are in it as they are after training.
+        scale: factor of the gradient of the loss.
+        linear: gradient of an added linear term, a value of one number for each parameter.
+        drift: what each step adds after the optimizer, times -lr: neither momentum nor clipping acts on it.
+        prox: factor of the proximal term.
+        anchor: the model of the proximal term; w when None.
+        l1: weight of the sum of the absolute values of the parameters.
+        loss: function of outputs [B, ...] and targets [B, ...] that gives the loss [B] of each sample.
+        augment: augmentation of the inputs of a batch.
+        mask: factors [P] of the whole step, a tensor; 0 freezes a parameter. One object for all jobs that share it.
+        targets: value of the targets [n, ...] that `loss` compares the outputs with, one for each of the samples.
+        base: value of the weights under adapters.
+    """
+
+    subset: IntArray | None
+    data: TrainData | None
+    of: Device | None
+    model: FlatModel | None
+    difference: bool
+    scale: float | Deferred
+    linear: Deferred | None
+    drift: Deferred | None
+    prox: float | Deferred
+    anchor: Deferred | None
+    l1: float
+    loss: PerSampleLoss | None
+    augment: Augmentation | None
+    mask: Tensor | None
+    targets: Deferred | None
+    base: Deferred | None
+
+
+_KEYWORDS = frozenset(Terms.__annotations__)
+_VALUES = frozenset({"linear", "drift", "anchor", "targets", "base"})
+
+
+def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
+    """Raise an `AlgorithmError` for arguments of `Device.train` that it does not take."""
+    if type(w) is not Deferred:
+        what = f"starts from a model, got {w!r}"
+        raise AlgorithmError("k.train", what, "look at `lost` before using a payload, and give a value of `fed.defer`")
+    if type(plan) is not SgdPlan:
+        what = f"makes the steps of a plan, got {plan!r}"
+        raise AlgorithmError("k.train", what, "give an SgdPlan after the model, then the key")
+    for name, value in terms.items():
+        if name not in _KEYWORDS:
+            what = f"has no keyword {name}, got {name}={value!r}"
+            hint = did_you_mean(name, _KEYWORDS).removeprefix("; ")
+            raise AlgorithmError("k.train", what, hint or f"its keywords are {', '.join(sorted(_KEYWORDS))}")
+        if name in _VALUES and value is not None and type(value) is not Deferred:
+            what = f"{name} is a value that may be computed later, got {type(value).__name__}"
+            raise AlgorithmError("k.train", what, "give what a verb returns, or fed.defer(function, ...)")
 
 
 class Invitation(NamedTuple):
@@ -82,44 +153,34 @@ class Device:
         """Rate in bit/s of the server's downlink to this device, defined as for `expected_rate_bps`."""
         return float(self._federation.network.expected_downlink_bps(self.index))
 
-    def train(self, w: Deferred, plan: SgdPlan, *key: Any, **what: Any) -> Computation:
+    def train(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Computation:
         """Event of local training on the device's own samples; its value is a `Trained` (params, loss).
 
         The arguments are those of `training`: for example `yield k.train(w, plan, t)`.
         """
-        work, fed = self.training(w, plan, *key, **what), self._federation
+        work, fed = self.training(w, plan, *key, **terms), self._federation
         fed.asks()  # as `compute`, without its call
         computation: Computation = fed.processors.run(self.index, work)
         return computation
 
-    def training(
-        self,
-        w: Deferred,
-        plan: SgdPlan,
-        *key: Any,
-        subset: IntArray | None = None,
-        data: TrainData | None = None,
-        difference: bool = False,
-        **terms: Any,
-    ) -> Work:
+    def training(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Work:
         """Local training as work for `compute`.
 
         Args:
             w: the parameters to start from.
             plan: steps and batches.
             key: names the batches' random stream beside the device, for example the round.
-            subset: the device's samples to use, by their place among its own; all when None.
-            data: what stands for `task.data`, row by row, for example with other labels; that when None.
-            difference: whether the result is the trained parameters minus w instead; neither of the two is then held.
-                Running statistics, as of batch norm, are in it as they are after training.
-            terms: further terms of the local objective, as `TrainJob` has them: scale, linear, drift, prox, anchor, l1,
-                loss, augment, mask, targets, base; `of`, whose samples are used, such as the server's that are public;
-                and `model`, another one with the same parameters.
+            terms: whose samples, and further terms of the local objective, as `Terms` has them.
+
+        Raises:
+            AlgorithmError: an argument has another type, or there is no such keyword.
         """
-        asked, fed = self.invitation.statistics, self._federation
+        check_training(w, plan, terms)
+        asked, fed, difference = self.invitation.statistics, self._federation, terms.pop("difference", False)
         squares = "square" in asked
-        work: Work = fed.learner.train(self, w, plan, key, fed.round, subset, data, squares=squares, **terms)
+        work: Work = fed.learner.train(self, w, plan, key, fed.round, squares=squares, **terms)
         if asked:
+            subset = terms.get("subset")
             n = self.n_samples if subset is None else len(subset)
             seen = min(n, plan.n_samples_processed(n))
             self.measured = tuple(seen if name == "samples" else getattr(work.result, name) for name in asked)

@@ -122,8 +122,6 @@ class Learner:
         **terms: Any,
     ) -> Work:
         """Local training of a device in round t, as `Device.training` says."""
-        if type(params) is not Deferred:
-            raise TypeError(f"{device.name}: params is no value, got {params!r}; look at `lost` before using a payload")
         model, mine = model or self._task.model, self._task.slice_of((of or device).index)
         if params.size != model.size:
             self.check(params, "k.train")

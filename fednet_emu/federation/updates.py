@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fednet_emu.compression import Compression
-from fednet_emu.compression.base import FLOAT_BIT
+from fednet_emu.compression.base import FLOAT_BIT, Message
+from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.payload import n_scalars
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
@@ -86,10 +88,30 @@ def sent(
     v = x if base is None else x - base
     if left is not None:
         v = v + left
-    read, bit = scheme.compress(v, streams(*name))
+    read, bit = checked(scheme, scheme.compress(v, streams(*name)), v)
     if scheme.feeds_back:
         read = read / scheme.growth(len(v))
     return Sent(read if base is None else base + read, v - read if scheme.feeds_back else None, bit)
+
+
+def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
+    """The message that a compression has made of v [n].
+
+    Raises:
+        AlgorithmError: it is no message, has another number of entries, or other bits than the compression says.
+    """
+    where, remedy = f"{type(scheme).__name__}.compress", "return Message(read, bit)"
+    if not (isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], Tensor)):
+        raise AlgorithmError(where, f"makes no message, got {type(message).__name__}", remedy, line="")
+    read, bit = message
+    if read.shape != v.shape:
+        what = f"reads {list(read.shape)} numbers of a vector {list(v.shape)}"
+        raise AlgorithmError(where, f"{what}, got another shape", "return one number for each entry", line="")
+    most = scheme.bit(len(v))
+    if not isinstance(bit, int | np.integer) or not (0 <= bit <= most and (bit == most or scheme.depends_on_values)):
+        what = f"must say as many bits as `bit({len(v)})`, {most}, or at most so many where they depend on the values"
+        raise AlgorithmError(where, f"{what}, got {bit}", "return the whole number of bits of the message", line="")
+    return Message(read, int(bit))
 
 
 @final

@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.federation import Terms
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.search.search import load_search
 from tests.commands import Forked
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = ("guides/own-algorithm.md", "guides/plug-ins.md", "methods/selection.md", "guides/trackers.md")
+GUIDES = (
+    "guides/own-algorithm.md",
+    "guides/plug-ins.md",
+    "guides/trained-model.md",
+    "methods/selection.md",
+    "guides/trackers.md",
+)
 """Pages whose blocks of Python are programs: whole files, named in their first line."""
 PROGRAM = re.compile(r"# (\w+\.py)\n")
 SHORT = {"stop.rounds": 2, "devices.count": 4, "algorithm.cohort": 2}
@@ -39,6 +46,14 @@ def test_a_program_runs_as_it_stands(page: str, code: str, tmp_path: Path) -> No
     done = Forked(tmp_path / name[1], cwd=tmp_path).ended()
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_keyword_of_training_is_in_the_guide() -> None:
+    """A keyword that is added without a word about it fails."""
+    table = (DOCS / "guides/own-algorithm.md").read_text(encoding="utf-8").partition("## Keywords of `k.train`")[2]
+    named = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE))))
+
+    assert set(Terms.__annotations__) <= named
 
 
 def test_a_radio_part_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,13 @@ import torch
 
 import fednet_emu as fe
 from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
+from fednet_emu.compression.base import Compression
+from fednet_emu.emulation.build import build
 from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.rounds import MAX_REQUESTS, MAX_TURNS, Rounds
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.records.ledger import Ledger
-from fednet_emu.testing import small_federation
+from fednet_emu.testing import small_federation, small_scenario
 
 PLAN = fe.SgdPlan(lr=0.1, batch_size=20, epochs=1)
 
@@ -54,6 +56,93 @@ def test_the_sound_algorithm_runs() -> None:
     fed.run(Sound())
 
     assert fed.now_s == pytest.approx(2320e-6, abs=1e-12)
+
+
+# ---- arguments of k.train -------------------------------------------------------------------------------------------
+
+
+class Trains(Sound):
+    """A client that trains with arguments of its own."""
+
+    arguments: Any = None
+
+    def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
+        """Receive, train with these arguments, send."""
+        got = yield fed.downlink(k, w)
+        plan, terms = self.arguments
+        trained = yield k.train(got.payload, plan, t, **terms)
+        return (yield fed.uplink(k, trained.params))
+
+
+@pytest.mark.parametrize(
+    ("plan", "terms", "words"),
+    [
+        (PLAN, {"gamma": 0.1}, "k.train: has no keyword gamma, got gamma=0.1; its keywords are anchor, augment, base"),
+        (PLAN, {"prx": 0.1}, "k.train: has no keyword prx, got prx=0.1; did you mean 'prox'?"),
+        (PLAN, {"linear": torch.zeros(10)}, "k.train: linear is a value that may be computed later, got Tensor"),
+        (PLAN, {"anchor": 3}, "k.train: anchor is a value that may be computed later, got int"),
+        ({"lr": 0.1}, {}, "k.train: makes the steps of a plan, got {'lr': 0.1}; give an SgdPlan"),
+    ],
+)
+def test_a_wrong_argument_of_training_says_what_to_write(plan: Any, terms: Any, words: str) -> None:
+    """At the line of the algorithm, with the keywords that there are."""
+
+    class Wrong(Trains):
+        arguments: Any = (plan, terms)
+
+    text = told(Wrong)
+
+    assert text.startswith("test_slips.py:")
+    assert words in text
+
+
+def test_a_lost_payload_is_no_model() -> None:
+    """Training from the payload of a lost delivery."""
+
+    class Careless(Sound):
+        def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
+            """Train from nothing."""
+            trained = yield k.train(None, PLAN, t)  # type: ignore[arg-type]
+            return (yield fed.uplink(k, trained.params))
+
+    assert "k.train: starts from a model, got None; look at `lost` before using a payload" in told(Careless)
+
+
+# ---- a compression of one's own -------------------------------------------------------------------------------------
+
+
+class Bare(Compression):
+    """A compression whose message is wrong in one way."""
+
+    makes: Any = None
+
+    def bit(self, n: int) -> int:
+        """As they are."""
+        return 32 * n
+
+    def compress(self, v: torch.Tensor, rng: Any) -> Any:
+        """What the slip makes of it."""
+        return self.makes(v)
+
+
+@pytest.mark.parametrize(
+    ("makes", "words"),
+    [
+        (lambda v: v, "Bare.compress: makes no message, got Tensor; return Message(read, bit)"),
+        (lambda v: (v[:3], 320), "Bare.compress: reads [3] numbers of a vector [10], got another shape"),
+        (lambda v: (v, 7), "must say as many bits as `bit(10)`, 320, or at most so many"),
+        (lambda v: (v, 32.5), "got 32.5; return the whole number of bits of the message"),
+    ],
+)
+def test_a_compression_that_returns_something_else_says_what_to_return(makes: Any, words: str) -> None:
+    """No error of Python from inside the package."""
+    scenario = small_scenario()
+    uplink = scenario.network.uplink.model_copy(update={"compression": Bare(makes=makes)})
+    network = scenario.network.model_copy(update={"uplink": uplink})
+    with pytest.raises(AlgorithmError) as caught:
+        build(scenario.model_copy(update={"network": network})).run(scenario.algorithm)
+
+    assert words in str(caught.value)
 
 
 # ---- loops that would go on for ever --------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from fednet_emu.federation import (
     Process,
     Sgd,
     SgdPlan,
+    Terms,
     moved_by_sum,
 )
 
@@ -82,10 +83,11 @@ class Scaffold(Synchronous):
 
     def client(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
         """A device: train, send the model and the change of its control variate."""
-        term = "linear" if isinstance(self.local_optimizer, Sgd) else "drift"  # not the same with momentum
         if self.option == "I":
             at_x = yield k.train(x, one_gradient(self.local_optimizer), t, "control")
-        trained = yield k.train(x, self.plan, t, **{term: c - own[k]})
+        correction, plain = c - own[k], isinstance(self.local_optimizer, Sgd)  # with momentum the two are not the same
+        term: Terms = {"linear": correction} if plain else {"drift": correction}
+        trained = yield k.train(x, self.plan, t, **term)
         if self.option == "I":
             way = at_x.params, own[k], 1.0
         else:

@@ -13,7 +13,7 @@ from its own weights: `m2_mode` offers both. Averaging the clients' models, miss
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -39,6 +39,7 @@ from fednet_emu.federation import (
     LearningTask,
     Process,
     SgdPlan,
+    Terms,
     TrainData,
     Trained,
 )
@@ -134,7 +135,7 @@ class FedUL(Algorithm):
         seen: dict[Device, Deferred],
     ) -> Process:
         """A device: train on surrogate labels, send the model; its mean loss is recorded but not sent."""
-        terms: dict[str, Any] = {"loss": losses[k], "l1": self.l1, "augment": self.augment}
+        terms: Terms = {"loss": losses[k], "l1": self.l1, "augment": self.augment}
         trained = yield k.train(f, self._plan(self.local_epochs), t, data=unlabelled, **terms)
         seen[k] = trained.loss
         return trained.params
