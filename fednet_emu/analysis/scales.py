@@ -33,6 +33,7 @@ OWN_METRICS = {
     "micro_f1": "Micro F1",
     "exact_match": "Exact matches",
     "average_precision": "Average precision",
+    "roc_auc": "Area under the ROC curve",
 }
 """The metrics that a scenario may ask for (`evaluation.metrics`), by their columns, with their titles."""
 

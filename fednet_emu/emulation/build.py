@@ -77,7 +77,7 @@ def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
         DataError: the data cannot be read.
     """
     (data, partition, _), server = scenario.learning(), scenario.server
-    everything = data.load(data_dir, streams("data"))
+    everything = data.limited(data.load(data_dir, streams("data")), streams("limit"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
     count, attack, rng = scenario.devices.count, scenario.attack, streams("partition")
     if attack is None:

@@ -18,7 +18,7 @@ from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.exchange import PATIENCE_S, PAUSE_S, Client, Exchange, Send, asked, exchange, retrying
 from fednet_emu.federation.learner import Kept, Learner
-from fednet_emu.federation.learning_task import LearningTask
+from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.links import Links
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
@@ -93,8 +93,9 @@ class Federation:
             self.links.statistics[self.task.model.size] = self.n_statistics
         self.sums = sums_of(self)
         self.observers: list[Callable[[Federation], None]] = []
-        score = None if timing_only or task is None else lambda model: self.learner.score(model, evaluation)
-        self._observer = Observer(clock, ledger, evaluation, score)
+        validate = stop.patience is not None
+        score = None if timing_only or task is None else partial(self._score, evaluation, validate)
+        self._observer = Observer(clock, ledger, evaluation, score, stop.patience)
         stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
 
     # ---- who is there ------------------------------------------------------------------------------------------------
@@ -372,7 +373,10 @@ class Federation:
         if self._observer.not_finite and self._stop.only_accuracy:  # it would never end
             return True
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
-        return self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
+        return self._observer.out_of_patience or self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
+
+    def _score(self, evaluation: Evaluation, validate: bool, model: Models) -> Scores:
+        return self.learner.score(model, evaluation, validate=validate)
 
     @property
     def accuracy(self) -> float | None:

@@ -224,10 +224,17 @@ class Learner:
             return nominal
         return self._readings.take(lambda: self._graph.read(value))
 
-    def score(self, model: Models, evaluation: Evaluation) -> Scores:
-        """Evaluate one model, or every device's own."""
+    def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
+        """Evaluate one model, or every device's own, on the validation samples too if asked for."""
 
         def compute() -> Scores:
+            found = tested()
+            if validate:
+                models = (model,) if isinstance(model, Deferred) else model
+                return found._replace(validation=self._task.validation([self._model(own) for own in models]))
+            return found
+
+        def tested() -> Scores:
             what: Any = {
                 "per_device": evaluation.per_device,
                 "train_loss": evaluation.train_loss,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +30,14 @@ class Scores(NamedTuple):
         by_device: over every device's share, or None.
         worst_train_loss: the largest loss of a device on its own training samples; nan if not asked for.
         attack_success: share of the attack's trial samples that become its target; nan without an attack.
+        validation: over the validation samples; None if not asked for.
     """
 
     pooled: Metrics
     by_device: DeviceMetrics | None
     worst_train_loss: float = math.nan
     attack_success: float = math.nan
+    validation: Metrics | None = None
 
     @property
     def accuracies(self) -> Array:
@@ -111,6 +114,14 @@ class LearningTask:
         """The share of the validation samples that a classifier gets wrong."""
         accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
         return float("nan") if accuracy is None else 1.0 - accuracy
+
+    def validation(self, vectors: Sequence[torch.Tensor]) -> Metrics:
+        """The mean scores of models on the validation samples."""
+        x, y = self._validation.x, self._validation.y
+        own = {vector: score_samples(self.model, vector, x, y).pooled() for vector in dict.fromkeys(vectors)}
+        found = [own[vector] for vector in vectors]
+        accuracies = [its.accuracy for its in found if its.accuracy is not None]
+        return Metrics(fmean(its.loss for its in found), fmean(accuracies) if accuracies else None, len(y))
 
     def train_loss(self, vector: torch.Tensor, device: int) -> float:
         """Mean loss of a model on all of a device's own training samples, without dropout."""

@@ -9,7 +9,7 @@ import numpy as np
 from simpy.events import Event, EventPriority
 
 from fednet_emu.federation.learning_task import Scores
-from fednet_emu.federation.stop import Evaluation
+from fednet_emu.federation.stop import Evaluation, Patience
 from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer, to_ns
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.evaluate import Metrics
@@ -34,9 +34,15 @@ class Observer:
     """
 
     def __init__(
-        self, clock: Clock, ledger: Ledger, evaluation: Evaluation, score: Callable[[Models], Scores] | None
+        self,
+        clock: Clock,
+        ledger: Ledger,
+        evaluation: Evaluation,
+        score: Callable[[Models], Scores] | None,
+        patience: Patience | None = None,
     ) -> None:
         self._clock, self._ledger, self._evaluation, self._score = clock, ledger, evaluation, score
+        self._patience, self._best, self._without_gain = patience, -math.inf, 0
         self.latest: Models | None = None
         self.accuracy: float | None = None
         self.not_finite = ""
@@ -67,6 +73,23 @@ class Observer:
         if self.divergence():
             self.accuracy = None
         self._record_devices(scores)
+        if self._patience is not None and scores.validation is not None:
+            self._validated(self._patience, scores.validation)
+
+    def _validated(self, patience: Patience, found: Metrics) -> None:
+        """Note how good the model is on the validation samples."""
+        accuracy = math.nan if found.accuracy is None else found.accuracy
+        value = -found.loss if patience.metric == "loss" else accuracy
+        self._without_gain += 1
+        if value > self._best + patience.least_gain:
+            self._best, self._without_gain = value, 0
+        row = {"round": self._latest_round, "simulated_s": self._clock.now_s, "loss": found.loss, "accuracy": accuracy}
+        self._ledger.record("validation", **row, without_gain=self._without_gain)
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the model has not become better on the validation samples for as long as the run may go on."""
+        return self._patience is not None and self._without_gain >= self._patience.evaluations
 
     def report(self, after_round: int, loss: float | None, accuracy: float | None) -> None:
         """Record scores that the algorithm has measured itself; None is unknown."""

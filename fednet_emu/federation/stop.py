@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -39,6 +39,22 @@ class Milestone(ExactlyOne):
         return accuracy < self.accuracy and any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS)
 
 
+class Patience(Component):
+    """The run ends when its model has not become better on the validation samples for some evaluations in a row.
+
+    These are `server.validation_samples`, on which nothing is trained; the test set decides nothing. They are scored
+    whenever the model is evaluated (`evaluation.every_rounds`), the initial one too, as the series `validation` says.
+    The result is the last model, not the best. Where each device has a model of its own, their mean score counts.
+    """
+
+    evaluations: int = Field(10, gt=0)
+    """Number of evaluations in a row without a gain after which the run ends."""
+    metric: Literal["loss", "accuracy"] = "loss"
+    """What is to become better: the loss falls, or the accuracy rises."""
+    least_gain: float = Field(0.0, ge=0)
+    """By how much an evaluation must be better than the best before it to count as a gain."""
+
+
 class Stop(Component):
     """Limits; whichever comes first ends the run. Simulated time ends it at once, the others at the end of a round."""
 
@@ -53,6 +69,8 @@ class Stop(Component):
     accuracy: float | None = Field(None, gt=0, le=1)
     """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
 
+    patience: Patience | None = None
+    """When a run ends that learns nothing more, beside the other limits; null for not at all."""
     milestones: tuple[Milestone, ...] = ()
     """What a run must have reached by when; one that misses a milestone ends at the end of that round."""
 
@@ -67,6 +85,16 @@ class Stop(Component):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         if self.only_accuracy and scenario.data is not None and scenario.data.regression:
             yield "accuracy", "a regression has no accuracy, got no other limit; give rounds or simulated_s"
+        if self.patience is None:
+            return
+        if scenario.algorithm.own_learning:
+            what = f"the algorithm {scenario.algorithm.kind} measures its own models, got a patience"
+            yield "patience", f"{what}; leave it out"
+        elif not scenario.server.validation_samples:
+            what = "needs samples on which nothing is trained or tested, got server.validation_samples: 0"
+            yield "patience", f"{what}; give some, for example 500"
+        if scenario.evaluation.every_rounds is None:
+            yield "patience", "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1"
 
     def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
         """Whether a run that has come so far, at the end of a round, is over.
@@ -85,7 +113,7 @@ class Stop(Component):
     @property
     def asks_for_accuracy(self) -> bool:
         """Whether the end of the run depends on what is learnt."""
-        return self.accuracy is not None or bool(self.milestones)
+        return self.accuracy is not None or bool(self.milestones) or self.patience is not None
 
     @property
     def only_accuracy(self) -> bool:
@@ -93,7 +121,7 @@ class Stop(Component):
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
 
     def refuse_only_accuracy(self, *, timing_only: bool, regression: bool) -> None:
-        """Raise an error where the accuracy is the only limit of a run that has none.
+        """Raise an error where the accuracy is the only limit of a run that has none, or is waited for.
 
         Raises:
             ScenarioError: the run would never end.
@@ -101,6 +129,8 @@ class Stop(Component):
         if self.only_accuracy and (timing_only or regression):
             what = "a timing-only run" if timing_only else "a regression"
             raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
+        if regression and self.patience is not None and self.patience.metric == "accuracy":
+            raise ScenarioError("stop.patience.metric: a regression has no accuracy, got accuracy; give loss")
 
 
 class Evaluation(Component):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -94,19 +95,25 @@ class TopK(Metric):
 
 
 class MacroF1(Metric):
-    """The F1 score of each class, harmonic mean of precision and recall, averaged over classes.
+    """The F1 score of each class or label, harmonic mean of precision and recall, averaged over classes or labels.
 
-    Classes that neither occur nor are predicted do not count.
+    Those that neither occur nor are predicted do not count.
     """
 
-    suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """The predicted class [B]."""
-        return outputs.argmax(1)
+        """The predicted class [B], or the scores of labels [B, labels]."""
+        return outputs.argmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The mean of 2 TP / (2 TP + FP + FN)."""
+        """The mean of 2 TP / (2 TP + FP + FN); undefined (nan) for labels of which none applies or is predicted."""
+        if y.ndim > 1:
+            from sklearn.metrics import f1_score
+
+            said, applies = kept > 0, y > 0
+            either = said.any(0) | applies.any(0)
+            return float(f1_score(applies[:, either], said[:, either], average="macro")) if either.any() else math.nan
         right, predicted, there = _counts(kept, y)
         either = predicted + there > 0
         return float((2 * right[either] / (predicted + there)[either]).mean())
@@ -186,6 +193,30 @@ class AveragePrecision(Metric):
         return float(average_precision_score(y[:, occurs] > 0, kept[:, occurs], average="macro"))
 
 
+class RocAuc(Metric):
+    """The area under the ROC curve: how often a sample of a class has a higher probability of it than another sample.
+
+    Of several classes, each against the rest, averaged over classes alike (one-vs-rest, macro); of two it is the area
+    of either. Of labels, averaged over labels alike. Classes and labels that no sample has, or each, do not count.
+    """
+
+    suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
+
+    def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
+        """The probabilities of classes [B, classes], in double precision, or the scores of labels [B, labels]."""
+        return outputs.double().softmax(1) if y.ndim == 1 else outputs
+
+    def value(self, kept: Kept, y: Kept) -> float:
+        """Undefined (nan) where all samples are of one class, or a score is not a number."""
+        from sklearn.metrics import roc_auc_score
+
+        applies = y > 0 if y.ndim > 1 else y[:, None] == np.arange(kept.shape[1])
+        counts = applies.any(0) & ~applies.all(0)
+        if not counts.any() or not np.isfinite(kept).all():
+            return math.nan
+        return float(np.mean([roc_auc_score(applies[:, c], kept[:, c]) for c in np.flatnonzero(counts)]))
+
+
 class Mae(Metric):
     """The mean absolute error, in the unit of the targets."""
 
@@ -227,6 +258,6 @@ def _errors(outputs: Kept, targets: Kept) -> Kept:
 
 
 METRICS: dict[str, type[Metric]] = kinds(
-    AveragePrecision, BalancedAccuracy, ExactMatch, MacroF1, Mae, MicroF1, Perplexity, R2, Rmse, TopK
+    AveragePrecision, BalancedAccuracy, ExactMatch, MacroF1, Mae, MicroF1, Perplexity, R2, Rmse, RocAuc, TopK
 )
 AnyMetric = Annotated[Metric, Slot("metric", METRICS)]

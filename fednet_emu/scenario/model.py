@@ -98,8 +98,8 @@ class Server(Component):
     """Number of training samples that the server owns, for algorithms that train on them; some let the devices have
     them, too."""
     validation_samples: int = Field(0, ge=0)
-    """Number of training samples set aside for algorithms that choose between models by their validation error.
-    Validation takes no simulated time."""
+    """Number of training samples set aside for `stop.patience`, and for algorithms that choose between models by their
+    validation error. Validation takes no simulated time."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -112,7 +112,8 @@ class Server(Component):
         opens_masks = secure is not None and secure.prg_flop_per_entry > 0
         for key, (part, without) in never.items():
             value = getattr(self, key)
-            if value and not (key == "flop_per_s" and opens_masks):
+            waited_for = key == "validation_samples" and scenario.stop.patience is not None
+            if value and not waited_for and not (key == "flop_per_s" and opens_masks):
                 yield from scenario.unless_used(part, without, f"{value:g}", key)
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Stop
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.testing import run_small, small_federation
+from fednet_emu.testing import run_small, small_federation, small_scenario
 
 CLASSES = ("data={kind: synthetic, n_samples: 200, n_test: 200, features: 9, classes: 2}", "model=softmax")
 
@@ -131,3 +131,72 @@ def test_a_milestone_names_one_cost(text: str, got: str) -> None:
     what = f"exactly one of rounds, simulated_s, bits and energy_j is needed, got {got}"
     with pytest.raises(ScenarioError, match=what):
         run_small(f"stop.milestones=[{{{text}}}]")
+
+
+# ---- patience --------------------------------------------------------------------------------------------------------
+
+WAITING = (*CLASSES, "stop.rounds=60", "server.validation_samples=50", "algorithm.lr=0.3")
+
+
+def test_a_run_ends_when_its_validation_loss_has_not_fallen_for_so_long() -> None:
+    """At the first row at which the least loss is three evaluations old, as the uninterrupted run tells."""
+    whole = run_small(*WAITING, "algorithm.lr=20", "stop.patience={evaluations: 60}")
+    losses = whole.ledger.frames()["validation"]["loss"].tolist()
+    best = [losses.index(min(losses[: n + 1])) for n in range(len(losses))]
+    ends = next(n for n in range(len(losses)) if n - best[n] >= 3)
+
+    fed = run_small(*WAITING, "algorithm.lr=20", "stop.patience={evaluations: 3}")
+
+    assert fed.round == ends < 60
+    assert fed.ledger.frames()["validation"]["without_gain"].tolist()[-1] == 3
+    assert whole.task.n_validation == 50
+    assert len(whole.task.data.y) == 150
+
+
+def test_the_test_set_decides_nothing() -> None:
+    """The accuracies are those of the models on the validation samples, and the run ends two after its best one."""
+    fed = small_federation(*WAITING, "stop.patience={metric: accuracy, evaluations: 2, least_gain: 0.02}")
+    seen = []
+    fed.observers.append(lambda its: seen.append(1 - its.task.validation_error(its.read(its.latest))))
+    fed.run(small_scenario(*WAITING).algorithm)
+    found = fed.ledger.frames()["validation"]["accuracy"].tolist()
+
+    assert found[1:] == pytest.approx(seen)
+    best, without = found[0], 0
+    for value in found[1:]:
+        best, without = (value, 0) if value > best + 0.02 else (best, without + 1)
+    assert without == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("stop.patience={}",), "stop.patience: needs samples on which nothing is trained or tested, got server.valid"),
+        (
+            ("stop.patience={}", "server.validation_samples=9", "evaluation.every_rounds=null"),
+            "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1",
+        ),
+        (("server.validation_samples=9",), "chooses no model by its validation error"),
+    ],
+)
+def test_patience_without_what_it_counts_is_refused(settings: tuple[str, ...], words: str) -> None:
+    """With the remedy; validation samples that nobody uses stay refused."""
+    scenario = small_scenario(*CLASSES, *settings)
+
+    assert any(words in f"{'.'.join(key)}: {what}" for key, what in scenario.contradictions())
+
+
+def test_a_regression_has_no_accuracy_to_wait_for() -> None:
+    """Its loss can be waited for."""
+    with pytest.raises(ScenarioError, match=r"stop.patience.metric: a regression has no accuracy"):
+        small_federation("stop.patience={metric: accuracy}", "server.validation_samples=9")
+    assert run_small("stop.patience={evaluations: 1}", "server.validation_samples=9", "algorithm.lr=0").round == 1
+
+
+def test_models_of_devices_count_by_their_mean() -> None:
+    """Where each device trains alone."""
+    fed = run_small(*WAITING, "stop.rounds=2", "stop.patience={}", "algorithm={kind: local, cohort: 4, lr: 0.1}")
+    models = [fed.read(model) for model in fed.latest]  # type: ignore[union-attr]
+    mean = sum(1 - fed.task.validation_error(model) for model in models) / 4
+
+    assert fed.ledger.frames()["validation"]["accuracy"].tolist()[-1] == pytest.approx(mean)

@@ -25,6 +25,7 @@ from fednet_emu.learning.metrics import (
     MicroF1,
     Perplexity,
     Rmse,
+    RocAuc,
     TopK,
 )
 from fednet_emu.learning.models.evaluate import score_samples
@@ -68,6 +69,15 @@ def measured(metric, outputs, y):
         (MicroF1(), LABEL_SCORES, LABELS, lambda: sk.f1_score(LABELS, LABEL_SCORES > 0, average="micro")),
         (ExactMatch(), LABEL_SCORES, LABELS, lambda: sk.accuracy_score(LABELS, LABEL_SCORES > 0)),
         (AveragePrecision(), LABEL_SCORES, LABELS, lambda: sk.average_precision_score(LABELS, LABEL_SCORES)),
+        (MacroF1(), LABEL_SCORES, LABELS, lambda: sk.f1_score(LABELS, LABEL_SCORES > 0, average="macro")),
+        (RocAuc(), LABEL_SCORES, LABELS, lambda: sk.roc_auc_score(LABELS, LABEL_SCORES, average="macro")),
+        (RocAuc(), LOGITS[:, :2], CLASS % 2, lambda: sk.roc_auc_score(CLASS % 2, LOGITS[:, 1] - LOGITS[:, 0])),
+        (
+            RocAuc(),
+            LOGITS[:, :6],
+            CLASS,
+            lambda: sk.roc_auc_score(CLASS, LOGITS[:, :6].double().softmax(1), multi_class="ovr", average="macro"),
+        ),
     ],
     ids=lambda value: getattr(value, "kind", None),
 )
@@ -93,6 +103,12 @@ def test_metrics_are_those_of_scikit_learn(metric, outputs, y, expected):
         (ExactMatch(), [[1.0, -1.0], [1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], 0.5),
         (AveragePrecision(), [[3.0, 1.0], [2.0, 2.0], [1.0, 3.0]], [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], 0.5),
         (AveragePrecision(), [[3.0, 1.0]], [[0.0, 0.0]], math.nan),
+        (MacroF1(), [[1.0, -1.0, -1.0], [1.0, -1.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], (2 / 3 + 0) / 2),
+        (MacroF1(), [[-1.0, -1.0]], [[0.0, 0.0]], math.nan),
+        (RocAuc(), [[0.0, 1.0], [0.0, 3.0], [0.0, 2.0], [0.0, 2.0]], [0, 1, 1, 0], 3.5 / 4),
+        (RocAuc(), [[9.0, 0.0, 0.0], [0.0, 0.0, 9.0], [0.0, 0.0, 8.0]], [0, 2, 2], 1.0),
+        (RocAuc(), [[0.0, 99.0], [0.0, 100.0]], [1, 1], math.nan),
+        (RocAuc(), [[math.nan, 1.0], [0.0, 1.0]], [0, 1], math.nan),
     ],
 )  # fmt: skip
 def test_metrics_of_a_few_samples_are_those_by_hand(metric, outputs, y, expected):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -91,9 +91,11 @@ class Adam(Optimizer):
             raise ValueError(f"no such setting, got l2: {given['l2']}; write weight_decay: {given['l2']}")
         return given
 
+    _made_by: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
+
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The step function of PyTorch's fused Adam, which creates the moments at the first step."""
-        adam = torch.optim.Adam([weights], lr, (self.beta1, self.beta2), self.eps, self.weight_decay, fused=True)
+        """The step function of PyTorch's fused optimizer, which creates the moments at the first step."""
+        adam = self._made_by([weights], lr, (self.beta1, self.beta2), self.eps, self.weight_decay, fused=True)
 
         def move(gradient: Tensor) -> None:
             weights.grad = gradient
@@ -101,6 +103,18 @@ class Adam(Optimizer):
             weights.grad = None
 
         return move
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, https://arxiv.org/abs/1711.05101).
+
+    Each step multiplies the parameters by 1 - lr weight_decay before it; the decay is in no moment.
+    """
+
+    kind = "adamw"
+    weight_decay: float = Field(0.01, ge=0)
+    """The parameters shrink by lr times this factor in each step; 0.01 as in PyTorch."""
+    _made_by: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
 
 
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
@@ -115,7 +129,7 @@ def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None
     gradient.mul_((clip_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = kinds(Adam, Momentum, Sgd)
+OPTIMIZERS: dict[str, type[Optimizer]] = kinds(Adam, AdamW, Momentum, Sgd)
 """Every kind of optimizer that is built in."""
 
 STACKED = frozenset({Momentum, Sgd})

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets import Digits
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import hold_out
+from fednet_emu.testing import small_federation
 
 
 def numbered(n_train: int) -> Samples:
@@ -41,3 +43,27 @@ def test_devices_must_be_left_something():
     """Holding everything out is an error with both numbers and the total."""
     with pytest.raises(ScenarioError, match="got 3 and 2; there are 5 training samples"):
         hold_out(numbered(5), 3, 2, np.random.default_rng(0))
+
+
+def test_a_limit_keeps_so_many_random_samples_with_their_labels_and_groups():
+    """20 of 60, in their order, the same with the same seed and others with another; test samples stay."""
+    samples, data = numbered(60), Digits(limit=20)
+    kept, again, other = (data.limited(samples, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    numbers = kept.train_x[:, 0].long()
+
+    assert len(numbers) == 20
+    assert numbers.tolist() == sorted(set(numbers.tolist())) == again.train_x[:, 0].tolist()
+    assert numbers.tolist() != other.train_x[:, 0].tolist()
+    assert torch.equal(kept.train_y, numbers % 3)
+    assert np.array_equal(kept.train_group, numbers)
+    assert kept.test_x is samples.test_x
+    assert Digits(limit=60).limited(samples, np.random.default_rng(0)) is samples
+
+
+def test_the_limit_comes_before_the_server_and_the_devices():
+    """Of 80 samples 50 are used: 10 are the server's validation samples, and the devices share 40."""
+    waits = ("server.validation_samples=10", "stop.patience={}", "data.limit=50")
+    task = small_federation(*waits).task
+
+    assert task.n_validation == 10
+    assert task.n_samples.tolist() == [10] * 4

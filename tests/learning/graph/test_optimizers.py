@@ -5,7 +5,7 @@ import pytest
 import torch
 from pydantic import BaseModel, ValidationError
 
-from fednet_emu.learning.graph.optimizers import OPTIMIZERS, STACKED, Adam, AnyOptimizer, Momentum, Sgd, clip
+from fednet_emu.learning.graph.optimizers import OPTIMIZERS, STACKED, Adam, AdamW, AnyOptimizer, Momentum, Sgd, clip
 
 
 class Holder(BaseModel):
@@ -52,6 +52,21 @@ def test_adam_is_algorithm_1_of_its_paper(decay):
     assert steps(Adam(beta1=0.8, beta2=0.99, eps=1e-6, weight_decay=decay), gradients, w) == pytest.approx(
         expected, rel=1e-9
     )
+
+
+def test_adamw_shrinks_the_weights_beside_the_moments():
+    """Algorithm 2 of Loshchilov and Hutter with a step size of 1 for all steps, in NumPy; without decay it is Adam."""
+    rng = np.random.default_rng(3)
+    gradients, w = rng.normal(size=(7, 5)), np.linspace(-1, 1, 5)
+    expected, m, v = w.copy(), np.zeros(5), np.zeros(5)
+    for t, g in enumerate(gradients, start=1):
+        m, v = 0.8 * m + 0.2 * g, 0.99 * v + 0.01 * g**2
+        expected = expected * (1 - 0.1 * 0.3) - 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.99**t)) + 1e-6)
+
+    own = {"beta1": 0.8, "beta2": 0.99, "eps": 1e-6}
+    assert steps(AdamW(**own, weight_decay=0.3), gradients, w) == pytest.approx(expected, rel=1e-9)
+    assert steps(AdamW(**own, weight_decay=0), gradients, w).tolist() == steps(Adam(**own), gradients, w).tolist()
+    assert AdamW().weight_decay == 0.01
 
 
 def test_a_gradient_of_zero_at_lr_zero_moves_nothing():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray, Mask
@@ -98,6 +99,20 @@ class Dataset(Component):
 
     regression: ClassVar[bool] = False
     """Whether the samples are a regression, where that is known before they are read."""
+    limit: int | None = Field(None, gt=0)
+    """Most training samples that are used, of those that are there; they are drawn at random once, the same ones with
+    the same seed, before the server and the devices get theirs. Null uses all. Test samples are not cut."""
+
+    def limited(self, samples: Samples, rng: np.random.Generator) -> Samples:
+        """The samples with at most `limit` of those for training, in their order."""
+        count = len(samples.train_y)
+        if self.limit is None or self.limit >= count:
+            return samples
+        rows = np.sort(rng.permutation(count)[: self.limit])
+        group, kept = samples.train_group, torch.from_numpy(rows)
+        group = None if group is None else group[rows]
+        x, y = samples.train_x[kept], samples.train_y[kept]
+        return replace(samples, train_x=x, train_y=y, train_group=group, optimum=None)
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """What is known of the samples without reading or drawing them; None if nothing is."""
