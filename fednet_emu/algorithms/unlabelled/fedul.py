@@ -135,8 +135,8 @@ class FedUL(Algorithm):
         seen: dict[Device, Deferred],
     ) -> Process:
         """A device: train on surrogate labels, send the model; its mean loss is recorded but not sent."""
-        terms: Terms = {"loss": losses[k], "l1": self.l1, "augment": self.augment}
-        trained = yield k.train(f, self._plan(self.local_epochs), t, data=unlabelled, **terms)
+        terms: Terms = {"data": unlabelled, "loss": losses[k], "l1": self.l1, "augment": self.augment}
+        trained = yield k.train(f, self._plan(self.local_epochs), t, **terms)
         seen[k] = trained.loss
         return trained.params
 

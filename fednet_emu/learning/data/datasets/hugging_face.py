@@ -149,10 +149,10 @@ def _missing_words(files: Sequence[Path], texts: Sequence[str]) -> dict[str, Any
         table = pd.read_csv(file, dtype=str, keep_default_na=False, usecols=lambda name: name in texts)
         for name in pd.read_csv(file, nrows=0).columns:
             words.setdefault(name, _MISSING)
-        for name, column in table.items():
+        for column_name, column in table.items():
             known = column[~column.isin(_MISSING)]
             if known.empty or pd.to_numeric(known, errors="coerce").isna().any():
-                words[str(name)] = [""]
+                words[str(column_name)] = [""]
     return {"keep_default_na": False, "na_values": words}
 
 
