@@ -214,7 +214,8 @@ class Synchronous(Algorithm, LocalTraining):
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
 
     cohort: CohortSize = 0.5
-    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
+    """Devices invited per round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
+    fewer are present."""
     selection: AnySelection = Uniform()
     """Who is asked in a round."""
     deadline_s: float | None = Field(None, gt=0)

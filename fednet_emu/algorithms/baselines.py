@@ -17,7 +17,8 @@ class LocalOnly(Algorithm, LocalTraining):
     ships_no_base = "no server sends anything"
     uses: ClassVar[frozenset[str]] = frozenset({"consensus"})
     cohort: CohortSize = 0.5
-    """Number of devices that train in a round, or, below 1, their share of all devices; fewer if fewer are present."""
+    """Devices that train in a round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
+    fewer are present."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
     out of the round. Null waits for all devices."""

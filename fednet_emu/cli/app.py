@@ -233,6 +233,9 @@ def _print_outlook(outlook: Outlook) -> None:
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))
+    algorithm, count = outlook.scenario.algorithm, outlook.scenario.devices.count
+    if (cohort := getattr(algorithm, "cohort", None)) is not None:
+        ERRORS.print(f"cohort: {cohort} ({algorithm.participants(count)} of {count} devices)")
     if outlook.secrecy:
         ERRORS.print(outlook.secrecy)
     for note in notes(outlook.scenario):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 from simpy.events import Event
 
 from fednet_emu.arrays import IntArray
@@ -21,19 +22,39 @@ MOST_LOOKS = 10_000
 whenever their devices could be reached."""
 
 
-def _whole_or_share(cohort: float) -> float:
-    if cohort >= 1 and cohort != int(cohort):
-        raise ValueError(f"is a whole number of devices, or a share of them below 1, got {cohort:g}")
-    return cohort if cohort < 1 else int(cohort)
+def _count_or_share(size: Any) -> int | float:
+    """Return a number of devices as an int, or a share of them as a float.
+
+    Raises:
+        ValueError: it is neither a whole number from 1 on nor a float above 0 and up to 1.0.
+    """
+    size = size.item() if isinstance(size, np.generic) else size
+    if (type(size) is int and size >= 1) or (isinstance(size, float) and 0.0 < size <= 1.0):
+        return size
+    whole = isinstance(size, float) and size >= 1.0 and size == int(size)
+    remedy = f"write {int(size)}" if whole else "5 means five devices, 0.5 half of them, 1.0 all"
+    what = "must be a number of devices (an int), or a share of them up to 1.0 (a float)"
+    raise ValueError(f"{what}, got {size!r}; {remedy}")
 
 
-CohortSize = Annotated[float, Field(gt=0), AfterValidator(_whole_or_share)]
-"""A number of devices, or, below 1, a share of all devices."""
+def _a_number(size: Any) -> int | float:
+    if not isinstance(size, int | float | np.generic):
+        raise PydanticCustomError("number_type", "must be a number")
+    return _count_or_share(size)
 
 
-def cohort_size(cohort: float, count: int) -> int:
-    """The number of devices that a `CohortSize` means where there are `count`: a share is rounded, to at least one."""
-    return int(cohort) if cohort >= 1 else max(1, math.floor(cohort * count + 0.5))
+CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)], BeforeValidator(_a_number)]
+"""An int is a number of devices; a float is a share of all devices, above 0 and up to 1.0."""
+
+
+def cohort_size(cohort: int | float, count: int) -> int:
+    """Return the number of devices that a `CohortSize` means where there are `count`: a share is rounded, at least 1.
+
+    Raises:
+        ValueError: it is no `CohortSize`.
+    """
+    size = _count_or_share(cohort)
+    return size if isinstance(size, int) else max(1, math.floor(size * count + 0.5))
 
 
 class Cohort(Completion):

@@ -13,7 +13,7 @@ from simpy.events import Process as Started
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.processors import Processors
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.exchange import PATIENCE_S, PAUSE_S, Client, Exchange, Send, asked, exchange, retrying
@@ -115,16 +115,23 @@ class Federation:
         """All devices in order."""
         return (Device(self, index) for index in range(self.n_devices))
 
-    def cohort(self, size: float, *key: Any, among: IntArray | None = None) -> Cohort:
+    def cohort(self, size: int | float, *key: Any, among: IntArray | None = None) -> Cohort:
         """Event with up to `size` devices that have training samples, drawn uniformly among those that are there.
 
-        A size below 1 is a share of all devices. They come in the order of their numbers; when all are away, as soon as
-        one returns. `key` names the draw, for example the round. With `among`, numbers in order, no others are drawn.
+        An int is a number of devices, a float a share of all devices: 1.0 means all, 1 one of them. They come in the
+        order of their numbers; when all are away, as soon as one returns. `key` names the draw, for example the round.
+        With `among`, numbers in order, no others are drawn.
+
+        Raises:
+            AlgorithmError: the size is neither a whole number from 1 on nor a share up to 1.0.
         """
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
-        count, rng = cohort_size(size, self.n_devices), self.streams("cohort", *key)
-        return Cohort(self.clock, able, count, rng, partial(Device, self))
+        try:
+            count = cohort_size(size, self.n_devices)
+        except ValueError as problem:
+            raise AlgorithmError("fed.cohort", *str(problem).split("; ")) from None
+        return Cohort(self.clock, able, count, self.streams("cohort", *key), partial(Device, self))
 
     def somebody_there(self) -> Cohort:
         """Event: a device with training samples is there."""

@@ -139,7 +139,8 @@ class Shape:
         if self.choice is not None:
             return f"a kind of {self.choice.name}"
         if self.members:
-            return " or ".join(dict.fromkeys(member.describe() for member in self.members))
+            words = dict.fromkeys(member.describe() for member in self.members)
+            return " or ".join(word for word in words if word != "a whole number" or "a number" not in words)
         if self.literals:
             return " or ".join(map(repr, self.literals))
         kind = get_origin(self.annotation) or self.annotation

@@ -104,14 +104,17 @@ def axis_problem(node: Node) -> str | None:
 def levels_of(name: str, node: Node) -> Iterator[Level]:
     """Yield the levels of an axis in their order."""
     if isinstance(node.value, list):
-        column = column_of([entry.plain() for entry in node.value])
-        for value, entry in zip(column, node.value, strict=True):
-            yield Level(level_label(value), {name: value}, (Setting(name, as_option(entry)),))
+        given = [entry.plain() for entry in node.value]
+        column = column_of(given)
+        for label, value, entry in zip(_labels(given, column), column, node.value, strict=True):
+            yield Level(label, {name: value}, (Setting(name, as_option(entry)),))
     elif isinstance(next(iter(node.value.values())).value, list):
         keys, lists = list(node.value), [child.value for child in node.value.values()]
-        columns = [column_of([entry.plain() for entry in entries]) for entries in lists]
-        for together, values in zip(zip(*lists, strict=True), zip(*columns, strict=True), strict=True):
-            label = ", ".join(map(level_label, values))
+        plain = [[entry.plain() for entry in entries] for entries in lists]
+        columns = list(map(column_of, plain))
+        labels = zip(*map(_labels, plain, columns), strict=True)
+        rows = zip(labels, zip(*lists, strict=True), zip(*columns, strict=True), strict=True)
+        for label, together, values in ((", ".join(parts), *row) for parts, *row in rows):
             settings = tuple(Setting(key, as_option(entry)) for key, entry in zip(keys, together, strict=True))
             yield Level(label, {name: label, **dict(zip(keys, values, strict=True))}, settings)
     else:
@@ -120,18 +123,33 @@ def levels_of(name: str, node: Node) -> Iterator[Level]:
 
 
 def column_of(values: list[Any]) -> list[Any]:
-    """Convert values to one common type for a table column: all numbers, all booleans, or all text."""
+    """Convert values to one common type for a table column: all numbers, all booleans, or all text.
+
+    Numbers become text where two of them differ in their type only, as the count 1 and the share 1.0 do.
+    """
     if all(isinstance(value, bool) for value in values):
         return values
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+    if not all(map(_is_number, values)) or len({*values}) < len({*map(repr, values)}):
         return [level_label(value) for value in values]
     return values if all(isinstance(value, int) for value in values) else [float(value) for value in values]
+
+
+def _labels(given: list[Any], column: list[Any]) -> list[str]:
+    """Return the labels of levels: numbers as they are given, with all digits where six do not tell them apart."""
+    short = [level_label(value if _is_number(value) else entry) for value, entry in zip(given, column, strict=True)]
+    if len({*short}) == len({*map(repr, given)}):
+        return short
+    return [repr(value) if _is_number(value) else label for value, label in zip(given, short, strict=True)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def level_label(value: Any) -> str:
     """Return a value as short text: of a component without other settings its kind, of a number six digits.
 
-    An object is named by what it prints as.
+    A whole float has a decimal point. An object is named by what it prints as.
     """
     if isinstance(value, dict):
         if set(value) == {"kind"}:
@@ -141,7 +159,10 @@ def level_label(value: Any) -> str:
         return "[" + ", ".join(map(level_label, value)) + "]"
     if not isinstance(value, str | int | float | None):
         return " ".join(repr(value).split())
-    return f"{value:g}" if isinstance(value, float) else option_text(value)
+    if not isinstance(value, float):
+        return option_text(value)
+    text = f"{value:g}"
+    return f"{text}.0" if text.lstrip("-").isdigit() else text
 
 
 def _varied_twice(axes: list[Axis]) -> Iterator[str]:

@@ -136,6 +136,7 @@ def run_of(
     for axis in axes:
         given, labels = levels.get(axis.name), ", ".join(level.label for level in axis.levels)
         meant = [its for its in axis.levels if given is None or its.label.casefold() == str(given).casefold()]
+        meant = meant or [its for its in axis.levels if _same_number(its.label, str(given))]
         if len(meant) != 1:
             got = "none" if given is None else repr(given)
             problems.append(f"where: expected one level of {axis.name}, got {got}; give one of {labels}")
@@ -156,6 +157,13 @@ def _swept(study: StudyFile | str | Path) -> tuple[StudyFile, list[Axis]]:
         name = study.name
         raise ScenarioError(f"{name}: is searched, not swept, got 'search' in place of a grid; fednet search {name}")
     return study, study.axes
+
+
+def _same_number(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
 
 
 def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str, Any], list[Setting]]:

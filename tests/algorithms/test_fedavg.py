@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
+from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.federation import accumulated, average
 from fednet_emu.federation.federation import Federation
@@ -297,19 +298,32 @@ def test_local_work_is_measured_one_way() -> None:
     assert (FedAvg(local_steps=4).plan.epochs, FedAvg(local_steps=4).plan.steps) == (None, 4)
 
 
-@pytest.mark.parametrize(("cohort", "invited"), [(3, 3), (1, 1), (0.5, 2), (0.6, 2), (0.7, 3), (0.01, 1)])
+@pytest.mark.parametrize(
+    ("cohort", "invited"), [(3, 3), (1, 1), (0.5, 2), (0.6, 2), (0.7, 3), (0.01, 1), (1.0, 4), (0.999, 4)]
+)
 def test_a_cohort_is_a_number_of_devices_or_a_share_of_them(cohort: float, invited: int) -> None:
-    """Of four devices a share of 0.6 is 2.4, rounded to 2; at least one is invited; a selection rule gets as many."""
+    """Of four devices a share of 0.6 is 2.4, rounded to 2, and 1.0 is all; 1 is one; a selection rule gets as many."""
     for selection in ("uniform", "round-robin"):
         fed = run_small(f"algorithm.cohort={cohort}", f"algorithm.selection={selection}", "stop.rounds=2")
 
         assert fed.ledger.frames()["rounds"]["invited"].tolist() == [invited, invited]
 
 
-def test_a_cohort_of_one_device_and_a_half_is_refused() -> None:
-    """From 1 on it is a number of devices, which is whole."""
-    with pytest.raises(ValidationError, match=r"whole number of devices, or a share of them below 1, got 1\.5"):
-        FedAvg(cohort=1.5)
+@pytest.mark.parametrize("kind", [kind for kind, its in ALGORITHMS.items() if "cohort" in its.model_fields])
+def test_cohort_means_the_same_in_every_algorithm(kind: str) -> None:
+    """An int is a count and a float up to 1.0 a share: 1 is one of twenty, 1.0 all, 1.5 and 10.0 are refused."""
+    algorithm = ALGORITHMS[kind]
+
+    def problems(cohort: float) -> list[str]:
+        with pytest.raises(ValidationError) as caught:
+            algorithm.model_validate({"cohort": cohort, "unknown": 0})
+        return [problem["msg"] for problem in caught.value.errors() if problem["loc"] == ("cohort",)]
+
+    for given, size in ((1, 1), (0.25, 5), (1.0, 20)):
+        assert problems(given) == []
+        assert algorithm.model_construct(cohort=given).participants(20) == size
+    assert ["write 10" in problem for problem in problems(10.0)] == [True]
+    assert ["got 1.5" in problem for problem in problems(1.5)] == [True]
 
 
 def test_the_order_of_arrivals_changes_no_bit() -> None:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import fednet_emu as fe
 from fednet_emu.cli.app import app
 from fednet_emu.emulation import outlook
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.outlook import Cost, Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files import npz
@@ -179,6 +180,19 @@ def test_check_and_run_tell_the_cost_first(tmp_path: Path) -> None:
 
     assert loud.stderr.splitlines()[0].startswith("cost: devices 20, rounds up to 1, ")
     assert "cost" not in quiet.output
+
+
+@pytest.mark.parametrize(
+    ("cohort", "line"),
+    [("1.0", "cohort: 1.0 (20 of 20 devices)"), ("1", "cohort: 1 (1 of 20 devices)"), ("0.33", "cohort: 0.33 (7 of")],
+)
+def test_check_says_how_many_devices_a_cohort_is(cohort: str, line: str, tmp_path: Path) -> None:
+    """The share and the number are both shown; what `check` prints is a scenario with the same cohort."""
+    told = CliRunner().invoke(app, ["check", "quickstart", "--set", f"algorithm.cohort={cohort}"])
+    (tmp_path / "again.yaml").write_text(told.stdout)
+
+    assert told.stderr.splitlines()[1].startswith(line)
+    assert repr(load_scenario(tmp_path / "again.yaml").algorithm.cohort) == cohort  # type: ignore[attr-defined]
 
 
 def test_frozen_weights_are_in_memory_once_and_sent_never() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.federation.cohort import cohort_size
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import Process
@@ -111,7 +111,20 @@ def test_among_some_nobody_else_is_drawn() -> None:
     assert {tuple(k.index for k in cohort) for cohort in cohorts} == {(1, 4), (1, 7), (4, 7)}
 
 
-@pytest.mark.parametrize(("cohort", "size"), [(0.01, 1), (0.25, 3), (1, 1), (7.0, 7)])
-def test_a_share_is_rounded_and_never_nobody(cohort: float, size: int) -> None:
-    """Shares of ten devices round half up; from 1 on it is a number of devices."""
+@pytest.mark.parametrize(
+    ("cohort", "size"),
+    [(0.01, 1), (0.25, 3), (0.999, 10), (1.0, 10), (np.float32(1.0), 10), (1, 1), (np.int64(1), 1), (7, 7)],
+)
+def test_a_float_is_a_share_and_an_int_a_count(cohort: float, size: int) -> None:
+    """Of ten devices, 1.0 is all and 1 is one, as with McMahan's C = 1.0; shares round half up, to at least one."""
     assert cohort_size(cohort, 10) == size
+    assert len(small_federation("devices.count=10", timing_only=True).cohort(cohort).value) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "remedy"), [(10.0, "write 10"), (1.5, "0.5 half"), (0, "0.5"), (0.0, "0.5"), (-1, "0.5"), ("1.0", "1.0")]
+)
+def test_a_size_that_is_neither_is_a_slip_of_the_algorithm(size: Any, remedy: str) -> None:
+    """A float above 1.0 is no count, not even a whole one."""
+    with pytest.raises(AlgorithmError, match=rf"fed\.cohort: must be a number of devices.*got {size!r}; .*{remedy}"):
+        small_federation().cohort(size)

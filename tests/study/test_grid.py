@@ -31,6 +31,25 @@ def test_a_list_varies_one_key():
     assert [level.columns["algorithm.lr"] for level in axis.levels] == [0.1, 1.0]
 
 
+def test_a_count_and_a_share_are_two_levels():
+    """1 is one device and 1.0 all of them: both labels and both columns differ, and each sets what was written."""
+    (alone,) = axes("algorithm.cohort: [1, 1.0]")
+    (together,) = axes("pair: {algorithm.cohort: [5, 1.0], algorithm.lr: [1, 2]}")
+
+    assert [repr(its["algorithm.cohort"]) for its in changes(alone)] == ["1", "1.0"]
+    assert [level.label for level in alone.levels] == ["1", "1.0"]
+    assert [level.columns["algorithm.cohort"] for level in alone.levels] == ["1", "1.0"]
+    assert [level.label for level in together.levels] == ["5, 1", "1.0, 2"]
+
+
+def test_labels_have_the_digits_that_tell_levels_apart():
+    """Six digits are enough for most axes; where two levels agree in them, all digits are shown."""
+    (close, apart) = axes("a: [100000.0, 100000.4]\nb: [0.1000001, 1e-7]")
+
+    assert [level.label for level in close.levels] == ["100000.0", "100000.4"]
+    assert [level.label for level in apart.levels] == ["0.1", "1e-07"]
+
+
 def test_variants_have_names():
     """Each variant is a level with any number of settings, also none; the column holds the name."""
     (axis,) = axes("air: {plain: {}, both: {network.uplink.access: tdma, devices.count: 3}}")

@@ -57,6 +57,17 @@ def test_one_run_may_change_what_its_level_sets(study_file):
         run_of(path, {"pace": "b"}, ["seed=3"])
 
 
+def test_one_device_and_all_devices_are_two_runs(study_file):
+    """Of an axis with 1 and 1.0 the runs invite one and all; each level is found by its text, 0.50 by its value."""
+    path = study_file("grid: {algorithm.cohort: [1, 1.0, 0.5]}\nseeds: 1\n")
+    runs = runs_of(path)
+
+    assert [run.scenario.algorithm.participants(20) for run in runs] == [1, 20, 10]
+    assert [run.label for run in runs] == [f"algorithm.cohort={level}, seed=0" for level in ("1", "1.0", "0.5")]
+    for text, run in zip(("1", "1.0", "0.50"), runs, strict=True):
+        assert run_of(path, {"algorithm.cohort": text}).digest == run.digest
+
+
 def test_cells_are_known_by_what_they_run(study_file):
     """The digest covers every setting, the seed, and whether there is training; names of levels do not matter."""
     text = "grid: {{air: {{{}: {{network.uplink.access: ofdma}}}}}}\nseeds: 2\n"

@@ -22,7 +22,17 @@ from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
 from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Deferred, Delivery, Digraph, Federation, Process, SgdPlan, moved_by_sum
+from fednet_emu.federation import (
+    CohortSize,
+    Deferred,
+    Delivery,
+    Digraph,
+    Federation,
+    Process,
+    SgdPlan,
+    cohort_size,
+    moved_by_sum,
+)
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 
@@ -34,8 +44,9 @@ class Colrel(Algorithm):
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
-    cohort: int = Field(gt=0)
-    """Number of devices invited to upload per round; fewer if fewer are present."""
+    cohort: CohortSize
+    """Devices invited to upload per round: an int is their number, a float their share of all devices, 1.0 for all;
+    fewer if fewer are present."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
     out of the round. Null waits for all devices."""
@@ -68,13 +79,13 @@ class Colrel(Algorithm):
             SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
             fed.task.n_samples > 0,
         )
-        devices = np.flatnonzero(takes_part)
+        devices, size = np.flatnonzero(takes_part), cohort_size(self.cohort, fed.n_devices)
         a = self.relay_weights(fed, takes_part)
         x = fed.initial_model()
         for t in fed.rounds():
             yield fed.somebody_there()
             graph = fed.digraph(t).among(takes_part)
-            invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][: self.cohort]
+            invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][:size]
             rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
             clusters = (
                 self.cluster(rounds, number, [k for k in members.tolist() if k in chosen], a)
@@ -110,7 +121,7 @@ class Colrel(Algorithm):
                 f"give one number or {fed.n_devices}"
             )
         arrives = np.broadcast_to(self.uplink_arrives, takes_part.shape)
-        p = np.where(takes_part, min(1.0, self.cohort / takes_part.sum()) * arrives, 0.0)
+        p = np.where(takes_part, min(1.0, cohort_size(self.cohort, fed.n_devices) / takes_part.sum()) * arrives, 0.0)
         a = best_weights(p, reach, reciprocal=self.reciprocal)
         alone = np.diag(np.divide(1.0, p, out=np.zeros_like(p), where=p > 0))
         fed.ledger.record("relay_weights", variance=variance(a, p, reach), variance_alone=variance(alone, p, reach))

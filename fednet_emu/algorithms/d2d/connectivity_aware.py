@@ -23,7 +23,17 @@ from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.round import NOTHING, ClusterRound, ClusterRounds, edges_of
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation import Delivery, Digraph, Federation, Process, SgdPlan, Streams, moved_by_sum
+from fednet_emu.federation import (
+    CohortSize,
+    Delivery,
+    Digraph,
+    Federation,
+    Process,
+    SgdPlan,
+    Streams,
+    cohort_size,
+    moved_by_sum,
+)
 
 
 class ConnectivityAware(Algorithm):
@@ -52,8 +62,9 @@ class ConnectivityAware(Algorithm):
     normalisation: Literal["paper", "count", "stratified"] = "stratified"
     """Weight of an upload. paper: 1/m, with m devices sampled; count: 1 / (uploads that arrived); stratified: n_l / n
     over the number of uploads of its cluster, with n_l of n devices in the cluster."""
-    cohort: int | None = Field(None, gt=0)
-    """Number of devices sampled in the first round, before any degrees are known (m(0)); null for all."""
+    cohort: CohortSize | None = None
+    """Devices sampled in the first round, before any degrees are known (m(0)): an int is their number, a float their
+    share of all devices; null for all."""
     retries: int = Field(3, ge=0)
     """Number of times that a lost upload or control message is sent again."""
     snapshot_every: int | None = Field(None, gt=0)
@@ -66,7 +77,7 @@ class ConnectivityAware(Algorithm):
             fed.task.n_samples > 0,
         )
         n = int(takes_part.sum())
-        x, m = fed.initial_model(), min(self.cohort or n, n)
+        x, m = fed.initial_model(), min(cohort_size(self.cohort or 1.0, fed.n_devices), n)
         for t in fed.rounds():
             yield fed.somebody_there()
             graph = fed.digraph(t).among(takes_part)

@@ -56,7 +56,8 @@ class HierFAvg(Algorithm, LocalTraining):
     kind = "hier-favg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
     cohort: CohortSize = 0.5
-    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
+    """Devices invited per round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
+    fewer are present."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
     and left out of it. Null waits for all."""

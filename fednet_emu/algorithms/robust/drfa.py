@@ -21,7 +21,18 @@ from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.weights import Prior, project
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, Reply, SgdPlan, average
+from fednet_emu.federation import (
+    Arrived,
+    CohortSize,
+    Deferred,
+    Device,
+    Federation,
+    Process,
+    Reply,
+    SgdPlan,
+    average,
+    cohort_size,
+)
 
 
 class Drfa(Algorithm):
@@ -35,8 +46,9 @@ class Drfa(Algorithm):
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits in each of the two exchanges of a round (simulated s); late devices are
     cancelled and left out. Null waits for all devices."""
-    cohort: int = Field(gt=0)
-    """Number of devices drawn for each of the two exchanges of a round (m)."""
+    cohort: CohortSize
+    """Devices drawn for each of the two exchanges of a round (m): an int is their number, a float their share of all
+    devices, 1.0 for all."""
     local_steps: int = Field(gt=0)
     """Gradient steps of a device per round (tau)."""
     lr: float = Field(ge=0)
@@ -70,7 +82,7 @@ class Drfa(Algorithm):
         for t in fed.rounds():
             w = fed.published(w)
             there = np.array([place[k] for k in (yield fed.cohort(n, t))])
-            rng, m = fed.streams("drfa", t), min(self.cohort, len(there))
+            rng, m = fed.streams("drfa", t), min(cohort_size(self.cohort, fed.n_devices), len(there))
             share = fed.read(weights, nominal=np.full(n, 1.0 / n))[there]
             drawn = rng.choice(there, m, p=share / share.sum() if share.any() else None)
             places, times = np.unique(drawn, return_counts=True)

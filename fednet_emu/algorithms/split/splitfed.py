@@ -73,7 +73,8 @@ class SplitFed(Algorithm, LocalTraining):
     """Number of layers with parameters on the device, which also has the layers without any behind them. `least-time`,
     of `sl` and `v1`: what would take a device the least time alone, at the rates expected when it is invited."""
     cohort: CohortSize = 0.5
-    """Number of devices invited per round, or, below 1, their share of all devices; fewer if fewer are present."""
+    """Devices invited per round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
+    fewer are present."""
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round, in `sl` for the turn of one, in `psl` for the
     activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.

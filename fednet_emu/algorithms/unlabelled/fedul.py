@@ -32,6 +32,7 @@ from fednet_emu.federation import (
     Adam,
     AnyAugmentation,
     AnyOptimizer,
+    CohortSize,
     Computation,
     Deferred,
     Device,
@@ -66,8 +67,9 @@ class FedUL(Algorithm):
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
     out of the round. Null waits for all devices."""
-    cohort: int | None = Field(None, gt=0)
-    """Number of clients invited per round; null invites all that are present."""
+    cohort: CohortSize | None = None
+    """Clients invited per round: an int is their number, a float their share of all devices; null invites all that are
+    present."""
     optimizer: AnyOptimizer = Adam()
     """Optimizer of local training; its state is reset in every round."""
     drop_last: bool = True
@@ -102,7 +104,7 @@ class FedUL(Algorithm):
         best = Best(f)
         for t in fed.rounds():
             f = fed.published(f)
-            cohort = yield fed.cohort(self.cohort or fed.n_devices, t)
+            cohort = yield fed.cohort(self.cohort or 1.0, t)
             if method == "M2":
                 beside = self.supervise(fed, own if self.m2_mode == "persistent" else f, t)
             seen: dict[Device, Deferred] = {}
