@@ -13,7 +13,7 @@ from simpy.events import Event
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
-from fednet_emu.errors import Deadlock
+from fednet_emu.errors import AlgorithmError, Deadlock
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion
 
@@ -47,13 +47,16 @@ CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0
 """An int is a number of devices; a float is a share of all devices, above 0 and up to 1.0."""
 
 
-def cohort_size(cohort: int | float, count: int) -> int:
+def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
     """Return the number of devices that a `CohortSize` means where there are `count`: a share is rounded, at least 1.
 
     Raises:
-        ValueError: it is no `CohortSize`.
+        AlgorithmError: it is no `CohortSize`, for example 5.0; `where` is what it was given to.
     """
-    size = _count_or_share(cohort)
+    try:
+        size = _count_or_share(cohort)
+    except ValueError as problem:
+        raise AlgorithmError(where, *str(problem).split("; ")) from None
     return size if isinstance(size, int) else max(1, math.floor(size * count + 0.5))
 
 

@@ -13,7 +13,7 @@ from simpy.events import Process as Started
 from fednet_emu.arrays import IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.processors import Processors
-from fednet_emu.errors import AlgorithmError, Deadlock
+from fednet_emu.errors import Deadlock
 from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.exchange import PATIENCE_S, PAUSE_S, Client, Exchange, Send, asked, exchange, retrying
@@ -127,10 +127,7 @@ class Federation:
         """
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
-        try:
-            count = cohort_size(size, self.n_devices)
-        except ValueError as problem:
-            raise AlgorithmError("fed.cohort", *str(problem).split("; ")) from None
+        count = cohort_size(size, self.n_devices, "fed.cohort")
         return Cohort(self.clock, able, count, self.streams("cohort", *key), partial(Device, self))
 
     def somebody_there(self) -> Cohort:

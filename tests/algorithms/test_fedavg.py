@@ -319,9 +319,9 @@ def test_cohort_means_the_same_in_every_algorithm(kind: str) -> None:
             algorithm.model_validate({"cohort": cohort, "unknown": 0})
         return [problem["msg"] for problem in caught.value.errors() if problem["loc"] == ("cohort",)]
 
-    for given, size in ((1, 1), (0.25, 5), (1.0, 20)):
-        assert problems(given) == []
-        assert algorithm.model_construct(cohort=given).participants(20) == size
+    for cohort, size in ((1, 1), (0.25, 5), (1.0, 20)):
+        assert problems(cohort) == []
+        assert algorithm.model_construct(cohort=cohort).participants(20) == size
     assert ["write 10" in problem for problem in problems(10.0)] == [True]
     assert ["got 1.5" in problem for problem in problems(1.5)] == [True]
 
