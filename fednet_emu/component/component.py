@@ -7,6 +7,7 @@ behaviour.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_origin
 
@@ -19,10 +20,19 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from fednet_emu.errors import ScenarioError, did_you_mean, nearest
 from fednet_emu.limits import MAX_DECIBEL
+
+
+class Choice(ABC):
+    """Annotation of a field that holds one of several kinds of components; see `slot.Slot`."""
+
+    @abstractmethod
+    def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
+        """Return the settings that a mapping without a kind stands for, where the field has this default."""
 
 
 class Component(BaseModel):
@@ -67,8 +77,12 @@ class Component(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_boolean_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if _holds_bool(value) and not _admits_bool(cls.model_fields[str(info.field_name)].annotation):
+    def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false as numbers; a mapping without a kind changes the default of its setting."""
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
+            return choice.meant(value, field.get_default(call_default_factory=True))
+        if _holds_bool(value) and not _admits_bool(field.annotation):
             raise PydanticCustomError("not_a_boolean", "expected a value that is not true or false")
         return value
 
@@ -85,6 +99,12 @@ class Component(BaseModel):
         A key is one of this component's, with dots for those below it; an empty one is the component as a whole.
         """
         return ()
+
+
+def _choice_of(field: FieldInfo) -> Choice | None:
+    parts = (field, *get_args(field.annotation))
+    found = (item for part in parts for item in getattr(part, "metadata", getattr(part, "__metadata__", ())))
+    return next((item for item in found if isinstance(item, Choice)), None)
 
 
 def is_ours(component: type) -> bool:

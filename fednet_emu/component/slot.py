@@ -11,16 +11,17 @@ from typing import Annotated, Any, TypeVar
 from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import PydanticCustomError, core_schema
 
-from fednet_emu.component.component import Component
+from fednet_emu.component.component import Choice, Component
 from fednet_emu.component.plugins import imported, is_import_path, kind_of, offered, offers
 from fednet_emu.errors import ScenarioError
 
 
-class Slot:
+class Slot(Choice):
     """Annotation of a field that holds one component out of a table of kinds.
 
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
-    component that was already built. In Python, `kind` may also be the class itself. `table` is made by `kinds`.
+    component that was already built. In Python, `kind` may also be the class itself. `table` is made by `kinds`. A
+    mapping without `kind` changes the default of the field, see `meant`.
 
     A kind that is not in the table is looked up when a scenario names it: among the entry points of installed packages,
     or as the import path of a class. All kinds are validated alike, by their classes.
@@ -78,6 +79,21 @@ class Slot:
             self._base = source
         dumped = core_schema.wrap_serializer_function_ser_schema(self._dump, schema=core_schema.any_schema())
         return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
+
+    def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
+        """Return the settings that a mapping without a kind stands for, where the field has this default.
+
+        They are those of the default, changed by the given ones. Where the default is null or a kind without settings,
+        the kind is the only one in the table that has all given settings, if there is exactly one.
+        """
+        if default is None or (isinstance(default, Component) and not type(default).model_fields):
+            fits = [kind for kind, its in self.table.items() if given.keys() <= its.model_fields.keys()]
+            if given and len(fits) == 1:
+                return {"kind": fits[0], **given}
+        if not isinstance(default, Component):
+            return given
+        own = {name: getattr(default, name) for name in default.model_fields_set}
+        return {"kind": self.name_of(type(default)), **own, **given}
 
     def _validate(self, value: Any) -> Component:
         if isinstance(value, self._base):

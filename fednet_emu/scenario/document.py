@@ -14,11 +14,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from fednet_emu.devices.profiles import Profile
+from fednet_emu.devices.speeds import LogNormalSpeed
 from fednet_emu.errors import ScenarioError
+from fednet_emu.radio.channel import Channel
 from fednet_emu.scenario.includes import Reader, ShortForms, read_text
 from fednet_emu.scenario.library import Folder, another_kind, find, is_study
 from fednet_emu.scenario.overrides import Setting, overridden
-from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, node_of
+from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, merge, node_of
 from fednet_emu.scenario.yaml_text import parse
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
@@ -110,13 +115,33 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
 
 
 def filled(document: Document) -> Document:
-    """Return the document of a scenario with the channel and the profile of the library where it has none."""
+    """Return the document of a scenario with the channel and the profile of the library where it has none.
+
+    A channel or a profile that lacks a required key is a change of that of the library, whose other keys it keeps.
+    """
     root, reader = document.root, Reader(document.short_forms, [])
     if not isinstance(root.value, dict):
         return document
+
+    def underlaid(settings: Mapping[str, Node], at: tuple[str, ...], name: str, model: type[BaseModel]) -> Node:
+        own = settings.get(at[-1])
+        required = {key for key, field in model.model_fields.items() if field.is_required()}
+        if own is not None and not (isinstance(own.value, dict) and required - own.value.keys()):
+            return own
+        base = reader.expand(Node(name, root.place if own is None else own.place), at)
+        return base if own is None else merge(base, own)
+
     devices = root.value.get("devices", Node({}, root.place))
-    missing = {} if "channel" in root.value else {"channel": reader.expand(Node(CHANNEL, root.place), ("channel",))}
-    if isinstance(devices.value, dict) and not devices.value.keys() & {"profile", "speed"}:
-        profile = reader.expand(Node(PROFILE, devices.place), ("devices", "profile"))
-        missing["devices"] = Node({**devices.value, "profile": profile}, devices.place)
-    return replace(document, root=Node({**root.value, **missing}, root.place))
+    found = {"channel": underlaid(root.value, ("channel",), CHANNEL, Channel)}
+    if isinstance(devices.value, dict) and not _states_speed(devices.value):
+        profile = underlaid(devices.value, ("devices", "profile"), PROFILE, Profile)
+        found["devices"] = Node({**devices.value, "profile": profile}, devices.place)
+    return replace(document, root=Node({**root.value, **found}, root.place))
+
+
+def _states_speed(devices: Mapping[str, Node]) -> bool:
+    """Whether the speed of devices is given in FLOP/s, rather than as a spread around that of the profile."""
+    speed = devices["speed"].value if "speed" in devices else None
+    if isinstance(speed, dict) and "median_flop_per_s" not in speed:
+        return "kind" in speed and speed["kind"].value != LogNormalSpeed.kind
+    return speed is not None and not (isinstance(speed, LogNormalSpeed) and speed.relative)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fednet_emu.devices.profiles import Profile
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_CHAIN, MAX_FILE_BYTE, MAX_FILES, MAX_NESTING, MAX_VALUES
 from fednet_emu.scenario.library import Folder, locate, no_such
@@ -154,7 +155,8 @@ class Reader:
 def _mixture(node: Node) -> Node | None:
     """Write names with shares as a list of files; None for a mapping whose keys are those of the setting itself."""
     shares: dict[str, Node] = node.value
-    if not shares or not all(isinstance(share.value, int | float) for share in shares.values()):
+    numbers = all(isinstance(share.value, int | float) for share in shares.values())
+    if not shares or not numbers or shares.keys() & Profile.model_fields.keys():
         return None
     parts = ({INCLUDE: Node(name, share.place), SHARE: share} for name, share in shares.items())
     return Node([Node(part, node.place) for part in parts], node.place)

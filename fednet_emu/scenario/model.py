@@ -46,6 +46,9 @@ LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
 class Devices(Component):
     """The devices of the federation."""
 
+    filled: ClassVar[frozenset[str]] = frozenset({"profile"})
+    """As in `Scenario`."""
+
     count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
     placement: AnyPlacement = Disc(radius_m=100.0, inner_radius_m=10.0)
@@ -177,7 +180,7 @@ class Scenario(Component):
     }
     """The setting and its kinds with which required settings that may be null are null where they are left out."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
-    """Required settings that a document takes from the library where they are left out."""
+    """Settings that a document takes from the library where they are left out, or changes where keys are missing."""
 
     title: str = ""
     """A readable title; it does not affect the run."""

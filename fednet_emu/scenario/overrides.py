@@ -24,6 +24,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_NESTING
 from fednet_emu.scenario.includes import INCLUDE, Reader, ShortForms
 from fednet_emu.scenario.tree import (
+    THE_DEFAULT,
     KeyPath,
     Node,
     Place,
@@ -148,7 +149,7 @@ def _get(root: Node, path: KeyPath) -> Node | None:
 def _set(node: Node, path: KeyPath, value: Node) -> Node:
     node = _opened(node)
     if not path:
-        swaps = isinstance(value.value, str) and isinstance(node.value, dict) and "kind" in node.value
+        swaps = isinstance(value.value, str) and isinstance(node.value, dict)
         return Node(_with_kind(node.value, value), value.place) if swaps else value
     key, rest = path[0], path[1:]
     if isinstance(node.value, list):
@@ -174,10 +175,11 @@ def _opened(node: Node) -> Node:
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
     """Give a component another kind, and mark the settings that were written for the one before.
 
-    What an option set before the first change can only be meant for the new kind.
+    What an option set before the first change can only be meant for the new kind. Without a kind the settings were
+    written for the default, which is known only with the class: see `swaps`.
     """
-    before = settings.get("kind")
-    if before is None or before.value == kind.value:
+    before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
+    if before.value == kind.value:
         return {**settings, "kind": kind}
     old = {
         name: replace(child, written_for=child.written_for or before.value)

@@ -14,6 +14,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, get_origin
@@ -21,6 +22,7 @@ from typing import Annotated, Any, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.document import SHORT_FORMS
 from fednet_emu.scenario.includes import INCLUDE, MIXED
@@ -115,7 +117,10 @@ class _Builder:
             [] if partial else [name for name, field in fields.items() if field.is_required() and name not in filled]
         )
         nullable = [name for name in needed if shapes[name].optional]
-        properties = {name: self._setting(name, field, shapes[name], partial=partial) for name, field in fields.items()}
+        properties = {
+            name: self._setting(name, field, shapes[name], partial=partial, filled=name in filled)
+            for name, field in fields.items()
+        }
         if kind is not None:
             properties = {"kind": {"const": kind}, **properties}
         return {
@@ -126,10 +131,10 @@ class _Builder:
             **_required(needed, nullable, getattr(model_class, "waived", {})),
         }
 
-    def _setting(self, name: str, field: FieldInfo, shape: Shape, *, partial: bool) -> Schema:
+    def _setting(self, name: str, field: FieldInfo, shape: Shape, *, partial: bool, filled: bool) -> Schema:
         unit = unit_of(name)
         text = f"{field.description or ''}{f' Unit: {unit}.' if unit else ''}".strip()
-        choice = self._value(shape, partial=partial)
+        choice = self._value(shape, partial=partial, filled=filled)
         if name in self.short_forms:
             choice = _either([(frozenset({"string"}), {"type": "string"}), choice])
             choice = (choice[0], {"if": _SHARES, "then": {}, "else": choice[1]}) if name == MIXED else choice
@@ -138,14 +143,23 @@ class _Builder:
         )
         return {**choice[1], **({"description": text} if text else {}), **default}
 
-    def _value(self, shape: Shape, *, partial: bool) -> Choice:
-        """Return the JSON types and the schema of the values of a shape."""
+    def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
+        """Return the JSON types and the schema of the values of a shape.
+
+        One that is `filled` from the library may be a change of what is there: keys that are required are not needed.
+        """
         if shape.members:
-            choices = [self._value(member, partial=partial) for member in shape.members]
+            members = (replace(member, default=shape.default) for member in shape.members)
+            choices = [self._value(member, partial=partial, filled=filled) for member in members]
         elif shape.choice is not None:
-            choices = [self._slot(shape.choice, partial=partial)]
+            choices = [self._slot(shape.choice, shape.default, partial=partial)]
         elif shape.model is not None:
-            choices = [(frozenset({"object"}), self.reference(shape.model.__name__, shape.model, partial=partial))]
+            name, model = shape.model.__name__, shape.model
+            its = self.reference(name, model, partial=partial)
+            if filled and not partial:
+                whole = {"required": [key for key, field in model.model_fields.items() if field.is_required()]}
+                its = {**_when(whole, its), "else": self.reference(name, model, partial=True)}
+            choices = [(frozenset({"object"}), its)]
         else:
             choices = [self._part(shape, partial=partial)]
         if shape.optional:
@@ -172,30 +186,35 @@ class _Builder:
             return frozenset({"array"}), {"type": "array", **fixed}
         return frozenset({"array"}), {**_plain_schema(list[Any], shape.metadata), "items": parts[0]}
 
-    def _slot(self, slot: Slot, *, partial: bool) -> Choice:
-        name = f"{slot.name}.partial" if partial else slot.name
-        kinds = slot.kinds()
+    def _slot(self, slot: Slot, default: Any, *, partial: bool) -> Choice:
+        kinds, name = slot.kinds(), slot.name
+        kind = slot.name_of(type(default)) if isinstance(default, Component) else None
+        if partial:
+            name += ".partial"
+        elif kind or default is None:
+            name += f".or-{kind or 'null'}"
         short = [kind for kind, its in kinds.items() if not any(map(FieldInfo.is_required, its.model_fields.values()))]
         if name not in self.definitions:
             self.definitions[name] = {}
             if f"{slot.name}.any" not in self.definitions:
                 self.definitions[f"{slot.name}.any"] = {}
                 self.definitions[f"{slot.name}.any"] = self._of_any_kind(kinds.values())
-            self.definitions[name] = self._choice_of_kinds(slot.name, kinds, short, partial=partial)
+            without = {} if partial else self._without_kind(slot.name, kinds, kind, default)
+            self.definitions[name] = self._choice_of_kinds(slot.name, kinds, short, without)
         return frozenset({"object", "string"} if short else {"object"}), _ref(name)
 
     def _choice_of_kinds(
-        self, slot: str, kinds: Mapping[str, type[BaseModel]], short: list[str], *, partial: bool
+        self, slot: str, kinds: Mapping[str, type[BaseModel]], short: list[str], without: Schema
     ) -> Schema:
         chosen = [
             _when(
                 {"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind"]},
-                self.reference(f"{slot}.{kind}", its, kind, partial=partial),
+                self.reference(f"{slot}.{kind}", its, kind, partial=not without),
             )
             for kind, its in kinds.items()
         ]
         without_kind = {"type": "object", "not": {"required": ["kind"]}}
-        nothing_given = {"type": "object", "not": {"required": [INCLUDE]}}
+        nothing_given = {"type": "object", "not": {"anyOf": [{"required": ["kind"]}, {"required": [INCLUDE]}]}}
         return {
             "type": ["string", "object"] if short else "object",
             **({"examples": short} if short else {}),
@@ -204,9 +223,23 @@ class _Builder:
                 *([_when({"type": "string"}, _name_of_kind(short))] if short else []),
                 *chosen,
                 _when(without_kind, _ref(f"{slot}.any")),
-                *([] if partial else [_when(nothing_given, {"required": ["kind"]})]),
+                *([_when(nothing_given, without)] if without else []),
             ],
         }
+
+    def _without_kind(self, slot: str, kinds: Mapping[str, type[BaseModel]], kind: str | None, default: Any) -> Schema:
+        """Describe a mapping without a kind, as `Slot.meant` takes it; `kind` is that of the default, if it has one."""
+        required = {"required": ["kind"]}
+        if kind and kind not in kinds:  # that of a package which offers no kind of this name
+            return {"type": "object"}
+        if kind and kinds[kind].model_fields:
+            return self.reference(f"{slot}.{kind}", kinds[kind], kind, partial=True)
+        if not kind and default is not None:
+            return required
+        named = {name: {"propertyNames": {"enum": list(its.model_fields)}} for name, its in kinds.items()}
+        only = {"oneOf": list(named.values()), "minProperties": 1}
+        chosen = [_when(keys, self.reference(f"{slot}.{name}", kinds[name], name)) for name, keys in named.items()]
+        return {"if": only, "then": {"allOf": chosen}, "else": {"maxProperties": 0} if kind else required}
 
     def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
         """Describe a mapping whose kind comes from the included file: it may have the settings of any kind."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
@@ -46,6 +46,7 @@ class Shape:
         slot: For a component class, the slot that lists it as a kind.
         entered: For a union, whether the path has already passed the tag of one member.
         optional: Whether null is allowed, too.
+        default: For a setting, its default; `PydanticUndefined` for one that is required, and for entries of lists.
     """
 
     annotation: Any
@@ -53,6 +54,7 @@ class Shape:
     slot: Slot | None = None
     entered: bool = False
     optional: bool = False
+    default: Any = PydanticUndefined
 
     @staticmethod
     def of(annotation: Any, metadata: Iterable[Any] = ()) -> Shape:
@@ -105,6 +107,14 @@ class Shape:
         if get_origin(self.annotation) is Literal:
             return get_args(self.annotation)
         return tuple(choice for member in self.members for choice in member.literals)
+
+    def chosen(self, given: Any) -> type[BaseModel] | None:
+        """The class of the kind that a value of a slot names, or means as a change of the default; None if unknown."""
+        if self.choice is None:
+            return None
+        if isinstance(given, Mapping):
+            given = (given if "kind" in given else self.choice.meant(given, self.default)).get("kind")
+        return self.choice.get(given)
 
     def step(self, element: str | int) -> tuple[bool, Shape] | None:
         """Follow one element of a location of pydantic.
@@ -164,7 +174,12 @@ class Shape:
 @cache
 def _settings_of(component: type[BaseModel]) -> dict[str, Shape]:
     fields = component.model_fields.items()
-    return {field.alias or name: Shape.of(field.annotation, field.metadata) for name, field in fields}
+    return {
+        field.alias or name: replace(
+            Shape.of(field.annotation, field.metadata), default=field.get_default(call_default_factory=True)
+        )
+        for name, field in fields
+    }
 
 
 def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
@@ -239,8 +254,6 @@ def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[Key
         if name == key:
             yield (*path, name)
         if inner.choice is not None:
-            kind = value.get("kind") if isinstance(value, Mapping) else value
-            component = inner.choice.get(kind) if isinstance(kind, str) else None
-            inner = Shape(component)  # noqa: PLW2901  (replaces the slot by the class that the data chooses)
+            inner = Shape(inner.chosen(value))  # noqa: PLW2901  (replaces the slot by the class that the data chooses)
         if inner.annotation is not shape.annotation:
             yield from homes(inner, value, key, (*path, name))

@@ -16,7 +16,7 @@ from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import Document
 from fednet_emu.scenario.shapes import Shape
-from fednet_emu.scenario.tree import KeyPath, Node, kind_text, path_text
+from fednet_emu.scenario.tree import THE_DEFAULT, KeyPath, Node, kind_text, path_text
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
@@ -42,13 +42,16 @@ def _settled(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:
     if not isinstance(node.value, dict):
         return node
     settings, slot = node.value, shape.choice
-    if slot is not None and "kind" in settings:
-        component = slot.get(settings["kind"].value)
+    if slot is None and any(part.written_for == THE_DEFAULT for part in settings.values()):
+        return settings["kind"]  # a text in place of a mapping that is no component
+    if slot is not None:
+        kind = settings["kind"].value if "kind" in settings else None
+        component = shape.chosen(settings if kind is None else kind)
         if component is None:
             return node
-        unfit = _unfit(settings, slot, component)
+        unfit = _unfit(settings, slot, component, kind)
         if unfit:
-            kind, before = (kind_text(its) for its in (settings["kind"].value, settings[unfit[0]].written_for))
+            kind, before = (kind_text(its) for its in (kind, settings[unfit[0]].written_for))
             what = f"{kind} in place of {before}, so these settings do not apply: {', '.join(unfit)}"
             told.append(f"{path_text(path)}: {what}")
         settings, shape = {key: part for key, part in settings.items() if key not in unfit}, Shape(component)
@@ -60,9 +63,8 @@ def _below(node: Node, shape: Shape, path: KeyPath, key: str | int, told: list[s
     return _settled(node, step[1], (*path, key), told) if step else node
 
 
-def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel]) -> list[str]:
+def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel], kind: Any) -> list[str]:
     """Return the settings, in their order, that were written for another kind and do not fit this one."""
-    kind = settings["kind"].value
     old = {name: its for name, its in settings.items() if its.written_for not in (None, kind)}
     alike = {name: its.plain() for name, its in old.items() if _is_alike(name, slot.get(its.written_for), component)}
     wrong: set[Any] = set()

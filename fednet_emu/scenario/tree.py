@@ -24,6 +24,10 @@ MAX_SHOWN = 60
 """Length in characters beyond which an error message shortens a value."""
 
 
+THE_DEFAULT = "the default"
+"""The kind for which the settings of a mapping without a kind were written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a value was written: a line of a file (from 1), a Python mapping (line 0), or an option (line None)."""

@@ -83,18 +83,34 @@ def _choices(shape: Shape | None) -> str:
 def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Problem:
     path, key = spot.path, str(spot.path[-1])
     known = list(spot.parent.settings) if spot.parent else []
+    slot = spot.parent.slot if spot.parent else None
+    kinds = {kind: its.model_fields for kind, its in slot.table.items()} if slot else {}
+    by_default = slot is not None and "kind" not in _value_at(data, path[:-1])
+    others = ["kind", *(name for settings in kinds.values() for name in settings)] if by_default else []
     close = difflib.get_close_matches(key, known, n=1)
+    if not close and not any(key in settings for settings in kinds.values()):
+        close = difflib.get_close_matches(key, others, n=1, cutoff=0.7)
     if close:
         return Problem(path, f"no such setting; did you mean '{close[0]}'?", path, rival=(*path[:-1], close[0]))
-    slot = spot.parent.slot if spot.parent else None
-    kinds = [kind for kind, its in slot.table.items() if key in its.model_fields] if slot else []
-    if slot and kinds:
-        theirs = " or ".join(f"'{kind}'" for kind in kinds)
-        return Problem(path, f"no such setting; it belongs to {slot.name} {theirs}", path)
+    theirs = " or ".join(f"'{kind}'" for kind, settings in kinds.items() if key in settings)
+    what = "no such setting"
+    if slot and spot.parent and by_default:
+        what += f" of {slot.name} '{slot.name_of(spot.parent.annotation)}', the default"
+    if slot and theirs:
+        return Problem(path, f"{what}; it belongs to {slot.name} {theirs}{'; give its kind' * by_default}", path)
     home = next(homes(Shape(model_class), data, key), None)
     if home:
         return Problem(path, f"no such setting; did you mean '{path_text(home)}'?", path, rival=home)
-    return Problem(path, f"no such setting; known: {', '.join(known) or 'none'}", path)
+    remedy = f"kinds: {', '.join(kinds)}" if by_default and not known else f"known: {', '.join(known) or 'none'}"
+    return Problem(path, f"{what}; {remedy}", path)
+
+
+def _value_at(data: Any, path: KeyPath) -> Any:
+    """Return the value at a key path; empty where a short form, or an object, stands above it."""
+    for key in path:
+        inside = isinstance(data, list) if isinstance(key, int) else isinstance(data, Mapping) and key in data
+        data = data[key] if inside else {}
+    return data if isinstance(data, Mapping) else {}
 
 
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:

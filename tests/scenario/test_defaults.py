@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ import numpy as np
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import load
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.schema import json_schema
+from fednet_emu.scenario.tree import Place
+from fednet_emu.scenario.yaml_text import parse_value
 
 THREE_LINES = {"data": "digits", "model": "mlp", "algorithm": "fedavg"}
+WHOLE = jsonschema.Draft202012Validator(json_schema(Scenario))
 
 
 def test_a_scenario_of_three_lines_runs() -> None:
@@ -28,6 +33,62 @@ def test_a_scenario_of_three_lines_runs() -> None:
     assert (run.rounds["ended_s"] - run.rounds["started_s"]).min() > 11.4
     assert run.summary["uplink_bit"] == 50 * 10 * 32 * (64 * 200 + 200 + 200 * 10 + 10)
     assert run.summary["compute_j"] > 500 * 11.4 * (5.1 - 2.7)  # 500 computations at 5.1 W, 2.7 W of which are idling
+
+
+VARIANTS = {
+    "channel: {bandwidth_hz: 10e6}": "channel.bandwidth_hz",
+    "channel: {carrier_hz: 2.4e9}": "channel.carrier_hz",
+    "channel: {rate: {min_efficiency_bps_hz: 0.1}}": "channel.rate.min_efficiency_bps_hz",
+    "channel: {fading: {coherence_s: 0.01}}": "channel.fading.coherence_s",
+    "channel: {path_loss: {los: always}}": "channel.path_loss.los",
+    "channel: {device: {tx_power_dbm: 13}}": "channel.device.tx_power_dbm",
+    "network: {uplink: {timeout_s: 3}}": "network.uplink.timeout_s",
+    "network: {uplink: {access: {residual: 0.1}}}": "network.uplink.access",
+    "network: {uplink: {loss: {probability: 0.1}}}": "network.uplink.loss",
+    "network: {power_control: {target_snr_db: 10}}": "network.power_control",
+    "devices: {count: 7}": "devices.count",
+    "devices: {placement: {radius_m: 500}}": "devices.placement.radius_m",
+    "devices: {straggler: {mean_factor: 2}}": "devices.straggler",
+    "devices: {profile: {idle_w: 2}}": "devices.profile.idle_w",
+    "devices: {profile: {compute: {active_w: 6}}}": "devices.profile.compute.active_w",
+    "devices: {speed: {sigma: 0.5}}": "devices.speed",
+    "devices: {frequency: {part: 0.5}}": "devices.frequency.part",
+    "data: {kind: synthetic, separation: 2}": "data",
+    "partition: {per_device: 3}": "partition.per_device",
+    "model: {kind: mlp, hidden: [64]}": "model.hidden",
+    "algorithm: {kind: fedavg, cohort: 1.0}": "algorithm.cohort",
+    "algorithm: {kind: fedavg, local_optimizer: {weight_decay: 0.1}}": "algorithm.local_optimizer.weight_decay",
+    "stop: {rounds: 3}": "stop.rounds",
+    "evaluation: {every_rounds: 2}": "evaluation.every_rounds",
+}
+"""A line of a scenario of three lines, and the setting that it changes, with all below it."""
+
+
+def flat(value: Any, path: str = "") -> dict[str, Any]:
+    """The values of nested mappings by key path."""
+    if not isinstance(value, dict):
+        return {path: value}
+    return {key: one for name, part in value.items() for key, one in flat(part, f"{path}.{name}".strip(".")).items()}
+
+
+@pytest.mark.parametrize("line", VARIANTS)
+def test_a_key_beside_a_default_changes_that_default(line: str, tmp_path: Path) -> None:
+    """In a file, as an option and in Python: that setting alone differs from the default; the schema agrees."""
+    key, text = line.split(": ", 1)
+    given = {key: parse_value(text, Place("")).plain()}
+    options = [f"{path}={json.dumps(value)}" for path, value in flat(given).items()]
+    three = [f"{name}: {kind}\n" for name, kind in THREE_LINES.items()]
+    (tmp_path / "three.yaml").write_text("".join(three))
+    (tmp_path / "mine.yaml").write_text("".join([*(its for its in three if not its.startswith(key)), line]))
+
+    mine = load_scenario(tmp_path / "mine.yaml")
+    assert mine == load_scenario(tmp_path / "three.yaml", options) == fe.check(THREE_LINES | given)
+    before, after = (flat(its.model_dump(mode="json")) for its in (fe.check(THREE_LINES), mine))
+    differing = {name for name in before.keys() | after.keys() if before.get(name, ...) != after.get(name, ...)}
+    assert {VARIANTS[line] if f"{name}.".startswith(f"{VARIANTS[line]}.") else name for name in differing} == {
+        VARIANTS[line]
+    }
+    assert WHOLE.is_valid(THREE_LINES | given)
 
 
 def test_the_defaults_are_those_of_the_library() -> None:
@@ -59,16 +120,19 @@ def test_devices_whose_speed_is_given_have_no_profile(speed: dict[str, Any] | No
 
 
 def test_a_channel_needs_its_path_loss_and_its_carrier_only() -> None:
-    """The rest is that of a handset and a small cell; without one of the two the key is named."""
+    """With both the rest is that of a handset and a small cell; with one of them the default channel is changed."""
     own = {"carrier_hz": 2.4e9, "path_loss": "free-space"}
     channel = fe.check(THREE_LINES | {"channel": own}).channel
 
     assert (channel.device.tx_power_dbm, channel.device.noise_figure_db, channel.device.height_m) == (23, 9, 1.5)
     station = channel.base_station
     assert (station.tx_power_dbm, station.noise_figure_db, station.height_m) == (30, 5, 10)
-    for key in own:
-        with pytest.raises(ScenarioError, match=rf"channel\.{key}: is required"):
-            fe.check(THREE_LINES | {"channel": {name: value for name, value in own.items() if name != key}})
+    default = fe.check(THREE_LINES).channel
+    assert fe.check(THREE_LINES | {"channel": {"carrier_hz": 2.4e9}}).channel == default.model_copy(
+        update={"carrier_hz": 2.4e9}
+    )
+    with pytest.raises(ScenarioError, match="no standard deviation of shadowing, got free-space with shadowing: of-p"):
+        fe.check(THREE_LINES | {"channel": {"path_loss": "free-space"}})
 
 
 def test_a_trace_that_has_places_needs_no_placement(tmp_path: Path) -> None:
@@ -95,7 +159,5 @@ def test_model_and_algorithm_are_the_users_choice(left_out: str) -> None:
 
 def test_the_schema_requires_what_has_no_default() -> None:
     """An editor accepts the three lines, and asks for a model where it is missing."""
-    schema = jsonschema.Draft202012Validator(json_schema(Scenario))
-
-    assert schema.is_valid(THREE_LINES)
-    assert not schema.is_valid({"data": "digits", "algorithm": "fedavg"})
+    assert WHOLE.is_valid(THREE_LINES)
+    assert not WHOLE.is_valid({"data": "digits", "algorithm": "fedavg"})

@@ -210,6 +210,36 @@ def test_a_wrong_component_gives_one_sentence(entry: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fading", "problem"),
+    [
+        ("{coherence_s: 0}", ".coherence_s: must be > 0, got 0"),
+        ("{coherense_s: 1}", ".coherense_s: no such setting; did you mean 'coherence_s'?"),
+        ("{k_dbb: 3}", ".k_dbb: no such setting; did you mean 'k_db'?"),
+        ("{kidn: none}", ".kidn: no such setting; did you mean 'kind'?"),
+        ("{k_db: 3}", ".k_db: no such setting of fading 'rayleigh', the default; it belongs to fading 'rician'; "
+         "give its kind"),
+        ("{zzz: 3}", ".zzz: no such setting of fading 'rayleigh', the default; known: coherence_s"),
+        ("{kind: rayleigh, zzz: 3}", ".zzz: no such setting; known: coherence_s"),
+    ],
+)  # fmt: skip
+def test_a_wrong_change_of_a_default_gives_one_sentence(fading: str, problem: str) -> None:
+    """The sentence is that of the default's kind, which it names where another kind has the key."""
+    text = f"radio:\n  bandwidth_hz: 1\n  tx_power_dbm: 0\n  fading: {fading}\n"
+    assert problems(text) == [f"a.yaml:4  radio.fading{problem}"]
+
+
+def test_a_mapping_without_a_kind_is_what_only_one_kind_can_be() -> None:
+    """Where the default is null, the keys choose the kind if one kind alone has all of them; a list has no default."""
+    scenario = validate(Scenario, from_text("groups: [{fading: {k_db: 3}}]"))
+
+    assert scenario.groups[0].fading == Rician(k_db=3)
+    assert Group(fading={"coherence_s": 2}).fading == Rayleigh(coherence_s=2)  # type: ignore[arg-type]
+    missing = "kind: is required; kinds of fading: none, rayleigh, rician"
+    assert problems("groups: [{fading: {k_db: 3, coherence_s: 1}}]") == [f"a.yaml:1  groups[0].fading.{missing}"]
+    assert problems("mix: [{k_db: 3}]") == [f"a.yaml:1  mix[0].{missing}"]
+
+
+@pytest.mark.parametrize(
     ("group", "problem"),
     [
         ("size: -1", "size: must be > 0, got -1"),

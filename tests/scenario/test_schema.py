@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
-from pydantic import Field
+from pydantic import Field, ValidationError
 from ruamel.yaml import YAML
 
 from fednet_emu.component.component import Component
@@ -44,6 +44,8 @@ class Channel(Component):
     bandwidth_hz: float
     fading: AnyFading
     other: AnyFading | None = None
+    usual: AnyFading = Rician(k_db=3)
+    rare: AnyFading = NoFading()
 
 
 class Scenario(Component):
@@ -60,6 +62,32 @@ SCHEMA = json_schema(Scenario)
 VALIDATOR = Draft202012Validator(SCHEMA)
 WHOLE = Draft202012Validator(json_schema(RealScenario))
 STUDY = Draft202012Validator(json_schema(StudyFile, (), includes=False))
+
+
+@pytest.mark.parametrize("key", ["fading", "other", "usual", "rare"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {},
+        "none",
+        "rician",
+        {"k_db": 3},
+        {"k_db": 0},
+        {"depth_db": 1},
+        {"depth_db": 1, "k_db": 2},
+        {"kind": "none"},
+    ],
+)
+def test_the_schema_accepts_what_the_loader_accepts(key: str, value: Any) -> None:
+    """Without a default, and with one that is null, has settings or has none: both agree on every form of a value."""
+    channel = {**CHANNEL, key: value}
+    try:
+        Channel.model_validate(channel)
+    except ValidationError:
+        assert not accepts({"channel": channel})
+    else:
+        assert accepts({"channel": channel})
 
 
 def accepts(document: Any) -> bool:
@@ -93,6 +121,8 @@ CHANNEL = {"bandwidth_hz": 1e6, "fading": "none"}
         {"channel": {**CHANNEL, "fading": "my_package.fading:Own"}},
         {"channel": {**CHANNEL, "fading": {"kind": "my_package.fading:Own", "depth_db": 3}}},
         {"channel": {**CHANNEL, "fading": {"kind": "flat", "depth_db": 3}}},
+        {"channel": {**CHANNEL, "usual": {"k_db": 4}, "rare": {"depth_db": 3}, "other": {"k_db": 3}}},
+        {"channel": {**CHANNEL, "usual": {}, "rare": {}}},
     ],
 )
 def test_right_documents_are_accepted(document: Any) -> None:
@@ -110,6 +140,12 @@ def test_right_documents_are_accepted(document: Any) -> None:
         {"channel": {**CHANNEL, "fading": "rician"}},
         {"channel": {**CHANNEL, "fading": "nome"}},
         {"channel": {**CHANNEL, "fading": {"k_db": 3}}},
+        {"channel": {**CHANNEL, "usual": {"k_db": 0}}},
+        {"channel": {**CHANNEL, "usual": {"depth_db": 3}}},
+        {"channel": {**CHANNEL, "rare": {"depth_db": 3, "k_db": 3}}},
+        {"channel": {**CHANNEL, "rare": {"k_db": 0}}},
+        {"channel": {**CHANNEL, "other": {}}},
+        {"channel": CHANNEL, "mix": [{"k_db": 3}]},
         {"channel": {**CHANNEL, "fading": {"kind": "rician"}}},
         {"channel": {**CHANNEL, "fading": {"kind": "rician", "k_db": 0}}},
         {"channel": {**CHANNEL, "fading": {"kind": "none", "k_db": 3}}},
@@ -140,6 +176,9 @@ def test_settings_are_described_with_their_units() -> None:
         ({"channel": {**CHANNEL, "fading": {"kind": "rician", "kdb": 3}}}, "$.channel.fading", "'kdb' was unexpected"),
         ({"channel": {**CHANNEL, "fading": {"kid": "none"}}}, "$.channel.fading", "'kid' was unexpected"),
         ({"channel": {**CHANNEL, "fading": {"k_db": 3}}}, "$.channel.fading", "'kind' is a required property"),
+        ({"channel": {**CHANNEL, "usual": {"k_db": "a"}}}, "$.channel.usual.k_db", "'number'"),
+        ({"channel": {**CHANNEL, "usual": {"kdb": 3}}}, "$.channel.usual", "'kdb' was unexpected"),
+        ({"channel": {**CHANNEL, "rare": {"k_db": 0}}}, "$.channel.rare.k_db", "0 is less than"),
         ({"channel": {**CHANNEL, "fading": "nome"}}, "$.channel.fading", "'nome' is not one of ['none', 'flat']"),
         ({"channel": {**CHANNEL, "fading": {"kind": "nome"}}}, "$.channel.fading.kind", "'nome' is not one of"),
         ({"channel": {**CHANNEL, "fading": {"kind": "rician", "k_db": "a"}}}, "$.channel.fading.k_db", "'number'"),

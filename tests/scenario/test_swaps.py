@@ -84,6 +84,33 @@ def test_every_slot_keeps_what_fits(
     assert [line.rsplit(": ", 1)[1].split(", ") for line in told] == ([left_out] if left_out else [])
 
 
+@pytest.mark.parametrize(
+    ("straggler", "options", "kept", "line"),
+    [
+        ({"mean_factor": 2}, ["devices.straggler=pareto", "devices.straggler.alpha=3"], {"alpha": 3}, "mean_factor"),
+        ({"mean_factor": 2}, ["devices.straggler.kind=none"], {}, "mean_factor"),
+        ({"sigma": 2}, ["devices.straggler.kind=log-normal"], {"sigma": 2}, None),
+        ({"mean_factor": 2}, ["devices.straggler.mean_factor=3"], {"mean_factor": 3}, None),
+    ],
+)
+def test_settings_without_a_kind_were_written_for_the_default(
+    straggler: dict[str, Any], options: list[str], kept: dict[str, Any], line: str | None
+) -> None:
+    """A kind that an option gives keeps those that fit it; the others are named, as for a kind that was written."""
+    base = load("quickstart").data
+    scenario, told = swapped(*options, base=base | {"devices": base["devices"] | {"straggler": straggler}})
+
+    assert scenario.devices.straggler.model_dump() == kept
+    kind = options[0].rpartition("=")[2]
+    what = f"devices.straggler: {kind} in place of the default, so these settings do not apply: {line}"
+    assert told == ([what] if line else [])
+
+
+def test_text_in_place_of_settings_that_have_no_kind_is_refused_as_before() -> None:
+    """The sentence is about the text, not about a kind."""
+    assert refused("stop=soon") == "--set stop  stop: expected a mapping, got 'soon'"
+
+
 def test_a_name_with_other_bounds_is_another_setting() -> None:
     """The alpha of FedAsync weighs an update, from 0 to 1; that of FedDyn is the strength of its regulariser."""
     base = {
