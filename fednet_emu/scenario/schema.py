@@ -192,7 +192,7 @@ class _Builder:
         if partial:
             name += ".partial"
         elif kind or default is None:
-            name += f".or-{kind or 'null'}"
+            name += f"-or-{kind or 'null'}"
         short = [kind for kind, its in kinds.items() if not any(map(FieldInfo.is_required, its.model_fields.values()))]
         if name not in self.definitions:
             self.definitions[name] = {}
