@@ -68,6 +68,16 @@ def test_one_device_and_all_devices_are_two_runs(study_file):
         assert run_of(path, {"algorithm.cohort": text}).digest == run.digest
 
 
+def test_levels_without_a_kind_change_the_default(study_file):
+    """`{residual: 0.1}` is NOMA, the only access with that key; `{weight_decay: 0.1}` is the default optimiser, changed."""
+    grid = "network.uplink.access: [{residual: 0.1}, ofdma]\n  algorithm.local_optimizer: [{weight_decay: 0.1}, {}]"
+    runs = runs_of(study_file(f"grid:\n  {grid}\nseeds: 1\n"))
+
+    access = [run.scenario.network.uplink.access for run in runs]
+    assert [(its.kind, getattr(its, "residual", None)) for its in access[::2]] == [("noma", 0.1), ("ofdma", None)]
+    assert [run.scenario.algorithm.local_optimizer.weight_decay for run in runs] == [0.1, 0, 0.1, 0]
+
+
 def test_cells_are_known_by_what_they_run(study_file):
     """The digest covers every setting, the seed, and whether there is training; names of levels do not matter."""
     text = "grid: {{air: {{{}: {{network.uplink.access: ofdma}}}}}}\nseeds: 2\n"
