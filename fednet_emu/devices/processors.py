@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from simpy.events import NORMAL, Event
@@ -125,6 +126,7 @@ class Processors:
         frequency: the clocks.
         overhead_s: time in s that each computation of a device takes beside its operations; None for none.
         which: for each device, which of the profiles it has; empty for one.
+        slowdown: how many times longer the overhead takes on some devices, whose speeds are as much lower already.
     """
 
     def __init__(
@@ -140,13 +142,15 @@ class Processors:
         frequency: Frequency = Frequency(),  # noqa: B008  # frozen
         overhead_s: PerDevice | None = None,
         which: bytes = b"",
+        slowdown: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
         self.clock = clock
         self._ledger = ledger
         self._flop_per_s: list[float] = (flop_per_s * frequency.part).tolist()
         self._frequency, self.granted = frequency, dict[int, float]()
         self._server_flop_per_s = server_flop_per_s
-        self._energy, self._which, self._overhead_s = energy, which or bytes(len(flop_per_s)), overhead_s
+        self._energy, self._which = energy, which or bytes(len(flop_per_s))
+        self._overhead_s, self._slowdown = overhead_s, slowdown
         self._straggler = straggler
         self._straggler_key = straggler_key
         self._batteries = batteries
@@ -184,7 +188,9 @@ class Processors:
         if device == SERVER:
             return flop / self.flop_per_s(SERVER)
         full_s = flop / self._flop_per_s[device]
-        return full_s if self._overhead_s is None else self._overhead_s[device] / self._frequency.part + full_s
+        if self._overhead_s is None:
+            return full_s
+        return self._overhead_s[device] * self._slowdown.get(device, 1.0) / self._frequency.part + full_s
 
     def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
         """Energy in J of some work beside the idle power; 0 where no law is known."""

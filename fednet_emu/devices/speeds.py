@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp
@@ -129,6 +129,17 @@ class FlashSpeed(Speeds):
 
 SPEEDS = kinds(FixedSpeed, LogNormalSpeed, ListedSpeeds, FlashSpeed)
 AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]
+
+
+def _numbered(slowdown: Any) -> Any:
+    """Turn the names of devices, `dev-3`, into their numbers."""
+    if not isinstance(slowdown, Mapping):
+        return slowdown
+    return {key.removeprefix("dev-") if isinstance(key, str) else key: factor for key, factor in slowdown.items()}
+
+
+Slowdowns = Annotated[dict[int, Annotated[float, Field(ge=1e-6, le=1e6)]], BeforeValidator(_numbered)]
+"""How many times longer the computations of devices take, by their numbers."""
 
 
 class Frequency(Component):

@@ -136,6 +136,7 @@ def build(
         devices.frequency,
         hard.overhead_s if hard.overhead_s else None,
         hard.which,
+        devices.slowdown,
     )
     device = _torch_device(scenario.training) if task is None else task.model.device
     return Federation(

@@ -52,15 +52,18 @@ def hardware(scenario: Scenario, streams: Streams) -> Hardware:
 def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | None) -> Array:
     """Speeds [devices] in FLOP/s: of `devices.speed`, of the profiles, or spread around those of the profiles.
 
+    They are divided by `devices.slowdown`.
+
     Raises:
         DataError: the files that speeds are taken from are missing.
     """
     devices = scenario.devices
     law, nominal = devices.speed, PerDevice(tuple(its.compute.flop_per_s for its in devices.profiles), which)
-    if law is None:
-        return nominal.all
-    drawn = law.draw(devices.count, streams("speed"), data_dir)
-    return drawn * nominal.all if law.relative else drawn
+    drawn = nominal.all if law is None else law.draw(devices.count, streams("speed"), data_dir)
+    if law is not None and law.relative:
+        drawn = drawn * nominal.all
+    drawn[list(devices.slowdown)] /= list(devices.slowdown.values())
+    return drawn
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ from fednet_emu.devices.mobility import AnyMobility, Static
 from fednet_emu.devices.mobility.regions import AnyRegion, DiscRegion, Region
 from fednet_emu.devices.placement import AnyPlacement, Disc
 from fednet_emu.devices.profiles import Profile
-from fednet_emu.devices.speeds import AnySpeeds, Frequency
+from fednet_emu.devices.speeds import AnySpeeds, Frequency, Slowdowns
 from fednet_emu.devices.stragglers import AnyStraggler, NoStraggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Evaluation, Stop
@@ -64,6 +64,10 @@ class Devices(Component):
     overhead_s: float | None = Field(None, ge=0, le=1e6)
     """Time in s that each computation takes beside its operations over the speed; null takes what `profile` states, and
     0 without."""
+    slowdown: Slowdowns = Field(default_factory=dict)
+    """How many times longer the computations of single devices take, by number or name: `{0: 10, dev-3: 2}`. It holds
+    for speed and `overhead_s` of any law or profile; below 1 a device is faster. A measured power is drawn for as much
+    longer."""
     frequency: Frequency = Frequency()
     """The clocks of the processors: which part of their speed devices use."""
     compute_energy: AnyComputeEnergy | None = None
@@ -73,6 +77,12 @@ class Devices(Component):
     battery: Battery | None = None
     """The battery of each device, which `compute_energy` and the radios of `channel` draw from; null for devices that
     never run out of energy."""
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        for device in self.slowdown:
+            if not 0 <= device < self.count:
+                yield f"slowdown.{device}", f"no such device, got {device}; must be from 0 to {self.count - 1}"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

@@ -84,10 +84,10 @@ def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
     if len(path) > MAX_NESTING:
         raise ScenarioError(f"{place}: is nested deeper than {MAX_NESTING} levels; write it flatter")
     if isinstance(value, Mapping):
-        wrong = next((key for key in value if not isinstance(key, str)), None)
+        wrong = next((key for key in value if not (isinstance(key, str) or (type(key) is int and path))), None)
         if wrong is not None:
             raise ScenarioError(f"{place}: keys must be text, got {wrong!r}; write '{wrong}'")
-        return Node({key: node_of(part, place, (*path, key)) for key, part in value.items()}, place)
+        return Node({str(key): node_of(part, place, (*path, str(key))) for key, part in value.items()}, place)
     if isinstance(value, list | tuple):
         return Node([node_of(part, place, (*path, index)) for index, part in enumerate(value)], place)
     if isinstance(value, PurePath):

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+import fednet_emu as fe
 from fednet_emu.devices.processors import Work
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.hardware import hardware, notes, speeds, unfit
@@ -24,7 +25,7 @@ from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.schema import json_schema
 from fednet_emu.scenario.yaml_text import dump
-from fednet_emu.testing import SMALL, small_federation, small_scenario
+from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
 
 ROOT = Path(__file__).parents[2]
 ALL = {path.stem: path for path in sorted((ROOT / "profiles").glob("*.yaml"))}
@@ -342,3 +343,38 @@ def test_dynamic_energy_falls_with_the_square_of_the_clock():
         fed = alone("pi-4b", law, f"devices.frequency.part={part}", "devices.overhead_s=0")
         now_s, spent_j = computed(fed, 2e6)
         assert spent_j - 2.7 * now_s == pytest.approx(1e-4 * part**2)
+
+
+@pytest.mark.parametrize(
+    "laws",
+    [
+        ["devices.speed={kind: fixed, flop_per_s: 1e6}"],
+        ["devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.5}", "devices.overhead_s=0.02"],
+        ["devices.speed={kind: list, flop_per_s: [1e6, 2e6, 3e6, 4e6]}", "devices.frequency.part=0.5"],
+        ["devices.speed=null", "devices.profile={pi-4b: 0.5, phone-2019-mid: 0.5}"],
+        ["devices.straggler={kind: log-normal, sigma: 1}", "devices.overhead_s=0.02"],
+    ],
+)
+def test_a_slowdown_multiplies_the_time_of_a_computation(laws: list[str]) -> None:
+    """Device 0 takes ten times and device 2 half as long as without it, overhead included; the others are the same."""
+    plain, slowed = (
+        run_small(*laws, *more, "stop.rounds=2", timing_only=True)
+        .ledger.frames()["computes"]
+        .sort_values(["device", "started_s"])
+        for more in ([], ["devices.slowdown={0: 10, dev-2: 0.5}"])
+    )
+
+    took_s = [(its["ended_s"] - its["started_s"]).to_numpy() for its in (plain, slowed)]
+    np.testing.assert_allclose(took_s[1] / took_s[0], np.repeat([10, 1, 0.5, 1], 2), rtol=1e-6)
+
+
+def test_a_slowdown_is_one_line_of_a_scenario() -> None:
+    """As an option, an axis or a mapping of Python numbers; a device that is not there is refused by its number."""
+    three = {"data": "digits", "model": "mlp", "algorithm": "fedavg"}
+
+    assert fe.check(three, settings={"devices.slowdown.0": 10}).devices.slowdown == {0: 10}
+    assert fe.check(three | {"devices": {"slowdown": {0: 10, "dev-3": 2}}}).devices.slowdown == {0: 10, 3: 2}
+    with pytest.raises(ScenarioError, match=r"devices\.slowdown\.20: no such device, got 20; must be from 0 to 19"):
+        fe.check(three | {"devices": {"slowdown": {20: 10}}})
+    with pytest.raises(ScenarioError, match=r"devices\.slowdown\.0: must be in .* got 0"):
+        fe.check(three | {"devices": {"slowdown": {0: 0}}})

@@ -69,7 +69,7 @@ def test_one_device_and_all_devices_are_two_runs(study_file):
 
 
 def test_levels_without_a_kind_change_the_default(study_file):
-    """`{residual: 0.1}` is NOMA, the only access with that key; `{weight_decay: 0.1}` is the default optimiser, changed."""
+    """`{residual: 0.1}` is NOMA, the only access with that key; `{weight_decay: 0.1}` changes the default optimiser."""
     grid = "network.uplink.access: [{residual: 0.1}, ofdma]\n  algorithm.local_optimizer: [{weight_decay: 0.1}, {}]"
     runs = runs_of(study_file(f"grid:\n  {grid}\nseeds: 1\n"))
 

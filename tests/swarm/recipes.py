@@ -229,6 +229,7 @@ RECIPES: dict[str, Recipe] = {
     "off_s": spread(0.1, 10),
     "on_s": spread(1, 30),
     "overhead_s": among(0.0, 0.02, 5.0),
+    "slowdown": lambda rng, count: {str(device(rng, count)): rng.choice((0.5, 10.0))},
     "peak_w": spread(0.01, 10),
     "per_message_s": among(0.0, 0.05),
     "promotion_s": among(0.0, 0.2),
