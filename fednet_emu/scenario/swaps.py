@@ -41,7 +41,8 @@ def _settled(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:
         return replace(node, value=[_below(part, shape, path, at, told) for at, part in enumerate(node.value)])
     if not isinstance(node.value, dict):
         return node
-    settings, slot = node.value, shape.choice
+    settings: dict[str, Node] = node.value
+    slot = shape.choice
     if slot is None and any(part.written_for == THE_DEFAULT for part in settings.values()):
         return settings["kind"]  # a text in place of a mapping that is no component
     if slot is not None:

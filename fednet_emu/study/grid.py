@@ -112,9 +112,8 @@ def levels_of(name: str, node: Node) -> Iterator[Level]:
         keys, lists = list(node.value), [child.value for child in node.value.values()]
         plain = [[entry.plain() for entry in entries] for entries in lists]
         columns = list(map(column_of, plain))
-        labels = zip(*map(_labels, plain, columns), strict=True)
-        rows = zip(labels, zip(*lists, strict=True), zip(*columns, strict=True), strict=True)
-        for label, together, values in ((", ".join(parts), *row) for parts, *row in rows):
+        names = map(", ".join, zip(*map(_labels, plain, columns), strict=True))
+        for label, together, values in zip(names, zip(*lists, strict=True), zip(*columns, strict=True), strict=True):
             settings = tuple(Setting(key, as_option(entry)) for key, entry in zip(keys, together, strict=True))
             yield Level(label, {name: label, **dict(zip(keys, values, strict=True))}, settings)
     else:
