@@ -32,6 +32,7 @@ ELSEWHERE = {
     ("trace", "mahimahi"),
     ("trace", "pensieve"),
     ("edges", "contacts"),
+    ("edges", "file"),
     ("dataset", "chest-accelerometer"),
     ("dataset", "fashion-mnist"),
     ("dataset", "hugging-face"),

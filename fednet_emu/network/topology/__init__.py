@@ -9,8 +9,9 @@ from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.network.topology.digraph import Digraph
 from fednet_emu.network.topology.edges import Edges, ListedEdges, NoEdges, RandomRegular, TopologyInputs
 from fednet_emu.network.topology.geometric import Geometric
+from fednet_emu.network.topology.graph_file import GraphFile
 
-EDGES: dict[str, type[Edges]] = kinds(NoEdges, ListedEdges, RandomRegular, Geometric, Contacts)
+EDGES: dict[str, type[Edges]] = kinds(NoEdges, ListedEdges, RandomRegular, Geometric, Contacts, GraphFile)
 
 AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,9 +102,14 @@ class ListedEdges(Edges):
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Those that are given, each once, at all times."""
-        ends = np.array(self.pairs, np.int64).reshape(-1, 2)
-        sender, receiver = np.unique(ends if self.directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
-        return lambda group, at_s, name: (sender, receiver)
+        return fixed(self.pairs, directed=self.directed)
+
+
+def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
+    """Return the source of edges that stay as they are, each once; both ways unless `directed`."""
+    ends = np.array(pairs, np.int64).reshape(-1, 2)
+    sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
+    return lambda group, at_s, name: (sender, receiver)
 
 
 class RandomRegular(Edges):

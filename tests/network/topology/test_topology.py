@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -226,6 +227,69 @@ def test_nobody_hears_its_own_slot() -> None:
 
     assert pairs(graph) == {(j, i) for j in range(6) for i in range(6) if slot[i] != slot[j]}
     assert pairs(graph)
+
+
+# ---- graphs in files -------------------------------------------------------------------------------------------------
+
+
+def of_file(path: Path, count: int, **changes: Any) -> set[tuple[int, int]]:
+    """The edges that a file gives, as (sender, receiver)."""
+    law = {"kind": "file", "path": str(path), **changes}
+    return pairs(graphs(law, {"kind": "equal", "count": 1}, count).at(0.0, 0))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("ending", [".graphml", ".graphml.gz", ".edges", ".txt.gz"])
+def test_a_graph_that_networkx_writes_is_read_as_it_is(tmp_path: Path, ending: str, directed: bool) -> None:
+    """Device k is node k, also where the file begins with another node; isolated nodes are kept by GraphML."""
+    graph = nx.gnp_random_graph(12, 0.4, seed=3, directed=directed)
+    shuffled = type(graph)()
+    shuffled.add_nodes_from([7, *graph])
+    shuffled.add_edges_from(graph.edges, weight=0.5)
+    write = nx.write_graphml if "graphml" in ending else nx.write_edgelist
+    write(shuffled, tmp_path / f"graph{ending}")
+
+    found = of_file(tmp_path / f"graph{ending}", 12, **({"directed": True} if directed else {}))
+
+    assert found == set(graph.edges if directed else graph.to_directed().edges)
+
+
+def test_graphml_says_whether_its_edges_have_a_direction(tmp_path: Path) -> None:
+    """A directed path 0 -> 1 -> 2 of named nodes; the setting wins over the file."""
+    nx.write_graphml(nx.DiGraph([("c", "b"), ("b", "a")]), tmp_path / "path.graphml")
+
+    assert of_file(tmp_path / "path.graphml", 3) == {(0, 1), (1, 2)}
+    assert of_file(tmp_path / "path.graphml", 3, directed=False) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
+@pytest.mark.parametrize("text", ["0 1\n1 2", "\ufeff0,1,0.5\r\n1,2\r\n", "# a b\n\n0\t1 {'w': 3}\n2 1 # back\n1 0"])
+def test_lists_of_edges_in_the_forms_that_people_have(tmp_path: Path, text: str) -> None:
+    """Blanks, tabs, commas, comments, attributes, a byte order mark, and lines of Windows."""
+    (tmp_path / "graph.csv").write_text(text, encoding="utf-8", newline="")
+
+    assert of_file(tmp_path / "graph.csv", 3) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.txt", "0 1\n2\n", r"a\.txt:2: expected two nodes, got '2'"),
+        ("a.txt", "0 1\n1 1\n1 2", "got '1' to itself"),
+        ("a.txt", "0 1", "has 2 nodes for 3 devices; give devices.count: 2"),
+        ("a.txt", "", "has 0 nodes for 3 devices"),
+        ("a.graphml", "0 1\n1 2", "is no GraphML"),
+        ("a.graphml", "<graphml><graph/></graphml>", "has 0 nodes for 3 devices"),
+        ("a.graphml", "<html/>", "is no GraphML"),
+        ("b.txt", None, "not found"),
+    ],
+)
+def test_a_file_that_is_no_graph_of_the_devices_is_refused(tmp_path: Path, name: str, text: str, told: str) -> None:
+    """Each with the place and what is wrong; nothing is dropped without a word."""
+    if text is not None:
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(DataError, match=told):
+        of_file(tmp_path / name, 3)
 
 
 # ---- recorded contacts -----------------------------------------------------------------------------------------------
