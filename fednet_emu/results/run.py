@@ -149,7 +149,11 @@ class Run(RunRecords):
             return self.given
         from fednet_emu.emulation.load import load_scenario
 
-        return load_scenario(f"{self.folder}/scenario.yaml")
+        cohort = self.settings.get("algorithm", {}).get("cohort")
+        is_count = isinstance(cohort, float) and "slowdown" not in self.settings.get("devices", {})
+        # version 1.0, which had no `devices.slowdown`, wrote numbers of devices as floats
+        count = [f"algorithm.cohort={int(cohort)}"] if is_count and cohort >= 1 else []
+        return load_scenario(f"{self.folder}/scenario.yaml", count)
 
     @cached_property
     def model(self) -> nn.Module | list[nn.Module]:

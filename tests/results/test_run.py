@@ -4,17 +4,21 @@ import copy
 import gc
 import json
 import os
+import re
 import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from ruamel.yaml import YAML
 from torch import nn
 
 import fednet_emu as fe
+from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.document import from_text
-from fednet_emu.testing import SMALL
+from fednet_emu.scenario.yaml_text import dump
+from fednet_emu.testing import SMALL, small_scenario
 
 MAPPING = from_text(SMALL, "small").data
 """The small federation of `fednet_emu.testing`, as a mapping with the keys of a file."""
@@ -95,6 +99,27 @@ def test_a_frame_is_the_callers_own(small):
     frame["loss"] = 0.0
 
     assert (small.evaluations["loss"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("written", "then", "now"), [("4.0", "4", None), ("1.0", "1", "1.0"), ("0.5", "0.5", "0.5"), ("2", "2", "2")]
+)
+def test_a_folder_of_version_1_0_keeps_its_number_of_devices(tmp_path, written, then, now):
+    """There every cohort was written as a float, and 1.0 was one device; a folder of today holds what it says."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text(re.sub("cohort: .*", f"cohort: {written}", dump(small_scenario())))
+
+    def cohort():
+        settings = YAML(typ="safe", pure=True).load(path)
+        return repr(fe.Run(name="a", summary={}, settings=settings, folder=tmp_path).scenario.algorithm.cohort)
+
+    if now is None:
+        with pytest.raises(ScenarioError, match=r"got 4\.0; write 4"):
+            cohort()
+    else:
+        assert cohort() == now
+    path.write_text(path.read_text().replace("  slowdown: {}\n", ""))
+    assert cohort() == then
 
 
 def test_a_name_a_path_a_mapping_and_a_scenario_are_the_same(tmp_path):
