@@ -57,7 +57,7 @@ class RunRecords:
 
     @property
     def devices(self) -> int:
-        """How many devices there are; 0 if that is not known."""
+        """How many devices there are; 0 if that is not known. The table `scene` has a row for each of them."""
         return int(self.settings.get("devices", {}).get("count", 0))
 
     def names(self) -> list[str]:
