@@ -34,6 +34,8 @@ NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
 """The phases of transfers beside their turn and their time on the air, where they have some."""
+FIXED = "fixed"
+"""The time of a computation that does not depend on its operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
 """What a message is, by its direction on the backhaul."""
 NOBODY = -3
@@ -49,8 +51,9 @@ class Part:
     round: int
     """The number of the round."""
     what: str
-    """A kind of transfer, `backhaul up` or `backhaul down`, `compute`, `waiting` for a turn in the band, `setup`,
-    `access`, `gaps` (before the time on the air, whenever they were) or `tail` of a transfer, `deadline` or `idle`."""
+    """A kind of transfer, `backhaul up` or `backhaul down`, `compute` or its `fixed` time, `waiting` for a turn in the
+    band, `setup`, `access`, `gaps` (before the time on the air, whenever they were) or `tail` of a transfer, `deadline`
+    or `idle`."""
     device: int
     """Who sent or computed; of a transfer from the server to one device, that device; `SERVER`, which stands for edge
     servers, too; or `NOBODY`."""
@@ -83,16 +86,19 @@ class Activity:
     setup_ns: int = 0
     access_ns: int = 0
     gap_ns: int = 0
+    """Of a transfer, the time on the air with nothing to send; of a computation, its fixed time, which comes first."""
     tail_ns: int = 0
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """What it did between two instants, backwards: (what, start, end, energy in J); on the air, with gaps first."""
+        """What it did between two instants, backwards: (what, start, end, energy in J); gaps come before the rest."""
         left_ns = min(until, self.ended_ns - self.tail_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
-        air_ns = self.ended_ns - self.started_ns - self.gap_ns - self.tail_ns
-        yield self.what, begun_ns, left_ns, self.energy_j * (left_ns - begun_ns) / max(air_ns, 1)
-        yield GAPS, since, begun_ns, 0.0
+        computes = self.what == COMPUTE
+        spends_ns = self.ended_ns - self.started_ns - self.tail_ns - (0 if computes else self.gap_ns)
+        j_per_ns = self.energy_j / max(spends_ns, 1)
+        yield self.what, begun_ns, left_ns, j_per_ns * (left_ns - begun_ns)
+        yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
         """What it waited for before it queued for its turn, backwards to an instant."""
@@ -120,7 +126,10 @@ class Activity:
 def critical_path(
     transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
 ) -> list[Part]:
-    """Return the parts of all rounds in the order of time, without those of no length, from the tables of a run."""
+    """Return the parts of all rounds in the order of time, without those of no length, from the tables of a run.
+
+    A column `fixed_s` of the computations says how much of their time does not depend on their operations.
+    """
     activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
     if backhaul is not None:
         activities += _messages(backhaul)
@@ -253,9 +262,10 @@ def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
 
 def _computes(table: pd.DataFrame) -> Iterator[Activity]:
     columns = (table["device"], _ns(table["started_s"]), _ns(table["ended_s"]), table["stopped"] == "deadline")
-    for device, began, over, late, joule in zip(*columns, table["energy_j"], strict=True):
+    fixed = _ns(table["fixed_s"]) if "fixed_s" in table else np.zeros(len(table), np.int64)
+    for device, began, over, late, joule, gap in zip(*columns, table["energy_j"], fixed, strict=True):
         start, end = int(began), int(over)
-        yield Activity(COMPUTE, device, device, start, start, end, end, late, 0, float(joule))
+        yield Activity(COMPUTE, device, device, start, start, end, end, late, 0, float(joule), gap_ns=int(gap))
 
 
 def _messages(table: pd.DataFrame) -> Iterator[Activity]:

@@ -13,6 +13,7 @@ from fednet_emu.analysis.critical_path import (
     ACCESS,
     BACKHAUL,
     DEADLINE,
+    FIXED,
     GAPS,
     IDLE,
     SETUP,
@@ -23,8 +24,9 @@ from fednet_emu.analysis.critical_path import (
 )
 from fednet_emu.analysis.quantities import TextResult, counted, format_energy, format_seconds
 from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.scene import Scene
 from fednet_emu.errors import DataError
-from fednet_emu.records.ledger import SERVER, device_label
+from fednet_emu.records.ledger import SCENE, SERVER, device_label
 from fednet_emu.records.summaries import losses_in_words
 
 SAME = 1e-9
@@ -38,6 +40,7 @@ MEANING = {
     BACKHAUL["up"]: "sending to the cloud over the backhaul",
     BACKHAUL["down"]: "sending to the edge servers over the backhaul",
     "compute": "computing",
+    FIXED: "fixed time per computation",
     SETUP: "setting up connections, and software for each message",
     ACCESS: "waiting for access to the channel",
     GAPS: "waiting for acknowledgements",
@@ -56,21 +59,26 @@ class Remedy:
     """What is changed."""
     settings: dict[str, Any]
     """The settings that are changed."""
+    leaves_out: bool = False
+    """Whether devices are left out on purpose, so that others take part."""
     simulated_s: float | None = None
-    """How long the same number of rounds then takes, in simulated seconds; None if that is not known."""
+    """How long it then takes until as many updates have arrived, in simulated seconds; None if that is not known."""
+    rounds: int | None = None
+    """In how many rounds they then arrive; None for as many rounds as the run had."""
     problem: str = ""
-    """Why it is not known."""
+    """Why the time is not known, or what takes longer if it is longer than without the remedy."""
 
     def gain(self, took_s: float) -> str:
-        """Return in words what it gives a run that took so many seconds."""
+        """Return in words what it gives a run that took this time in s."""
         if self.simulated_s is None:
-            return f"cannot be replayed, {self.problem}"
+            return self.problem
         saved_s = took_s - self.simulated_s
         if abs(saved_s) <= SAME * took_s:
             return "nothing"
-        word = "sooner" if saved_s > 0 else "later"
-        share = abs(saved_s) / took_s
-        return f"{format_seconds(self.simulated_s)}, {format_seconds(abs(saved_s))} {word} ({share:.0%})"
+        word, share = "sooner" if saved_s > 0 else "later", abs(saved_s) / took_s
+        rounds = "" if self.rounds is None else f", in {counted(self.rounds, 'round')}"
+        why = f": {self.problem}" if self.problem else ""
+        return f"{format_seconds(self.simulated_s)}, {format_seconds(abs(saved_s))} {word} ({share:.0%}){rounds}{why}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +113,10 @@ class Explanation(TextResult):
             DataError: the run has no rounds that took any time, or a table is missing or unreadable.
         """
         backhaul = run.table("backhaul") if run.has("backhaul") else None
-        parts = critical_path(run.table("transfers"), run.table("computes"), run.table("rounds"), backhaul)
+        computes = run.table("computes")
+        if run.has(SCENE):
+            computes = computes.assign(fixed_s=Scene.of(run).fixed_s(computes))
+        parts = critical_path(run.table("transfers"), computes, run.table("rounds"), backhaul)
         if not parts:
             raise DataError(
                 f"{run.name}: rounds", "none took any time, so that nothing decided when they ended", "run more"
@@ -195,7 +206,7 @@ class Explanation(TextResult):
             yield f"nothing was replayed: {self.no_remedies}"
             return
         if self.remedies:
-            yield "what a remedy could give at most, for as many rounds, replayed with the same seed"
+            yield "what a remedy could give at most, until as many updates have arrived, replayed with the same seed"
         for its in self.remedies:
             yield f"  {its.title}: {its.gain(self.took_s)}"
 

@@ -11,7 +11,7 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.records.ledger import SCENE, SERVER
 
-OWN = ("speed_flop_per_s", "idle_w")
+OWN = ("speed_flop_per_s", "idle_w", "overhead_s")
 OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "there")
 
 
@@ -41,6 +41,8 @@ class Scene:
     """Computing speed of each device, [N]."""
     idle_w: Array
     """Idle power of each device, [N]."""
+    overhead_s: Array
+    """Time in s of each device's computations that does not depend on their operations, [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
@@ -50,14 +52,28 @@ class Scene:
             DataError: the run did not record it, or the table is unreadable.
         """
         table = run.table(SCENE)
-        if "there" not in table:  # of versions before devices were left out of the map
-            table = table.assign(there=True)
+        later = {"there": True, "overhead_s": 0.0}  # columns that runs of earlier versions lack
+        table = table.assign(**{name: value for name, value in later.items() if name not in table})
         stations, rows = table[table["device"] == SERVER], table[table["device"] > SERVER]
         times_s = rows["simulated_s"].unique()
         over_time = {name: rows[name].to_numpy().reshape(len(times_s), -1) for name in OVER_TIME}
         over_time["there"] = over_time["there"].astype(np.bool_)
         own = {name: rows[name].to_numpy()[: len(rows) // len(times_s)] for name in OWN}
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
+
+    def fixed_s(self, computes: pd.DataFrame) -> Array:
+        """The part of the time of computations [n] in s that does not depend on their operations.
+
+        Stragglers and slower clocks stretch it as they stretch the rest.
+        """
+        if not self.overhead_s.any():
+            return np.zeros(len(computes))
+        device, took_s = computes["device"].to_numpy(np.int64), (computes["ended_s"] - computes["started_s"]).to_numpy()
+        overhead_s, work_s = self.overhead_s[device], computes["flop"].to_numpy() / self.speed_flop_per_s[device]
+        stretched_s = took_s * overhead_s / np.maximum(overhead_s + work_s, 1e-300)
+        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # what is done of the work is known, what is left is not
+        fixed_s = np.where(computes["stopped"] == "", stretched_s, stopped_s)
+        return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
         """The table `scene`: a row for each instant and device, after one for each station, whose device is -1."""

@@ -315,7 +315,8 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
     hard = hardware(scenario, streams)
     speed, idle_w = speeds(scenario, hard.which, streams, data_folder(data_dir)), hard.powers.idle_w.all
     stations_m = scenario.network.cells.positions_m()[:, :2]
-    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, there, stations_m, speed, idle_w)
+    own = speed, idle_w, hard.overhead_s.all
+    return Scene(times_s, xy_m[..., 0], xy_m[..., 1], cell, snr_db, up_bps, down_bps, there, stations_m, *own)
 
 
 MOST_GROUND = 40_000

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
-from fednet_emu.analysis.explanation import SAME, Explanation, Remedy
-from fednet_emu.analysis.quantities import format_seconds
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.critical_path import critical_path, parts_frame
+from fednet_emu.analysis.explanation import MEANING, NAMED, SAME, Explanation, Remedy
+from fednet_emu.analysis.quantities import counted, format_seconds
 from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always
-from fednet_emu.errors import FednetError
+from fednet_emu.emulation.given import changes, named
+from fednet_emu.emulation.load import refuse_contradictions
+from fednet_emu.emulation.outlook import Needed, Outlook, unreachable
+from fednet_emu.emulation.play import play
+from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.network.access import Switch
 from fednet_emu.network.transport.transports import ConnectedTransport
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.receiver.combining import SingleAntenna
-from fednet_emu.records.ledger import device_label
+from fednet_emu.records.ledger import SERVER, SEVERAL, device_label
+from fednet_emu.records.reasons import MEANINGS
+from fednet_emu.scenario.document import apply_overrides
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.tree import path_text
+from fednet_emu.units import linear_to_db
 
 if TYPE_CHECKING:
     from fednet_emu.analysis.run import RunRecords
@@ -44,16 +59,17 @@ def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool
     problem = _not_replayed(run, meant)
     if problem:
         return replace(path, no_remedies=problem)
-    rounds = {"stop": {"rounds": int(run.summary["rounds"])}}
-    same = _replayed(meant, Remedy("as it is", rounds))
-    if same.simulated_s is None:
-        return replace(path, no_remedies=same.problem)
-    if abs(same.simulated_s - path.took_s) > SAME * path.took_s:
-        now, then = format_seconds(same.simulated_s), format_seconds(path.took_s)
+    try:
+        same = Replay.of(_outlook(meant, {}, int(run.summary["rounds"])).scenario, run.name)
+    except FednetError as error:
+        return replace(path, no_remedies=" ".join(str(error).split()))
+    now_s = float(same.rounds["ended_s"].iloc[-1])
+    if abs(now_s - path.took_s) > SAME * path.took_s:
+        now, then = format_seconds(now_s), format_seconds(path.took_s)
         took = f"the run itself now takes {now}, not {then} as recorded"
         return replace(path, no_remedies=f"{took}; run it again with this version")
-    tried = [_replayed(meant, replace(its, settings=its.settings | rounds)) for its in remedies(meant, path)]
-    return replace(path, remedies=tried)
+    tried = (replayed(meant, its, same) for its in remedies(meant, path))
+    return replace(path, remedies=[its for its in tried if its is not None])
 
 
 def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
@@ -76,7 +92,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     if left_out and isinstance(scenario.devices.availability, Always) and scenario.devices.count > len(left_out):
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
-        yield Remedy(f"without {who}, for whom others are asked", {"devices.availability": gone})
+        yield Remedy(f"without {who}, for whom others are asked", {"devices.availability": gone}, leaves_out=True)
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
@@ -129,14 +145,141 @@ def _not_replayed(run: RunRecords, scenario: Scenario) -> str:
     return ""
 
 
-def _replayed(scenario: Scenario, remedy: Remedy) -> Remedy:
-    """The remedy with the time that the run then takes."""
-    from fednet_emu.emulation.given import scenario_of
-    from fednet_emu.emulation.play import play
+@dataclass(frozen=True)
+class Replay:
+    """The tables of a replay without training, by name."""
 
+    tables: Mapping[str, pd.DataFrame]
+
+    @classmethod
+    def of(cls, scenario: Scenario, name: str) -> Self:
+        """Run a scenario without training.
+
+        Raises:
+            FednetError: it cannot be run.
+        """
+        return cls(play(scenario, name, None, timing_only=True).ledger.frames())
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """Its rounds, with the number of updates that have arrived by the end of each as `so_far`."""
+        rounds = self.tables["rounds"]
+        return rounds.assign(so_far=rounds["arrived"].cumsum())
+
+    @property
+    def arrived(self) -> int:
+        """How many updates have arrived."""
+        return int(self.rounds["so_far"].iloc[-1])
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        """Its messages: `kind`, `device` that sends to others or receives from the server, and why it was `lost`."""
+        sent = self.tables["transfers"]
+        several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
+        columns = ["kind", "sender", "receiver", "lost"]
+        ends = pd.concat([sent.loc[sent["receiver"] != SEVERAL, columns], several[columns]]).astype({"lost": str})
+        return ends.assign(device=ends["sender"].where(ends["sender"] > SERVER, ends["receiver"]))
+
+    @property
+    def through(self) -> set[tuple[int, str]]:
+        """The device and the kind of messages that came through."""
+        came = self.messages[self.messages["lost"] == ""]
+        return set(zip(came["device"], came["kind"], strict=True))
+
+    def path_s(self, rounds: int) -> pd.Series[float]:
+        """Seconds on the critical paths of so many rounds, by what they went to."""
+        tables = (self.tables[name] for name in ("transfers", "computes"))
+        parts = critical_path(*tables, self.tables["rounds"].head(rounds), self.tables.get("backhaul"))
+        return parts_frame(parts).groupby("what")["took_s"].sum()
+
+
+BY_CHANCE = ("erased", "away", "left", "end")
+"""Losses that say nothing about the reach of a device."""
+
+
+def shed(before: Replay, after: Replay) -> str:
+    """Say which devices a remedy cuts off: their messages of a kind came through before, and are all lost after."""
+    gone = before.through - after.through
+    lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
+    lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
+    if not len(lost):
+        return ""
+    reasons = lost.drop_duplicates("device").sort_values("device").groupby("lost", sort=False)["device"]
+    who = "; ".join(f"{_named(devices.tolist())} {MEANINGS[str(why)].in_words}" for why, devices in reasons)
+    return f"{len(lost):,} of {len(after.messages):,} messages would be lost ({who})"
+
+
+def _named(devices: Sequence[int]) -> str:
+    more = f" and {len(devices) - NAMED} more" if len(devices) > NAMED else ""
+    return ", ".join(map(device_label, devices[:NAMED])) + more
+
+
+def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
+    """Replay a scenario with a remedy, until as many updates have arrived as in `same`, the replay without it.
+
+    Returns:
+        The remedy with the time that this takes, or why there is none: where it cuts devices off, its time is not
+        compared. None if the scenario does not take its settings, or if nobody takes the place of those left out.
+    """
+    rounds = len(same.rounds)
     try:
-        name, outlook = scenario_of(scenario, remedy.settings)
-        took_s = float(play(outlook.scenario, name, None, timing_only=True).summary["simulated_s"])
+        outlook = _outlook(scenario, remedy.settings, rounds)
+    except ScenarioError:
+        return None
+    for path, what in unreachable(outlook):
+        return replace(remedy, problem=f"cannot be replayed, {path_text(path)}: {what}")
+    try:
+        then = Replay.of(outlook.scenario, remedy.title)
+        if then.arrived < same.arrived and remedy.leaves_out:
+            return None
+        if not remedy.leaves_out and (lost := shed(same, then)):
+            return replace(remedy, problem=lost)
+        if 0 < then.arrived < same.arrived:  # by chance; more rounds make up for it
+            more = math.ceil(MARGIN * rounds * same.arrived / then.arrived) + 1
+            then = Replay.of(_outlook(scenario, remedy.settings, more).scenario, remedy.title)
     except FednetError as error:
-        return replace(remedy, problem=" ".join(str(error).split()))
-    return replace(remedy, simulated_s=took_s)
+        return replace(remedy, problem=f"cannot be replayed, {' '.join(str(error).split())}")
+    return weighed(remedy, same, then, weaker(Outlook(scenario), outlook))
+
+
+MARGIN = 1.1
+"""How many more rounds are replayed than the share of updates that arrive asks for."""
+
+
+def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
+    """The remedy with the time until as many updates have arrived, and with what takes longer if that is later."""
+    rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
+    if not enough.any():
+        few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
+        return replace(remedy, problem=few)
+    needed = rounds if then.arrived == same.arrived else int(enough.argmax()) + 1
+    took_s, before_s = (float(its.rounds["ended_s"].iloc[n - 1]) for its, n in ((then, needed), (same, rounds)))
+    found = replace(remedy, simulated_s=took_s, rounds=None if needed == rounds else needed)
+    if took_s <= before_s * (1 + SAME):
+        return found
+    longer_s = then.path_s(needed).sub(same.path_s(rounds), fill_value=0.0)
+    return replace(found, problem=f"{MEANING[longer_s.idxmax()]} takes {format_seconds(longer_s.max())} longer{weak}")
+
+
+def weaker(before: Outlook, after: Outlook) -> str:
+    """Say how many more devices have a mean SNR at the start that is below what their links need; empty for none."""
+    for place, way in enumerate(("uplink", "downlink")):
+        needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
+        snrs = [its.links[place].mean_snr for its in (before, after)]
+        weak = [int(np.count_nonzero(snr < least)) for snr, least in zip(snrs, needed, strict=True)]
+        if weak[1] > weak[0]:
+            count = f"{weak[1]:,} of {len(snrs[1]):,} devices, {weak[0]:,} before"
+            return f", as the mean SNR is below the {linear_to_db(needed[1]):.1f} dB that the {way} needs for {count}"
+    return ""
+
+
+def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
+    """The outlook of a scenario with some settings changed, for so many rounds.
+
+    Raises:
+        ScenarioError: it does not take these settings.
+    """
+    meant = changes({**settings, "stop": {"rounds": rounds}})
+    outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], meant)))
+    refuse_contradictions(outlook, None)
+    return outlook
