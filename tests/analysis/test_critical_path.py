@@ -292,3 +292,16 @@ def test_nobody_is_in_the_way_of_who_is_not_ready():
         ("setup", 1, 0, 4, 0),
         ("uplink", 1, 4, 9, 3.0),
     ]
+
+
+def test_the_fixed_time_of_a_computation_is_a_part_of_its_own():
+    """Of 5 s of computing at 4 J the first 3 s do not depend on the work; each second draws as much as any other."""
+    sent = [("uplink", 1, SERVER, 7, 7, 10)]
+    transfers, computes, rounds = tables(sent, [(1, 2, 7)], [(2, 10)])
+    found = critical_path(transfers, computes.assign(fixed_s=3.0), rounds)
+
+    assert [(its.what, its.started_ns / 1e9, its.ended_ns / 1e9, its.energy_j) for its in found] == [
+        ("fixed", 2, 5, pytest.approx(2.4)),
+        ("compute", 5, 7, pytest.approx(1.6)),
+        ("uplink", 7, 10, 3.0),
+    ]

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from fednet_emu.analysis.activity import SPENT, time_split
+from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.usage import Usage, turn_s
 
 
 def bars(*rows):
@@ -47,3 +49,20 @@ def test_the_parts_add_up(seed):
     uplink = (own["activity"] == "uplink").to_numpy()
     assert spent["uplink"][2] == pytest.approx(on[uplink].any(axis=0).mean() * 10, abs=0.02)
     assert spent["idle"][2] == pytest.approx((~on.any(axis=0)).mean() * 10, abs=0.02)
+
+
+def test_a_turn_is_a_computation_or_an_uplink_of_a_device_that_never_computes():
+    """Device 0 computes twice and sends once in 6 s, device 1 sends four times in 4 s, device 2 does nothing."""
+    sent = pd.DataFrame(
+        [(0, 4, 6), *((1, second, second + 1) for second in range(4))], columns=["sender", "started_s", "ended_s"]
+    ).assign(kind="uplink", receiver=-1, lost="", transfer=range(5), requested_s=lambda table: table["started_s"])
+    amounts = ("receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j", "receive_j", "cell")
+    computes = pd.DataFrame({"device": 0, "started_s": [0.0, 2.0], "ended_s": [2.0, 4.0], "stopped": "", "flop": 1.0})
+    tables = {
+        "transfers": sent.assign(**dict.fromkeys(amounts, 1)),
+        "receptions": pd.DataFrame(columns=["transfer", "receiver", "lost"]),
+        "computes": computes.assign(energy_j=0.0),
+    }
+    run = RunRecords("it", {"simulated_s": 10.0}, {"devices": {"count": 3}}, None, lambda: tables)
+
+    assert turn_s(Usage(run)).tolist() == pytest.approx([3.0, 1.0, np.nan], nan_ok=True)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fednet_emu as fe
-from fednet_emu.analysis.explanation import Remedy
+from fednet_emu.analysis.explanation import Explanation, Remedy
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import run_document
 from fednet_emu.emulation.outlook import Outlook
@@ -401,10 +401,14 @@ def test_the_command_prints_it_and_knows_studies(tmp_path):
 
 
 def test_it_says_what_waiting_cost_and_what_the_fixed_time_does() -> None:
-    """Two boards of three wait half of a round for the third at 2.7 W, and 11.4 s of each round are no training."""
+    """Two boards of three wait half of a round at 2.7 W for the third, which a straggler law makes twice as slow.
+
+    Its fixed time of 11.4 s is stretched, too: of two rounds 45.6 s are no training.
+    """
     devices = {"devices.count": 3, "devices.profile": "pi-4b", "algorithm.cohort": 3, "stop.rounds": 2}
     slow = {"kind": "slow-window", "devices": [0], "factor": 2.0, "from_s": 0, "to_s": 1e6}
-    run = fe.run("quickstart", settings={**devices, "devices.speed": None, "devices.straggler": slow}, timing_only=True)
+    settings = {**devices, "devices.speed": None, "devices.overhead_s": 11.4, "devices.straggler": slow}
+    run = fe.run("quickstart", settings=settings, timing_only=True)
     waiting = re.compile(r"  and (\S+ \S?J), (\d+)%, by devices that had nothing to do meanwhile")
     told = run.explain()
 
@@ -412,3 +416,22 @@ def test_it_says_what_waiting_cost_and_what_the_fixed_time_does() -> None:
     assert int(found[2]) == round(100 * run.summary["waiting_j"] / run.summary["energy_j"])
     assert any("no fixed time of a computation" in line and "sooner" in line for line in told.lines())
     assert any("devices that compute twice as fast" in line for line in told.lines())
+    assert told.kinds.set_index("what").loc["fixed", "took_s"] == pytest.approx(2 * 2 * 11.4)
+    assert any(re.match(r"  fixed time per computation: 45.6 s, 99%, \S+ J", line) for line in told.lines())
+
+
+def test_shares_and_rounds_of_an_explanation_are_counted_once():
+    """Of 40 J in all 10 J are on the paths and 4 J waiting: 25 and 10 %. Two parts in each of 3 rounds: 3 rounds."""
+    parts = pd.DataFrame(
+        [
+            (number, what, 5, 0.0, took_s, took_s, 10 / 6)
+            for number in (1, 2, 3)
+            for what, took_s in (("uplink", 2.0), ("compute", 1.0))
+        ],
+        columns=["round", "what", "device", "started_s", "ended_s", "took_s", "energy_j"],
+    )
+    lines = Explanation("it", parts, energy_j=40.0, waiting_j=4.0).lines()
+
+    assert "  of 40 J in all, 25% were spent on these paths" in lines
+    assert "  and 4 J, 10%, by devices that had nothing to do meanwhile" in lines
+    assert "  dev-5: 9 s, 100%, in 3 rounds: uplink 6 s, compute 3 s" in lines
