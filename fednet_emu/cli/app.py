@@ -203,28 +203,33 @@ def check(
     ],
     seed: Seed = None,
     overrides: Overrides = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Validate a scenario, every run of a study, or the ends of a search, and print it with every default."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.load import warn
+        from fednet_emu.emulation.play import tried
         from fednet_emu.scenario.yaml_text import dump
         from fednet_emu.study.file import StudyFile, opened
-        from fednet_emu.study.runs import runs_of
+        from fednet_emu.study.runs import runs_of, try_levels
 
         changes, found = with_seed(overrides, seed), opened(name)
         if not isinstance(found, StudyFile):
-            _, outlook = scenario_of(found, changes)
+            _, outlook = scenario_of(found, changes, data_dir=data_dir)
             warn(outlook)
+            not_tried = tried(outlook)
             OUTPUT.out(dump(outlook.scenario), end="")
             _print_outlook(outlook)
+            if not_tried:
+                ERRORS.print(f"note: the first round was not tried: {not_tried}")
             return
         if found.search is None:
-            runs_of(found, changes)
+            try_levels(runs_of(found, changes, data_dir=data_dir), data_dir)
         else:
             from fednet_emu.study.search.search import load_search
 
-            load_search(found, changes)
+            load_search(found, changes, data_dir=data_dir)
         OUTPUT.out(f"{dump(found)}# {found.extent}")
 
 

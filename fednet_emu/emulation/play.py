@@ -14,14 +14,17 @@ from fednet_emu.emulation.build import build
 from fednet_emu.emulation.checkpoints import Saver, kept_replies, load_checkpoint
 from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
 from fednet_emu.emulation.guard import none_left_behind
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.provenance import dependencies, provenance
 from fednet_emu.emulation.record import ground, recorded, scene
+from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.stop import Stop
 from fednet_emu.files.data_folder import data_folder, noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.records.ledger import GROUND, SCENE, Ledger
-from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.model import Scenario, Training
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.tracking.tracker import Tracker
 from fednet_emu.tracking.tracking import Tracking
@@ -110,6 +113,34 @@ def play(
         if model is not None and folder is not None:
             save_model(model, folder)
     return Ended(summary, fed.ledger, model)
+
+
+MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
+"""Memory and devices up to which a scenario is tried, which then takes seconds."""
+
+
+def tried(outlook: Outlook) -> str:
+    """Build a scenario and run its first round without training, so that a check refuses what its run would refuse.
+
+    Returns:
+        Why it was not tried; empty if it was. Large scenarios, those without a timing-only run, and those whose files
+        are not there are not.
+
+    Raises:
+        FednetError: the run would end with this error.
+    """
+    scenario = outlook.scenario
+    if any(scenario.untimed()):
+        return "its clients run only in the run itself"
+    if outlook.cost.most_byte > MOST_TRIED_BYTE or scenario.devices.count > MOST_TRIED_DEVICES:
+        return "it is large"
+    stop = Stop(rounds=1, simulated_s=scenario.stop.simulated_s)
+    small = scenario.model_copy(update={"stop": stop, "training": Training(engine="serial")})
+    try:
+        play(small, scenario.title, None, data_dir=outlook.data_dir, timing_only=True)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def _describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:

@@ -111,6 +111,9 @@ class SecureAggregation(Component):
         if most < max(self.threshold or 0, 2):
             what = f"never has enough devices, got at most {most} a round"
             yield "threshold", f"{what}; must be at most that, and 2 at least"
+        if self.prg_flop_per_entry > 0 and scenario.server.flop_per_s is None:
+            what = f"is work of the server, which computes nothing, got {self.prg_flop_per_entry:g}"
+            yield "prg_flop_per_entry", f"{what}; give server.flop_per_s, or leave it out"
         if self.entry_bit(count) > WORD_BIT:
             yield "input_bits", f"sums of {count} devices need {self.entry_bit(count)} bits; must be at most {WORD_BIT}"
 

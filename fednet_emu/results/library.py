@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -11,6 +12,7 @@ from fednet_emu.analysis.quantities import format_bits
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.emulation.load import warn
+from fednet_emu.emulation.play import tried
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
 from fednet_emu.radio.survey import uplink_rates
@@ -44,22 +46,34 @@ SIGNS = dict(zip(MARKS, ("", "", "t", "r", "a"), strict=True))
 LEGEND = "measured, or derived from measurements, but: t maker's table, r recalled, a assumed; - not known"
 
 
-def check(scenario: ScenarioLike, *, seed: int | None = None, settings: Settings | None = None) -> Scenario:
-    """Validate a scenario and return it with every default filled in, without running it.
+def check(
+    scenario: ScenarioLike,
+    *,
+    seed: int | None = None,
+    settings: Settings | None = None,
+    data_dir: str | Path | None = None,
+) -> Scenario:
+    """Validate a scenario and return it with every default filled in.
+
+    Where its data are there and it is no large one, its first round is run without training, too, since some problems
+    show only then.
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         seed: a seed that replaces the scenario's.
         settings: changes, for example `{"algorithm.lr": 0.05}`.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
 
     Warns:
         ScenarioWarning: something in it is suspicious, for example devices that are out of reach.
 
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
+        Deadlock: the algorithm waits in its first round for an event that can never happen.
     """
-    _, outlook = scenario_of(scenario, settings, seed=seed)
+    _, outlook = scenario_of(scenario, settings, data_dir=data_dir, seed=seed)
     warn(outlook)
+    tried(outlook)
     return outlook.scenario
 
 

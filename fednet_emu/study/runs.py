@@ -14,6 +14,7 @@ from typing import Any
 
 from fednet_emu.emulation.load import refuse, refuse_contradictions
 from fednet_emu.emulation.outlook import Outlook, unreachable
+from fednet_emu.emulation.play import tried
 from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_RUNS
 from fednet_emu.scenario.document import Document, apply_overrides
@@ -103,6 +104,26 @@ def runs_of(
         if twin is not run:
             raise ScenarioError(f"grid: two runs are the same run, got {twin.label} and {run.label}; remove a level")
     return runs
+
+
+def try_levels(runs: Iterable[StudyRun], data_dir: Path | str | None = None) -> None:
+    """Try the first run of each level of each axis, as `tried` does.
+
+    Raises:
+        ScenarioError: every problem, each after the run that has it.
+        Deadlock: a run waits for what can never come.
+    """
+    seen, problems = set[tuple[str, str]](), list[str]()
+    for run in runs:
+        new = {("", ""), *((name, repr(value)) for name, value in run.columns.items())} - seen
+        seen |= new
+        try:
+            if new:
+                tried(Outlook(run.scenario, data_dir))
+        except ScenarioError as error:
+            problems += [f"{run.label}: {problem}" for problem in error.problems]
+    if problems:
+        raise ScenarioError(*problems)
 
 
 def run_of(

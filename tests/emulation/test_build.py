@@ -3,10 +3,14 @@
 import math
 
 import numpy as np
+import pytest
 
+import fednet_emu as fe
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.emulation.outlook import Outlook, unreachable
+from fednet_emu.emulation.play import tried
+from fednet_emu.errors import FednetError
 from fednet_emu.testing import small_scenario
 
 
@@ -36,3 +40,46 @@ def test_out_of_reach_is_judged_by_the_part_of_the_band_that_a_device_may_use():
     assert len(told("network.uplink.access=shared")) == 2
     (up, _) = told("channel.narrowest_hz=2e6")
     assert "uplink, the best mean SNR is -20.0 dB, got a rate that needs -17.5 dB" in up
+
+
+SGD = {"lr": 0.1, "local_steps": 1}
+RUN_REFUSES = {
+    "a model without adapters": {"algorithm": {"kind": "flora", "ranks": [2], **SGD}, "model": "softmax"},
+    "a layer that the model lacks": {"algorithm": {"kind": "fedper", "private": ["nothing"], **SGD}},
+    "a cut behind the last layer": {
+        "algorithm": {"kind": "splitfed", "cut": 9, **SGD},
+        "server.flop_per_s": 1e9,
+        "evaluation.per_device": False,
+    },
+    "more labels than classes": {"partition": {"kind": "labels-per-device", "labels": 11}},
+    "a class that is not there": {"attack": {"kind": "label-flip", "malicious": 2, "target": 10}},
+    "a metric of another task": {"evaluation.metrics": ["rmse"]},
+    "weights of other devices": {
+        "algorithm": {"kind": "aspire", "active": 2, "lr": 0.1, "uncertainty": {"kind": "box", "upper": [0.5, 0.5]}}
+    },
+    "a speed that the server lacks": {
+        "network.uplink.secure_aggregation": {"kind": "bonawitz", "prg_flop_per_entry": 2},
+        "algorithm.weighting": "uniform",
+    },
+}
+
+
+@pytest.mark.parametrize("case", RUN_REFUSES)
+def test_check_refuses_what_a_run_refuses(case):
+    """In the words of the run, although nothing but building it or its first round shows the mistake."""
+    refusals = []
+    for ask in (fe.check, fe.run):
+        with pytest.raises(FednetError) as refused:
+            ask("quickstart", settings=RUN_REFUSES[case])
+        refusals.append(str(refused.value))
+
+    assert refusals[0] == refusals[1]
+
+
+def test_a_scenario_is_tried_only_where_that_takes_seconds(tmp_path, monkeypatch):
+    """Not without its data, not for 30,000 devices; and a run that ends before its first round is no mistake."""
+    monkeypatch.delenv("FEDNET_DATA", raising=False)
+
+    assert tried(Outlook(load_scenario("mcmahan_2nn"), tmp_path)).startswith(f"{tmp_path}")
+    assert tried(Outlook(load_scenario("quickstart", ["devices.count=30000"]))) == "it is large"
+    assert tried(Outlook(load_scenario("quickstart", ["stop={simulated_s: 1.0e-6}"]))) == ""
