@@ -61,6 +61,27 @@ def interrupts_kept_here() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Let an interrupt that comes inside the `with` block take effect at its end, so that nothing is half started.
+
+    The signals are those that interrupt this process as Ctrl-C does by default; a mask would not keep them from other
+    threads, on whose behalf Python interrupts the main thread all the same.
+    """
+    came, handler = list[int](), signal.default_int_handler
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [its for its in (signal.SIGINT, signal.SIGTERM) if in_main and signal.getsignal(its) is handler]
+    for number in numbers:
+        signal.signal(number, lambda its, _frame: came.append(its))
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
 GRACE_S = 1.0
 """Host time in s that a process has to end by itself."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import click
 import typer
 from click import Context
 from typer.core import TyperCommand
@@ -51,6 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # since version 8.4 click itself suggests some
 
 ScenarioName = Annotated[
     str,

@@ -96,8 +96,21 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
         stop: the conditions that end the run.
         progress: as for `bar`.
     """
+    begun: list[tuple[float, float]] = []  # host time and part when it was first shown: before, data were read
+
+    def state(fed: Federation) -> tuple[str, float]:
+        text, part = _run_state(fed, stop)
+        now_s = time.monotonic()
+        if not begun:
+            begun.append((now_s, part))
+        ((since_s, since),) = begun
+        if part > since:
+            left_s = (now_s - since_s) * (1.0 - part) / (part - since)
+            text += f"  at most about {format_seconds(left_s)} left"
+        return text, part
+
     with _now_and_then(progress) as show:
-        yield None if show is None else lambda fed: show(lambda: _run_state(fed, stop))
+        yield None if show is None else lambda fed: show(lambda: state(fed))
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
@@ -111,7 +124,8 @@ def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
         (fed.ledger.spent_j(fed.clock.now), stop.energy_j),
     )
     part = max((reached / limit for reached, limit in limits if limit is not None), default=0.0)
-    text = f"round {fed.round}  t = {format_seconds(now_s)}  {format_bits(sent_bit)}{accuracy}"
+    of = "" if stop.rounds is None else f" of {stop.rounds}"
+    text = f"round {fed.round}{of}  t = {format_seconds(now_s)}  {format_bits(sent_bit)}{accuracy}"
     return text, min(max(part, 0.0), 1.0)
 
 

@@ -18,7 +18,7 @@ from fednet_emu.emulation.load import refuse
 from fednet_emu.emulation.outlook import Outlook, unaffordable
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError, FednetError, described
-from fednet_emu.host import clean_context, end_with_parent, ending, main_left_out
+from fednet_emu.host import clean_context, end_with_parent, ending, interrupts_kept_here, main_left_out
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest, require_sound
 from fednet_emu.records.folder.store import RunFolder
 from fednet_emu.scenario.model import Scenario
@@ -79,7 +79,7 @@ class Attempt:
         self._started_s = float("inf")
         self.results, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=_run, args=(job, sender))
-        with _one_thread_each(), main_left_out():
+        with _one_thread_each(), main_left_out(), interrupts_kept_here():
             self._process.start()
         sender.close()
         self._verdict: Outcome | None = None

@@ -11,6 +11,7 @@ from multiprocessing import connection
 from typing import Any, NamedTuple
 
 from fednet_emu.component.component import Component
+from fednet_emu.host import interrupts_later
 from fednet_emu.learning.engines.ray.cluster import connected
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.attempt import POLL_S, Attempt, Job, Outcome, attempted, complete
@@ -74,7 +75,8 @@ def run_locally(jobs: Sequence[Job], workers: int) -> Generator[Event, None, Non
         while waiting or running:
             while waiting and len(running) < workers:
                 place, job = waiting.popleft()
-                running[place] = Attempt(job)
+                with interrupts_later():
+                    running[place] = Attempt(job)
                 yield Event(place, None)
             connection.wait([attempt.results for attempt in running.values()], POLL_S)
             yield from _ended(running)

@@ -93,7 +93,7 @@ def test_finished_run_is_not_overwritten(finished: Path) -> None:
     refused = fednet("run", "quickstart", "--out", str(finished), *QUICK)
 
     assert refused.exit_code == 2
-    assert "holds a finished run; pass --force to replace it" in refused.stderr
+    assert "holds a finished run, with the same settings; pass --force to replace it" in refused.stderr
     assert (finished / "summary.json").read_bytes() == before
 
 
@@ -314,6 +314,11 @@ def test_usage_error_is_exit_code_2() -> None:
     """A wrong option is the user's mistake."""
     assert fednet("run").exit_code == 2
     assert fednet("run", "quickstart", "--engine", "warp").exit_code == 2
+
+
+def test_a_misspelt_command_is_asked_about_once() -> None:
+    """Whichever of the libraries has the suggestion."""
+    assert fednet("rum", "quickstart").stderr.count("Did you mean") == 1
 
 
 def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -24,6 +24,8 @@ from fednet_emu.emulation.guard import Signals
 from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.folder.manifest import fingerprint
+from fednet_emu.study import attempt, runners
+from fednet_emu.study.attempt import Outcome
 from fednet_emu.testing import small_scenario
 from tests.commands import LIMIT_S, Forked, fednet
 
@@ -241,3 +243,59 @@ def test_ctrl_c_while_the_commands_are_imported_is_an_interrupt(monkeypatch, cap
 
     assert ended.value.code == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_interrupt_while_a_cell_starts_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cell is then known, so that it is stopped and not left alone; its process is started deaf to Ctrl-C."""
+    told: list[str] = []
+
+    class Starts:
+        """An attempt that Ctrl-C meets in the middle of its start."""
+
+        results, _process = None, None
+
+        def __init__(self, _job: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+            told.append("started")
+
+        def stop(self) -> None:
+            told.append("stopped")
+
+        def poll(self) -> Outcome:
+            return Outcome("stopped")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(runners, "Attempt", Starts)
+    monkeypatch.setattr(runners.connection, "wait", lambda *_: [])
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(runners.run_locally([None], 1))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert told == ["started", "stopped"]
+
+
+def test_cells_start_deaf_to_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal sends it to all processes, also to those that have not begun to end with their parent."""
+    blocked: list[bool] = []
+
+    class Context:
+        """Notes, in place of a start, whether a process would have inherited that the signal is blocked."""
+
+        def Process(self, **_: object) -> Context:  # noqa: N802
+            return self
+
+        def Pipe(self, *, duplex: bool) -> tuple[Context, Context]:  # noqa: N802
+            return self, self
+
+        def start(self) -> None:
+            blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(attempt, "clean_context", lambda *_: Context())
+    attempt.Attempt(SimpleNamespace(limits=None))
+
+    assert blocked == [True]

@@ -190,7 +190,9 @@ def after_a_kill(story: str, folder: Path, before: dict[str, str], expected: dic
     if story == "forced" and not read_manifest(folder):
         wrong.append("no run is there any more")
     again = child(STORIES[story][1], folder)
-    ended_before = again.endswith("holds a finished run; pass --force to replace it, or choose another --out")
+    ended_before = again.endswith(
+        "holds a finished run, with the same settings; pass --force to replace it, or choose another --out"
+    )
     if again != "ended" and not ended_before:
         wrong.append(again)
     manifest = read_manifest(folder)

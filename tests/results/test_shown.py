@@ -1,6 +1,8 @@
 """How runs and studies look: figures, pages and lines of text."""
 
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import pytest
@@ -8,6 +10,7 @@ from matplotlib.figure import Figure
 
 import fednet_emu as fe
 from fednet_emu.scenario.document import from_text
+from fednet_emu.screen import progress
 from fednet_emu.testing import SMALL
 
 MAPPING = from_text(SMALL, "small").data
@@ -100,3 +103,14 @@ def test_markup_in_a_title_is_text():
 
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_progress_says_how_many_rounds_there_are_and_how_long_they_take(monkeypatch):
+    """Of four rounds each takes 20 s of host time: after the second 40 s are left at the pace since the first."""
+    clock, shown = iter(10.0 * number for number in range(100)), []
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(progress, "bar", lambda _: nullcontext(progress.Bar(0.0, lambda text, *_: shown.append(text))))
+    fe.run(MAPPING, settings={"stop.rounds": 4}, progress=True)
+
+    assert [text.partition("  ")[0] for text in shown] == [f"round {number} of 4" for number in (1, 2, 3, 4)]
+    assert [text.partition("at most about ")[2] for text in shown] == ["", "40 s left", "20 s left", "0 s left"]

@@ -61,7 +61,13 @@ class RunFolder:
             if read_manifest(path / STAGED) is None:
                 require_free(path / STAGED, "a run folder")
         elif manifest["status"] in FINISHED:
-            raise DataError(str(path), "holds a finished run", remedy)
+            ours = {"timing_only": timing_only}
+            differ = _changes({name: manifest.get(name) for name in ours}, ours)
+            if manifest.get("scenario") != fingerprint(scenario_text):
+                differ = [*_changed_settings(path / SCENARIO, scenario_text), *differ]
+            named = "; ".join(differ[:MOST_CHANGED]) + ("; ..." if len(differ) > MOST_CHANGED else "")
+            how = f"with other settings ({named})" if differ else "with the same settings"
+            raise DataError(str(path), f"holds a finished run, {how}", remedy)
         elif manifest.get("timing_only") != timing_only or manifest.get("scenario") != fingerprint(scenario_text):
             raise DataError(str(path), "holds an unfinished run of another scenario", remedy)
 
@@ -176,6 +182,30 @@ class RunFolder:
         if self.path != self.home:
             _move_up(self.home)
             self.path = self.home
+
+
+MOST_CHANGED = 3
+"""Settings that are named of those in which two scenarios differ."""
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ, each with both."""
+    differ = (key for key in {**now, **before} if repr(before.get(key)) != repr(now.get(key)))
+    return [f"{key} {before.get(key)}, now {now.get(key)}" for key in differ]
+
+
+def _changed_settings(path: Path, text: str) -> list[str]:
+    """The settings of a resolved scenario that differ from those in a file."""
+    import pandas as pd
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    read = YAML(typ="safe", pure=True).load
+    try:
+        both = [pd.json_normalize(read(its)).iloc[0].to_dict() for its in (path.read_text(encoding="utf-8"), text)]
+    except (OSError, ValueError, NotImplementedError, YAMLError):
+        return ["those of the run cannot be read"]
+    return _changes(*both)
 
 
 def _mark_failed(manifest: Path) -> None:

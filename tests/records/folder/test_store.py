@@ -114,6 +114,26 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
     assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8")) == {"rounds": 1}
 
 
+def test_a_finished_run_says_which_settings_differ(tmp_path):
+    """Three of them by key, with the old and the new value, and whether training is left out."""
+    run_in(tmp_path / "run", "done", text="seed: 1\nstop: {rounds: 3}\nlr: 0.1\nsame: [1, 2]\n")
+
+    def told(text, **more):
+        with pytest.raises(DataError) as caught:
+            create(tmp_path / "run", text, **more)
+        return str(caught.value).partition("finished run, with ")[2].partition(";  pass")[0].partition("; pass")[0]
+
+    same = "seed: 1\nstop: {rounds: 3}\nlr: 0.1\nsame: [1, 2]\n"
+    assert told(same) == "the same settings"
+    assert told(same, timing_only=True) == "other settings (timing_only False, now True)"
+    assert told(same.replace("3", "4")) == "other settings (stop.rounds 3, now 4)"
+    assert told("seed: 2\nsame: [1]\n") == (
+        "other settings (seed 1, now 2; same [1, 2], now [1]; lr 0.1, now None; ...)"
+    )
+    (tmp_path / "run" / "scenario.yaml").write_text("{")
+    assert told("seed: 2\n") == "other settings (those of the run cannot be read)"
+
+
 def test_a_finished_run_is_kept(tmp_path):
     """Without force it is an error that says what to do; with force it is replaced."""
     run_in(tmp_path / "run", "done")
@@ -121,7 +141,8 @@ def test_a_finished_run_is_kept(tmp_path):
     with pytest.raises(DataError) as caught:
         create(tmp_path / "run")
     assert str(caught.value) == (
-        f"{tmp_path / 'run'}: holds a finished run; pass --force to replace it, or choose another --out"
+        f"{tmp_path / 'run'}: holds a finished run, with the same settings; "
+        "pass --force to replace it, or choose another --out"
     )
     assert names(tmp_path / "run") == [FRESH[0], "old.txt", FRESH[1]]
 
