@@ -19,18 +19,21 @@ def kinds(
     slot: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SLOT]", help="A slot, or a key that holds one; all by default.", autocompletion=slot_names
+            metavar="[SLOT]",
+            help="A slot, or a key that holds one, all by default; or, for its settings, a kind of it such as "
+            "path_loss.log-distance, or a key such as stop.",
+            autocompletion=slot_names,
         ),
     ] = None,
 ) -> None:
-    """List the kinds of every slot of a scenario, also those of plug-ins, each with what it is."""
+    """List the kinds of every slot of a scenario, also those of plug-ins, or the settings of one kind."""
     with outcome():
-        from fednet_emu.scenario.slots import slot_of, slots
+        from fednet_emu.scenario.slots import described, slots
 
-        for place in [slot_of(slot)] if slot is not None else slots().values():
-            OUTPUT.out(f"{place.slot.name} ({', '.join(place.keys)})")
-            kinds_of = place.described()
-            width = max(map(len, kinds_of))
+        for name in slots() if slot is None else [slot]:
+            heading, kinds_of = described(name)
+            OUTPUT.out(heading)
+            width = max(map(len, kinds_of), default=0)
             for kind, sentence in kinds_of.items():
                 OUTPUT.out(f"  {kind:<{width}}  {sentence}".rstrip())
 

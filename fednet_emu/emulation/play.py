@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fednet_emu.component.component import is_ours
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.checkpoints import Saver, kept_replies, load_checkpoint
 from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
@@ -123,15 +124,15 @@ def tried(outlook: Outlook) -> str:
     """Build a scenario and run its first round without training, so that a check refuses what its run would refuse.
 
     Returns:
-        Why it was not tried; empty if it was. Large scenarios, those without a timing-only run, and those whose files
-        are not there are not.
+        Why it was not tried; empty if it was. Large scenarios, algorithms and apps from outside the package, and
+        scenarios whose files are not there are not.
 
     Raises:
         FednetError: the run would end with this error.
     """
     scenario = outlook.scenario
-    if any(scenario.untimed()):
-        return "its clients run only in the run itself"
+    if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):
+        return "code from outside the package is run in the run itself only"
     if outlook.cost.most_byte > MOST_TRIED_BYTE or scenario.devices.count > MOST_TRIED_DEVICES:
         return "it is large"
     stop = Stop(rounds=1, simulated_s=scenario.stop.simulated_s)

@@ -148,18 +148,20 @@ def kinds(slot: str | None = None) -> dict[str, Any]:
     """Return the kinds of a slot, those of installed plug-ins included, each with a sentence that says what it is.
 
     Args:
-        slot: a slot, for example `access`, or a key that holds one, for example `network.uplink.access`; None for all.
+        slot: a slot, for example `access`, or a key that holds one, for example `network.uplink.access`; a kind of it,
+            `access.ofdma`, or a key without kinds, `stop`; None for all slots.
 
     Returns:
-        The kinds of the slot with their sentences; without a slot, these for each slot by its name.
+        The kinds of the slot with their sentences; of a kind or key its settings, each with values, unit, default and
+        meaning; without a slot, the kinds for each slot by its name.
 
     Raises:
-        ScenarioError: there is no such slot.
+        ScenarioError: there is no such slot, kind or key.
     """
-    from fednet_emu.scenario.slots import slot_of, slots
+    from fednet_emu.scenario.slots import described, slots
 
     if slot is not None:
-        return slot_of(slot).described()
+        return described(slot)[1]
     return {name: place.described() for name, place in slots().items()}
 
 

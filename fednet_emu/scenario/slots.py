@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from pydantic import BaseModel
+
 from fednet_emu.component.slot import Slot
 from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.shapes import Shape
+from fednet_emu.scenario.schema import documented_fields
+from fednet_emu.scenario.shapes import Shape, short_default
+from fednet_emu.scenario.tree import show
+from fednet_emu.units import unit_of
 
 _SENTENCE = re.compile(r".+?[.!?](?=\s|$)", re.DOTALL)
 
@@ -52,11 +57,59 @@ def slot_of(name: str) -> Place:
     Raises:
         ScenarioError: there is no such slot or key.
     """
-    for place in slots().values():
-        if name in (place.slot.name, *place.keys) or name in {key.rpartition(".")[2] for key in place.keys}:
-            return place
-    hint = did_you_mean(name, slots()) or f"; choose from {', '.join(slots())}"
-    raise ScenarioError(f"kinds: no such slot, got '{name}'{hint}")
+    place = _called(name)
+    if place is None:
+        known = sorted({key.rpartition(".")[2] for its in slots().values() for key in its.keys})
+        hint = did_you_mean(name, [*known, *slots()]) or f"; choose from {', '.join(known)}"
+        raise ScenarioError(f"kinds: no such slot, got '{name}'{hint}")
+    return place
+
+
+def _called(name: str) -> Place | None:
+    places = slots().values()
+    return next((its for its in places if name in (its.slot.name, *its.keys)), None) or next(
+        (its for its in places if name in {key.rpartition(".")[2] for key in its.keys}), None
+    )
+
+
+def described(name: str) -> tuple[str, dict[str, str]]:
+    """Describe a slot by its kinds, or one kind, `path_loss.log-distance`, or the component at a key by its settings.
+
+    Returns:
+        A heading, and a text for each kind or setting.
+
+    Raises:
+        ScenarioError: there is no such slot, kind or key.
+    """
+    head, _, kind = name.rpartition(".")
+    place, shapes = _called(head), [Shape.of(Scenario)]
+    for key in name.split("."):
+        shapes = _inside(shapes).get(key, [])
+    components = [part.model for shape in shapes if not _slots_of(shape) for part in _classes(shape) if part.model]
+    component = place.slot.find(kind) if place is not None else next(iter(components), None)
+    if component is not None:
+        return f"{name}: {first_sentence(component.__doc__)}", _settings_in_words(component)
+    if place is not None and _called(name) is None:
+        kinds = place.slot.names()
+        hint = did_you_mean(kind, kinds) or f"; known: {', '.join(kinds)}"
+        raise ScenarioError(f"kinds: no such kind of {place.slot.name}, got '{kind}'{hint}")
+    place = slot_of(name)
+    return f"{place.slot.name} ({', '.join(place.keys)})", place.described()
+
+
+def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
+    """The settings of a component: what may stand there, the unit, the default, and the first sentence on each."""
+    shapes, found = Shape(component).settings, dict[str, str]()
+    for name, field in documented_fields(component).items():
+        shape, unit = shapes[field.alias or name], unit_of(name)
+        value = " ".join(filter(None, [shape.describe(), shape.range_text()]))
+        said = "required"
+        if not field.is_required():
+            default = short_default(field.get_default(call_default_factory=True))
+            said = f"default {'null' if default is None else show(default)}"
+        parts = [f"{value} or null" if shape.optional else value, *filter(None, [unit]), said]
+        found[field.alias or name] = f"{', '.join(parts)}. {first_sentence(field.description)}".strip()
+    return found
 
 
 def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:

@@ -88,6 +88,30 @@ def test_kinds_are_printed_with_the_keys_that_hold_them():
     assert "kinds: no such slot, got 'acess'; did you mean 'access'?" in fednet("kinds", "acess").stderr
 
 
+def test_the_settings_of_a_kind_are_printed_with_values_units_and_defaults():
+    """By slot or key and kind, or by a key without kinds; whoever asks for what there is not is given keys that are."""
+    law = fednet("kinds", "path_loss.log-distance").stdout
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in law.splitlines()[1:]}
+
+    assert list(told) == ["exponent", "reference_distance_m", "reference_loss_db"]
+    assert told["exponent"].startswith("a number > 0, required. Path-loss exponent n.")
+    assert told["reference_distance_m"].startswith("a number > 0, m, default 1.0. Reference distance d0")
+    assert told["reference_loss_db"].startswith("a number or null, dB, default null. Loss L0")
+    assert fednet("kinds", "channel.path_loss.log-distance").stdout.splitlines()[1:] == law.splitlines()[1:]
+    assert "  simulated_s  a number in (0, 1000000000.0] or null, s, default null. L" in fednet("kinds", "stop").stdout
+    assert "kinds: no such kind of path_loss, got 'log'; known: free-space" in fednet("kinds", "path_loss.log").stderr
+
+
+def test_every_key_that_kinds_proposes_is_one():
+    """What stands in the list can be asked for, and is the last part of a key of a scenario."""
+    proposed = fednet("kinds", "foo").stderr.partition("choose from ")[2].strip().split(", ")
+
+    assert len(proposed) > 40
+    for name in proposed:
+        heading = fednet("kinds", name).stdout.splitlines()[0]
+        assert re.search(rf"[(.]{name}[,)]", heading), heading
+
+
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
