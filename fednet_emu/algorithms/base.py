@@ -62,6 +62,8 @@ class Algorithm(Component):
     own_learning: ClassVar[bool] = False
     """Whether it brings its own data and model, so that a scenario gives none."""
 
+    asynchronous: ClassVar[bool] = False
+    """Whether the server steps whenever some updates have arrived, so that a round is no round of asking devices."""
     ships_no_base: ClassVar[str] = ""
     """Why the server cannot send all frozen weights to each device; empty where it can."""
 

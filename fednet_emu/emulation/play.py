@@ -20,7 +20,6 @@ from fednet_emu.emulation.provenance import dependencies, provenance
 from fednet_emu.emulation.record import ground, recorded, scene
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.stop import Stop
 from fednet_emu.files.data_folder import data_folder, noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.records.folder.store import RunFolder
@@ -135,7 +134,7 @@ def tried(outlook: Outlook) -> str:
         return "code from outside the package is run in the run itself only"
     if outlook.cost.most_byte > MOST_TRIED_BYTE or scenario.devices.count > MOST_TRIED_DEVICES:
         return "it is large"
-    stop = Stop(rounds=1, simulated_s=scenario.stop.simulated_s)
+    stop = scenario.stop.model_copy(update={"rounds": 1})
     small = scenario.model_copy(update={"stop": stop, "training": Training(engine="serial")})
     try:
         play(small, scenario.title, None, data_dir=outlook.data_dir, timing_only=True)

@@ -96,7 +96,7 @@ class Federation:
         validate = stop.patience is not None
         score = None if timing_only or task is None else partial(self._score, evaluation, validate)
         self._observer = Observer(clock, ledger, evaluation, score, stop.patience)
-        stop.refuse_only_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
+        stop.refuse_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
 
     # ---- who is there ------------------------------------------------------------------------------------------------
 

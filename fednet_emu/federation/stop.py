@@ -14,6 +14,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
 
+NO_ACCURACY = "a regression has no accuracy"
 COSTS = ("rounds", "simulated_s", "bits", "energy_j")
 """What a run spends."""
 
@@ -83,8 +84,11 @@ class Stop(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        if self.only_accuracy and scenario.data is not None and scenario.data.regression:
-            yield "accuracy", "a regression has no accuracy, got no other limit; give rounds or simulated_s"
+        if scenario.data is not None and scenario.data.regression:
+            asked = {"accuracy": self.accuracy, "milestones": len(self.milestones)}
+            for key, value in asked.items():
+                if value:
+                    yield key, f"{NO_ACCURACY}, got {value:g}; leave it out, and give rounds or simulated_s"
         if self.patience is None:
             return
         if scenario.algorithm.own_learning:
@@ -120,15 +124,18 @@ class Stop(Component):
         """Whether the accuracy is the only limit."""
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
 
-    def refuse_only_accuracy(self, *, timing_only: bool, regression: bool) -> None:
-        """Raise an error where the accuracy is the only limit of a run that has none, or is waited for.
+    def refuse_accuracy(self, *, timing_only: bool, regression: bool) -> None:
+        """Raise an error where the accuracy ends a regression, or alone a timing-only run.
 
         Raises:
-            ScenarioError: the run would never end.
+            ScenarioError: the run has no accuracy.
         """
-        if self.only_accuracy and (timing_only or regression):
-            what = "a timing-only run" if timing_only else "a regression"
-            raise ScenarioError(f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s")
+        if regression and self.asks_for_accuracy:
+            key = "milestones" if self.accuracy is None else "accuracy"
+            raise ScenarioError(f"stop.{key}: {NO_ACCURACY}, got one; leave it out, and give rounds or simulated_s")
+        if timing_only and self.only_accuracy:
+            what = "cannot end a timing-only run, got no other limit"
+            raise ScenarioError(f"stop.accuracy: {what}; give rounds or simulated_s")
         if regression and self.patience is not None and self.patience.metric == "accuracy":
             raise ScenarioError("stop.patience.metric: a regression has no accuracy, got accuracy; give loss")
 

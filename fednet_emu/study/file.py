@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -11,11 +11,12 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from fednet_emu.component.component import Component, ExactlyOne
 from fednet_emu.errors import ScenarioError
+from fednet_emu.federation.stop import NO_ACCURACY
 from fednet_emu.limits import MAX_RUNS
 from fednet_emu.scenario.document import Document, filled, load, with_includes
 from fednet_emu.scenario.includes import read_text
 from fednet_emu.scenario.library import STUDIES, another_kind, find, is_study, locate, no_such, run_name
-from fednet_emu.scenario.model import Scenario
+from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Node, Place, file_text, node_of, problem_text
 from fednet_emu.scenario.yaml_text import dump, parse
@@ -231,6 +232,16 @@ class StudyFile(Component):
             ScenarioError: every malformed axis, with its place.
         """
         return axes_of(self.root.value.get("grid"))
+
+    def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
+        """Find the aims that a run of this scenario cannot reach; yield their key paths and what is wrong."""
+        target, search = self.target, self.search
+        if scenario.data is None or not scenario.data.regression:
+            return
+        if target is not None and target.accuracy is not None:
+            yield ("target", "accuracy"), f"{NO_ACCURACY}, got {target.accuracy:g}; give target.loss"
+        if search is not None and search.maximise:
+            yield ("search", "maximise"), f"{NO_ACCURACY}, got {search.maximise}; give a target.loss and minimise"
 
     @property
     def extent(self) -> str:

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,7 +16,7 @@ from typing import Any
 from fednet_emu.emulation.load import refuse, refuse_contradictions
 from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.emulation.play import tried
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, ScenarioWarning
 from fednet_emu.limits import MAX_RUNS
 from fednet_emu.scenario.document import Document, apply_overrides
 from fednet_emu.scenario.model import Scenario
@@ -26,6 +27,8 @@ from fednet_emu.study.file import StudyFile
 from fednet_emu.study.grid import Axis, Level, option_text, settings_of
 
 NAME_LENGTH, DIGEST_LENGTH = 100, 12
+MOST_NAMED = 5
+"""Methods that a warning names."""
 _REACH = ("seed", "devices", "channel", "network")
 """Sections of a scenario that decide whether anybody can be reached; runs that share them are checked once."""
 
@@ -103,7 +106,26 @@ def runs_of(
         twin = first.setdefault(run.digest, run)
         if twin is not run:
             raise ScenarioError(f"grid: two runs are the same run, got {twin.label} and {run.label}; remove a level")
+    if what := unlike_rounds(run.scenario for run in runs):
+        warnings.warn(f"{study.name}: {what}", ScenarioWarning, stacklevel=2)
     return runs
+
+
+def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
+    """Say that scenarios which a number of rounds ends do not mean the same by a round; empty if they do.
+
+    A step of an asynchronous server may take one update, while a cohort has many.
+    """
+    ended = [its for its in scenarios if its.stop.rounds is not None and its.stop.simulated_s is None]
+    sizes: dict[str, set[int]] = {}
+    for its in ended:
+        sizes.setdefault(its.algorithm.kind, set()).add(its.algorithm.answers(its.devices.count))
+    if not any(its.algorithm.asynchronous for its in ended) or len(set[int]().union(*sizes.values())) < 2:
+        return ""
+    spans = {kind: sorted({min(own), max(own)}) for kind, own in sorted(sizes.items())}
+    each = [f"{' to '.join(f'{size:,}' for size in span)} with {kind}" for kind, span in spans.items()]
+    what = f"a round takes different numbers of updates, {', '.join(each[:MOST_NAMED])}"
+    return f"stop.rounds: {what}, got no other limit for them; give stop.simulated_s, the same for all"
 
 
 def try_levels(runs: Iterable[StudyRun], data_dir: Path | str | None = None) -> None:
@@ -260,6 +282,7 @@ class RunMaker:
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
         refuse_contradictions(Outlook(first, self.data_dir), seeded)
+        refuse(self.study.unfit_aims(first), Document(self.study.root, None, {}))
         yield first
         for seed in seeds[1:]:
             yield first.model_copy(update={"seed": seed})

@@ -71,15 +71,24 @@ def test_accuracy_ends_the_run() -> None:
     assert max(accuracies[:-1]) < 0.9
 
 
-@pytest.mark.parametrize(
-    ("model", "timing_only", "what"), [((), False, "a regression"), (CLASSES, True, "a timing-only run")]
-)
-def test_accuracy_alone_cannot_end_a_run_that_has_none(model: tuple[str, ...], timing_only: bool, what: str) -> None:
-    """Where no accuracy is ever measured, a run without another limit would never end: it is refused."""
-    with pytest.raises(ScenarioError) as caught:
-        small_federation(*model, "stop={accuracy: 0.9}", timing_only=timing_only)
+@pytest.mark.parametrize("other", ["", "rounds: 9, "])
+@pytest.mark.parametrize(("key", "value"), [("accuracy", "0.9"), ("milestones", "[{rounds: 1, accuracy: 1}]")])
+def test_an_accuracy_cannot_end_a_regression(other: str, key: str, value: str) -> None:
+    """No accuracy is ever measured, so that it would be ignored, or the run would never end: it is refused."""
+    if not other and key == "milestones":
+        other = "bits: 9, "
+    with pytest.raises(ScenarioError, match=f"stop.{key}: a regression has no accuracy, got one; leave it out"):
+        small_federation(f"stop={{{other}{key}: {value}}}")
 
-    assert str(caught.value) == f"stop.accuracy: cannot end {what}, got no other limit; give rounds or simulated_s"
+
+def test_an_accuracy_alone_cannot_end_a_timing_only_run() -> None:
+    """Such a run would never end; with another limit it does."""
+    with pytest.raises(ScenarioError) as caught:
+        small_federation(*CLASSES, "stop={accuracy: 0.9}", timing_only=True)
+
+    what = "cannot end a timing-only run, got no other limit; give rounds or simulated_s"
+    assert str(caught.value) == f"stop.accuracy: {what}"
+    assert run_small(*CLASSES, "stop={accuracy: 0.9, rounds: 2}", timing_only=True).round == 2
 
 
 def test_some_limit_is_required() -> None:
@@ -118,8 +127,7 @@ def test_a_milestone_that_is_met_changes_nothing() -> None:
 
 
 def test_a_milestone_counts_for_nothing_where_no_accuracy_is_measured() -> None:
-    """Neither a regression nor a timing-only run has one."""
-    assert run_small("stop.milestones=[{rounds: 1, accuracy: 1}]").round == 3
+    """A timing-only run has none."""
     assert run_small(*LEARNING, "stop.milestones=[{rounds: 1, accuracy: 1}]", timing_only=True).round == 6
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 
 import pytest
 
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.errors import ScenarioError
+from fednet_emu.errors import ScenarioError, ScenarioWarning
 from fednet_emu.scenario.yaml_text import dump
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runs import run_of, runs_of
+from fednet_emu.study.search.search import load_search
 
 
 def test_cells_are_the_product_in_the_order_of_the_file(study_file):
@@ -170,3 +173,47 @@ def test_an_unknown_base_is_told_with_its_line(tmp_path):
 
     with pytest.raises(ScenarioError, match=r"study.yaml:2  base: no such scenario.*did you mean 'quickstart'"):
         runs_of(tmp_path / "study.yaml")
+
+
+ROUNDS = """
+set: {stop.rounds: 20}
+grid:
+  method:
+    avg: {algorithm.cohort: 4}
+    async: {algorithm: {kind: fedasync, lr: 0.1, alpha: 0.5}}
+    few: {algorithm.cohort: 2}
+seeds: 1
+"""
+
+
+def test_rounds_of_different_methods_are_asked_for_a_time(study_file):
+    """A round of FedAsync is one update, of FedAvg a cohort; cohorts alone, or a time for all, are no reason."""
+    with pytest.warns(ScenarioWarning) as told:
+        runs_of(study_file(ROUNDS))
+    assert "a round takes different numbers of updates, 1 with fedasync, 2 to 4 with fedavg" in str(told[0].message)
+
+    for text in (ROUNDS.replace("set: {", "set: {stop.simulated_s: 60, "), re.sub("    async.*\n", "", ROUNDS)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            runs_of(study_file(text))
+
+
+REGRESSION = """
+set: {algorithm.local_steps: 2}
+grid: {algorithm.lr: [0.1, 0.2]}
+target: {loss: 0.1}
+"""
+
+
+def test_an_accuracy_is_no_aim_of_a_regression(study_file):
+    """Neither as the target of a study, nor of its search, nor as the end of a run; a loss is."""
+    search = "search: {space: {algorithm.lr: {low: 0.1, high: 1}}, maximise: accuracy, within: {time: 9}}"
+    assert len(runs_of(study_file(REGRESSION))) == 10
+
+    with pytest.raises(ScenarioError, match=r"study.yaml:5  target.accuracy: a regression has no accuracy, got 0.9; g"):
+        runs_of(study_file(REGRESSION.replace("loss: 0.1", "accuracy: 0.9")))
+    with pytest.raises(ScenarioError, match=r"study.yaml:4  search.maximise: a regression has no accuracy"):
+        load_search(StudyFile.read(study_file(re.sub("grid.*\ntarget.*", search, REGRESSION))))
+    for stop in ("accuracy: 0.9", "milestones: [{rounds: 2, accuracy: 0.5}]"):
+        with pytest.raises(ScenarioError, match="a regression has no accuracy, got"):
+            runs_of(study_file(REGRESSION.replace("set: {", f"set: {{stop: {{rounds: 9, {stop}}}, ")))

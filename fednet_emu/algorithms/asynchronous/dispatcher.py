@@ -20,6 +20,7 @@ class Concurrent(Algorithm, LocalTraining):
     """An algorithm that keeps some devices at work all the time, each with the model it was given."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
+    asynchronous: ClassVar[bool] = True
 
     deadline_s: float | None = Field(None, gt=0)
     """Longest time from asking a device to its answer (simulated s); then it is cancelled, and another one is asked.
