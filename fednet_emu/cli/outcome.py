@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+import click
 import typer
 
 from fednet_emu.emulation.guard import undisturbed
@@ -40,7 +41,7 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         ERRORS.print(str(error))
         raise typer.Exit(FAILED) from None
     except FednetError as error:
-        ERRORS.print(str(error))
+        ERRORS.print(_with_option(error))
         raise typer.Exit(MISTAKE) from None
     except KeyboardInterrupt:
         with undisturbed():
@@ -58,6 +59,21 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
         raise typer.Exit(MISTAKE) from None
     except Exception:
         _bug()
+
+
+PARAMETERS = {"formats": "picture", "labels": "label"}
+"""Parameters of commands that have another name than the argument in Python."""
+
+
+def _with_option(error: FednetError) -> str:
+    """The text of an error, with the option of the present command in place of the Python argument it begins with."""
+    text, context = str(error), click.get_current_context(silent=True)
+    argument, colon, rest = text.partition(": ")
+    if context is None or not colon or type(error) is not FednetError:  # others begin with settings and files
+        return text
+    name = PARAMETERS.get(argument, argument)
+    options = (its.opts[0] for its in context.command.params if its.name == name and its.opts[0].startswith("--"))
+    return f"{next(options, argument)}: {rest}"
 
 
 def _bug() -> NoReturn:

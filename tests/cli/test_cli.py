@@ -321,6 +321,22 @@ def test_a_misspelt_command_is_asked_about_once() -> None:
     assert fednet("rum", "quickstart").stderr.count("Did you mean") == 1
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("--format", "jpg"), "--format: no such picture format, got 'jpg'"),
+        (("--size", "huge"), "--size: no such width of a figure, got 'huge'"),
+        (("--from", "5", "--until", "4"), "--until: must be after the begin at 5 s"),
+        (("--sort", "name"), "--sort: no such order of devices"),
+        (("--devices", "99"), "--devices: no such device, got 99"),
+        (("--label", "a", "--label", "b"), "--label: one per run is needed, got 2 for 1 runs"),
+    ],
+)
+def test_mistakes_about_figures_name_the_option(finished: Path, wrong: tuple[str, ...], told: str) -> None:
+    """And not the argument that a caller from Python would have given."""
+    assert fednet("plot", finished, *wrong).stderr.startswith(told)
+
+
 def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:
     """`fednet profiles` has a line for each device: no mark behind what was measured, `a` behind what is assumed."""
     result = fednet("profiles", "pi-4b", "phone-2019-mid")
