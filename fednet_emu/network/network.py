@@ -22,6 +22,7 @@ from fednet_emu.network.access.idle import Promoted, RadioConnections, Rrc
 from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY
+from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.delay import Delay, NoDelay
@@ -182,15 +183,24 @@ class Network:
         return self._environment.channel.path_loss.gains
 
     def picture(self, at_s: float) -> NetworkState:
-        """The network as it is at a time in s, whatever the clock says."""
+        """The network as it is at a time in s, whatever the clock says.
+
+        Rates are those at the mean SNR, or the mean over fading of a link that carries nothing there.
+        """
         up, down = self._cell_links(at_s)
         cell = np.array([-1 - up.station_of(device) for device in self._everybody.tolist()], np.int64)
         up_bps, down_bps = (
-            medium.expected_bps(self._everybody, links, at_s)
-            for medium, links in ((self.uplink, up), (self.downlink, down))
+            self._rates_bps(medium, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down))
         )
         xy_m, there = self._paths.positions_m(self._everybody, at_s)[:, :2], self._presence.expected(to_ns(at_s))
         return NetworkState(xy_m, cell, up.mean_snr, up_bps, down_bps, there)
+
+    def _rates_bps(self, medium: Medium, links: CellLinks, at_s: float) -> Array:
+        rates_bps = medium.expected_bps(self._everybody, links, at_s)
+        if medium.rates is not None or medium.band.constant or rates_bps.all():
+            return rates_bps
+        faded_bps = Patience(medium.band).mean_bps(links.mean_snr, links.in_sight)
+        return np.where(rates_bps > 0, rates_bps, faded_bps)
 
     def digraph(self, *name: int) -> Digraph:
         """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.

@@ -65,6 +65,20 @@ def test_a_still_network_is_seen_once():
     assert set(seen.cell[0].tolist()) == {0}
 
 
+def test_who_receives_has_a_rate():
+    """In fading a link carries something now and then, although not at its mean SNR; other rates are as they were."""
+    weak = {"channel.base_station.tx_power_dbm": 20, "channel.device.tx_power_dbm": 10, "stop.rounds": 20}
+    run = fe.run("quickstart", settings=weak | {"channel.bandwidth_hz": 20e6}, timing_only=True)
+    heard = run.table("receptions").query("lost == ''")["receiver"].unique()
+    seen = Scene.of(run)
+    narrowed = build(run.scenario, timing_only=True).network
+
+    assert len(heard) > 10
+    assert (seen.downlink_bps[0][heard] > 0).all()
+    at_mean = np.array([narrowed.expected_downlink_bps(k) for k in heard])
+    assert seen.downlink_bps[0][heard][at_mean > 0].tolist() == at_mean[at_mean > 0].tolist()
+
+
 def test_moving_devices_are_where_the_run_has_them():
     """They move from the first instant to the last, no faster than the scenario allows."""
     seen = look(load_scenario("quickstart", MOBILE), 60.0)

@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.band import Band
 from fednet_emu.radio.fading import RARE
@@ -94,10 +94,14 @@ class Patience:
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
         """Expected durations in s [links] of so many bits, each alone in the band, at their mean SNRs."""
         levels_s = self._paces[los][-1].expected_s(size_bit)
-        with np.errstate(divide="ignore"):
-            place = np.clip((10.0 * np.log10(snr) - _LOW_DB) / _STEP_DB, 0.0, _LEVELS - 1.0)
-            logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
+        place = _place(snr)
+        logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
         return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
+
+    def mean_bps(self, snr: Array, in_sight: Mask) -> Array:
+        """Rates in bit/s [links], averaged over fading, of links alone in the band at their mean SNRs."""
+        rates = (np.interp(_place(snr), np.arange(_LEVELS), self._paces[los][-1].rate_bps) for los in (True, False))
+        return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
         """The mean SNR from which on so many bits have `LEAST_S`, with or without line of sight."""
@@ -116,6 +120,12 @@ class Patience:
         plain = Band(band.bandwidth_hz, band.law, fading, band.coherence_ns, threshold=band.threshold)
         paces = [[_pace(plain, share, block_s, los) for share in self._shares] for los in states]
         return paces * (2 // len(paces))
+
+
+def _place(snr: Array) -> Array:
+    """Levels [links] of mean SNRs (linear), with fractions."""
+    with np.errstate(divide="ignore"):
+        return np.clip((10.0 * np.log10(snr) - _LOW_DB) / _STEP_DB, 0.0, _LEVELS - 1.0)
 
 
 @lru_cache(maxsize=256)
