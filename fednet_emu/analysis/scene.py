@@ -30,8 +30,8 @@ class Scene:
     snr_db: Array
     """Mean SNR of each device's uplink alone in the whole band, in dB, [T, N]."""
     uplink_bps: Array
-    """Rate of each uplink alone in the band, [T, N]: the recorded one, that at its mean SNR, or, where nothing is carried
-    there, the mean over fading."""
+    """Rate of each uplink alone in the band, [T, N]: the recorded one, that at its mean SNR, or the mean over fading
+    where nothing is carried there."""
     downlink_bps: Array
     """The same for downlinks, [T, N]."""
     there: Mask

@@ -188,8 +188,8 @@ class Replay:
 
     def path_s(self, rounds: int) -> pd.Series[float]:
         """Seconds on the critical paths of so many rounds, by what they went to."""
-        tables = (self.tables[name] for name in ("transfers", "computes"))
-        parts = critical_path(*tables, self.tables["rounds"].head(rounds), self.tables.get("backhaul"))
+        its = self.tables
+        parts = critical_path(its["transfers"], its["computes"], its["rounds"].head(rounds), its.get("backhaul"))
         return parts_frame(parts).groupby("what")["took_s"].sum()
 
 
@@ -258,7 +258,9 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
     if took_s <= before_s * (1 + SAME):
         return found
     longer_s = then.path_s(needed).sub(same.path_s(rounds), fill_value=0.0)
-    return replace(found, problem=f"{MEANING[longer_s.idxmax()]} takes {format_seconds(longer_s.max())} longer{weak}")
+    return replace(
+        found, problem=f"{MEANING[str(longer_s.idxmax())]} takes {format_seconds(longer_s.max())} longer{weak}"
+    )
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
@@ -279,7 +281,8 @@ def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Ou
     Raises:
         ScenarioError: it does not take these settings.
     """
-    meant = changes({**settings, "stop": {"rounds": rounds}})
+    changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
+    meant = changes(changed)
     outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], meant)))
     refuse_contradictions(outlook, None)
     return outlook

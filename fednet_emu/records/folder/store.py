@@ -188,7 +188,7 @@ MOST_CHANGED = 3
 """Settings that are named of those in which two scenarios differ."""
 
 
-def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
     """The keys whose values differ, each with both."""
     differ = (key for key in {**now, **before} if repr(before.get(key)) != repr(now.get(key)))
     return [f"{key} {before.get(key)}, now {now.get(key)}" for key in differ]
