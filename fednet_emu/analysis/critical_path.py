@@ -34,7 +34,7 @@ NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
 """The phases of transfers beside their turn and their time on the air, where they have some."""
-FIXED = "fixed"
+FIXED = "fixed time"
 """The time of a computation that does not depend on its operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
 """What a message is, by its direction on the backhaul."""
@@ -51,7 +51,7 @@ class Part:
     round: int
     """The number of the round."""
     what: str
-    """A kind of transfer, `backhaul up` or `backhaul down`, `compute` or its `fixed` time, `waiting` for a turn in the
+    """A kind of transfer, `backhaul up` or `backhaul down`, `compute` or its `fixed time`, `waiting` for a turn in the
     band, `setup`, `access`, `gaps` (before the time on the air, whenever they were) or `tail` of a transfer, `deadline`
     or `idle`."""
     device: int

@@ -301,7 +301,7 @@ def test_the_fixed_time_of_a_computation_is_a_part_of_its_own():
     found = critical_path(transfers, computes.assign(fixed_s=3.0), rounds)
 
     assert [(its.what, its.started_ns / 1e9, its.ended_ns / 1e9, its.energy_j) for its in found] == [
-        ("fixed", 2, 5, pytest.approx(2.4)),
+        ("fixed time", 2, 5, pytest.approx(2.4)),
         ("compute", 5, 7, pytest.approx(1.6)),
         ("uplink", 7, 10, 3.0),
     ]

@@ -85,7 +85,7 @@ def test_the_model_is_counted_without_being_made(change: dict[str, object], size
 def test_the_cost_of_secure_aggregation_by_hand(devices: int, bit: int, times: float) -> None:
     """2 n a_K + (5 n - 4) a_S + m w, which is 2.2154 for twenty devices as the note of the formula has it."""
     secure = {"network.uplink.secure_aggregation": "bonawitz", "algorithm.weighting": "uniform"}
-    settings = {**secure, "devices.count": devices, "algorithm.cohort": devices}
+    settings = {**secure, "partition": "iid", "devices.count": devices, "algorithm.cohort": devices}
     told = Outlook(fe.check("quickstart", settings=settings)).secrecy
 
     assert told == (

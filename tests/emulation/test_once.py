@@ -90,14 +90,14 @@ def test_a_scenario_that_was_checked_is_not_validated_again(counted: Counter[str
 
 
 def test_a_study_is_read_and_validated_once(counted: Counter[str], tmp_path: Path) -> None:
-    """Its file and the files of its base are read once; its only run is one scenario."""
+    """Its file and the files of its base are read once; its only run is one scenario, whose cost is asked twice."""
     (tmp_path / "mine.yaml").write_text(STUDY)
     counted.clear()
 
     told = CliRunner().invoke(app, ["check", "mine"])
 
     assert told.exit_code == 0, told.output
-    assert only(counted) == {**ONCE, "mine.yaml": 1, "validated StudyFile": 1}
+    assert only(counted) == {**ONCE, "mine.yaml": 1, "validated StudyFile": 1, "cost": 2}
 
 
 def test_what_contradicts_itself_is_found_in_a_scenario_of_python() -> None:

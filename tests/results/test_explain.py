@@ -416,7 +416,7 @@ def test_it_says_what_waiting_cost_and_what_the_fixed_time_does() -> None:
     assert int(found[2]) == round(100 * run.summary["waiting_j"] / run.summary["energy_j"])
     assert any("no fixed time of a computation" in line and "sooner" in line for line in told.lines())
     assert any("devices that compute twice as fast" in line for line in told.lines())
-    assert told.kinds.set_index("what").loc["fixed", "took_s"] == pytest.approx(2 * 2 * 11.4)
+    assert told.kinds.set_index("what").loc["fixed time", "took_s"] == pytest.approx(2 * 2 * 11.4)
     assert any(re.match(r"  fixed time per computation: 45.6 s, 99%, \S+ J", line) for line in told.lines())
 
 
