@@ -54,9 +54,7 @@ RUN_REFUSES = {
     "more labels than classes": {"partition": {"kind": "labels-per-device", "labels": 11}},
     "a class that is not there": {"attack": {"kind": "label-flip", "malicious": 2, "target": 10}},
     "a metric of another task": {"evaluation.metrics": ["rmse"]},
-    "weights of other devices": {
-        "algorithm": {"kind": "aspire", "active": 2, "lr": 0.1, "uncertainty": {"kind": "box", "upper": [0.5, 0.5]}}
-    },
+    "groups that the data lack": {"partition": "group"},
     "a speed that the server lacks": {
         "network.uplink.secure_aggregation": {"kind": "bonawitz", "prg_flop_per_entry": 2},
         "algorithm.weighting": "uniform",
