@@ -115,7 +115,7 @@ class Stop(Component):
         return accuracy >= (self.accuracy or math.inf) or any(its.is_missed(spent, accuracy) for its in self.milestones)
 
     @property
-    def asks_for_accuracy(self) -> bool:
+    def depends_on_learning(self) -> bool:
         """Whether the end of the run depends on what is learnt."""
         return self.accuracy is not None or bool(self.milestones) or self.patience is not None
 
@@ -130,7 +130,7 @@ class Stop(Component):
         Raises:
             ScenarioError: the run has no accuracy.
         """
-        if regression and self.asks_for_accuracy:
+        if regression and (self.accuracy is not None or self.milestones):
             key = "milestones" if self.accuracy is None else "accuracy"
             raise ScenarioError(f"stop.{key}: {NO_ACCURACY}, got one; leave it out, and give rounds or simulated_s")
         if timing_only and self.only_accuracy:

@@ -265,7 +265,7 @@ class Scenario(Component):
         links = self.network.uplink, self.network.downlink
         return (
             self.algorithm.events_depend_on_learning
-            or self.stop.asks_for_accuracy
+            or self.stop.depends_on_learning
             or any(link.compression.depends_on_values for link in links)
         )
 
