@@ -284,7 +284,7 @@ class Needed:
         channel, reception = scenario.channel, scenario.network.reception
         branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
         brought, threshold = way.access.law(channel.usable_hz), way.access.threshold
-        law = brought or channel.block_rate(narrows=way.narrows)
+        law = brought or channel.block_rate
         least = law.min_sinr * float(law.narrowest_part(channel.usable_hz))
         return cls(max(least, threshold), brought is None and least >= threshold, channel.fading.combined(branches))
 
@@ -344,7 +344,7 @@ def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -
     """How long a message is expected to take on each link [devices] alone in the band, at its mean rate."""
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
-    law = channel.medium_rate(reception.branches(1), narrows=way.narrows)
+    law = channel.medium_rate(reception.branches(1))
     down = way.DIRECTION == "downlink"
     band = Band.of(channel.usable_hz, law, channel.medium_fading, reception=reception, down=down)
     patience = Patience(way.access.on(band))

@@ -227,7 +227,7 @@ class Network:
         if settings.trace is not None:
             rates = device_rates(settings.trace, len(self._everybody), streams, self._data_dir)
         reception = self.settings.reception if kind == "uplink" else ONE_ANTENNA
-        law = channel.medium_rate(reception.branches(1), narrows=settings.narrows)
+        law = channel.medium_rate(reception.branches(1))
         key, down = streams.key("access", kind), kind == "downlink"
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         radios = Radios(

@@ -68,11 +68,6 @@ class Uplink(Component):
         """Whether the same payload for several receivers is sent once."""
         return False
 
-    @property
-    def narrows(self) -> bool:
-        """Whether senders that are too weak for their part of the band may use less of it: devices, in parts apart."""
-        return self.DIRECTION != "downlink" and not self.access.overlapping
-
     @field_validator("access")
     @classmethod
     def _goes_this_way(cls, access: Access) -> Access:
@@ -220,7 +215,7 @@ class NetworkSettings(Component):
         if reception.branches(most) < 1:
             what = f"so many antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
             yield f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
-        if most > 1 and reception.NULLS and channel.medium_rate() != channel.block_rate(narrows=False):
+        if most > 1 and reception.NULLS and channel.medium_rate() != channel.block_rate:
             what = f"the law of the gains changes with the number of senders, got {reception.kind}"
             means = "long_transfers: ergodic" if channel.long_transfers == "ergodic" else "fading.delay_spread_s"
             remedy = "set channel.long_transfers: walk, without channel.fading.delay_spread_s, or choose mrc"

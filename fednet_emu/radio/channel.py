@@ -177,13 +177,12 @@ class Channel(Component):
     """From SINR to bit/s."""
 
     narrowing: Literal["on", "off"] = "on"
-    """Whether a device that is too weak for its whole band sends on a part of it, with all its power, as schedulers
-    let it. It holds for uplinks and sidelinks on which each sender has a part of the band or of the time to itself
-    (`tdma`, `ofdma`, `planned`, `nr-grants`), and for rate laws with a least efficiency. Base stations have a fixed
-    power per block."""
+    """Whether a sender that is too weak for its whole band sends on a part of it, with all its power, as schedulers
+    let it: devices and base stations, alone and beside others. It holds for rate laws with a least efficiency. Who
+    shares the band with others is heard by them as if spread evenly over it (random hopping)."""
 
     narrowest_hz: float | None = Field(default=None, gt=0)
-    """Narrowest part in Hz that a device sends on; null for a resource block, which has 12 subcarriers: 180 kHz, or
+    """Narrowest part in Hz that a sender uses; null for a resource block, which has 12 subcarriers: 180 kHz, or
     12 times `numerology_khz`."""
 
     long_transfers: Literal["walk", "ergodic"] = "walk"
@@ -310,27 +309,28 @@ class Channel(Component):
             return self.rate
         return self.rate.in_blocks(resource_blocks(self.bandwidth_hz, self.numerology_khz, self.carrier_hz))
 
-    def block_rate(self, *, narrows: bool) -> RateLaw:
-        """The rate law of a block, for a sender that may send on part of its band, or for one that may not."""
-        return self._on_parts(self._law, narrows=narrows)
+    @property
+    def block_rate(self) -> RateLaw:
+        """The rate law of a block, for a sender that may use part of its band (`narrowing`)."""
+        return self._on_parts(self._law)
 
-    def _on_parts(self, law: RateLaw, *, narrows: bool) -> RateLaw:
-        if not narrows or self.narrowing == "off":
+    def _on_parts(self, law: RateLaw) -> RateLaw:
+        if self.narrowing == "off":
             return law
         spacing_khz = self.numerology_khz or _LTE_SPACING_KHZ
         return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
 
-    def medium_rate(self, branches: int = 1, *, narrows: bool = False) -> RateLaw:
+    def medium_rate(self, branches: int = 1) -> RateLaw:
         """That law, or its mean over a selective band, or over the fading of combined antennas (`long_transfers`)."""
         if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
-            law, parts = self.block_rate(narrows=narrows), self.parts
+            law, parts = self.block_rate, self.parts
             if parts == 1.0 or not isinstance(self.fading, BlockFading):
                 return law
             return averaged(law, self.fading.in_band(parts, branches))
         fading = self.fading.combined(branches)
         if self._aged:
-            return self._on_parts(AgedRate(law=self._law, fading=fading), narrows=narrows)
-        return averaged(self.block_rate(narrows=narrows), fading)
+            return self._on_parts(AgedRate(law=self._law, fading=fading))
+        return averaged(self.block_rate, fading)
 
     @property
     def medium_fading(self) -> Fading:

@@ -55,7 +55,7 @@ def _rates_bps(channel: Channel, distance_m: float, draws: LinkDraws) -> Array:
         gains = np.where(np.broadcast_to(state.los, (LINKS,))[:, None], in_sight, not_in_sight)
     else:
         gains = channel.fading.gains(blocks)[None, :]
-    law = channel.block_rate(narrows=True)
+    law = channel.block_rate
     return np.asarray(law.rates_bps(snr[:, None] * gains, channel.usable_hz).mean(axis=1))
 
 

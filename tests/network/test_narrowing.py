@@ -1,6 +1,7 @@
-"""Claims about who narrows: devices that have their part of the band to themselves, at the rate that is expected."""
+"""Claims about who narrows: every sender, at the rate that is expected; so that no resource ever slows a transfer."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.ledger import SERVER, Ledger
 
+BLOCK_HZ = 180e3
 LEAST_SINR = 10**0.2 * (2**CQI_1_BPS_HZ - 1)
 WIDTH_HZ, TENTH_M = 20e6, 1000.0
 SNR = LEAST_SINR / 10
@@ -63,27 +65,29 @@ def test_an_uplink_runs_at_the_rate_that_is_expected(access):
     assert took_s(network, network.uplink, 0, SERVER) == (pytest.approx(100_000 / TENTH_BPS), "")
 
 
-def test_a_downlink_does_not_narrow():
-    """The power per block of a base station is fixed: nothing gets through."""
+def test_a_downlink_narrows():
+    """A base station puts its power on a tenth of the band, for one device and for the weakest of a broadcast."""
     network = wire()
 
-    assert network.expected_downlink_bps(0) == 0.0
-    assert took_s(network, network.downlink, SERVER, 0) == (0.0, "unreachable")
+    assert network.expected_downlink_bps(0) == pytest.approx(TENTH_BPS, rel=1e-9)
+    network.downlink.send_all(SERVER, [0, 1], "x", 0, 100_000, 0)
+    network.uplink.clock.run()
+    network.close()
+    (row,) = network.uplink._ledger.frames()["transfers"].to_dict("records")
+    assert (row["ended_s"], row["lost"]) == (pytest.approx(100_000 / TENTH_BPS), "")
 
 
-@pytest.mark.parametrize(("side", "there"), [("tdma", True), ("ofdma", True), ("shared", False)])
-def test_a_sidelink_narrows_where_nobody_else_uses_its_part_of_the_band(side, there):
-    """In turns and side by side, not on a shared band."""
+@pytest.mark.parametrize("side", ["tdma", "ofdma", "shared", "spatial-reuse"])
+def test_a_sidelink_narrows(side):
+    """In turns, side by side, and on a shared band."""
     network = wire(side=side)
 
-    lost = took_s(network, network.sidelink, 0, 1)[1]
-
-    assert lost == ("" if there else "unreachable")
+    assert took_s(network, network.sidelink, 0, 1) == (pytest.approx(100_000 / TENTH_BPS), "")
 
 
 def test_the_former_law_is_a_setting():
-    """`narrowing: off`: the whole band or nothing."""
-    network = wire(narrowing="off")
+    """`narrowing: off` and one repetition: the whole band or nothing."""
+    network = wire(narrowing="off", rate={"kind": "shannon", "repetitions": 1})
 
     assert network.expected_uplink_bps(0) == 0.0
     assert took_s(network, network.uplink, 0, SERVER) == (0.0, "unreachable")
@@ -113,3 +117,77 @@ def test_the_mean_over_fading_is_narrowed_too():
 
     assert network.expected_uplink_bps(0) == pytest.approx(TENTH_BPS, rel=0.02)
     assert took_s(network, network.uplink, 0, SERVER)[0] == pytest.approx(1e5 / network.expected_uplink_bps(0))
+
+
+# ---- monotony --------------------------------------------------------------------------------------------------------
+
+BOTH_WAYS = ["tdma", "ofdma", "shared", "nr-grants"]
+WAYS = [*((way, access) for way in ("uplink", "downlink") for access in BOTH_WAYS), ("uplink", "noma")]
+WAYS += [("sidelink", access) for access in ("tdma", "shared", "spatial-reuse")]
+WAYS += [("uplink", "slotted-aloha")]
+GIVEN = {
+    "slotted-aloha": {"slot_s": 0.01, "capture_db": -50, "probability": 1},
+    "nr-grants": {"spacing_khz": 15, "target_bler": 0},
+}
+LAWS = ["shannon", "nr-mcs", "nr-blocks"]
+
+
+def lone_s(way, access, law, *, width_hz=2e7, more_db=0.0, fading="none", others=0):
+    """How long 100 kbit take between device 0 and its peer, or the server; infinity if they are lost.
+
+    Meanwhile others send long messages. The mean SINR is that of `wire` in 20 MHz, s_min / 10, and no weaker.
+    """
+    terminal = {**TERMINAL, "tx_power_dbm": POWER_DBM + more_db}
+    access = {"kind": access, **GIVEN.get(access, {})}
+    changes = {"bandwidth_hz": width_hz, "device": terminal, "base_station": terminal, "rate": law, "fading": fading}
+    channel = {**CHANNEL, **changes, "narrowest_hz": BLOCK_HZ}
+    sidelink = {"channel": channel, **({"access": access} if way == "sidelink" else {})}
+    network = {"sidelink": sidelink, **({} if way == "sidelink" else {way: {"access": access}})}
+    angle = np.arange(6) * math.pi / 3
+    places = StillPaths(TENTH_M * np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    parts = Clock(), Ledger(), Streams(1), Presence(Always(), 0, 6), Channel.model_validate(channel)
+    wired = Network(*parts, places, NetworkSettings.model_validate(network))
+    medium, first = getattr(wired, way), SERVER if way == "downlink" else 0
+    ends = {"uplink": (0, SERVER), "downlink": (SERVER, 0), "sidelink": (0, 1)}[way]
+    for other in range(2, 2 + others):
+        medium.send(other, SERVER if way == "uplink" else other % 4 + 2, "y", 0, 10**7)
+    medium.send(*ends, "x", 0, 100_000)
+    wired.uplink.clock.run()
+    wired.close()
+    rows = wired.uplink._ledger.frames()["transfers"]
+    (row,) = rows[(rows["sender"] == first) & (rows["lost"] == "")].to_dict("records") or [{"ended_s": math.inf}]
+    return row["ended_s"]
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("way", "access"), WAYS)
+def test_more_bandwidth_never_slows_a_lone_transfer(way, access, law):
+    """Of the same power, from one block to 40 MHz, with and without fading; all of them arrive."""
+    for fading in ("none", "rayleigh"):
+        took = [
+            lone_s(way, access, law, width_hz=blocks * BLOCK_HZ, more_db=-6.0, fading=fading)
+            for blocks in (1, 2, 3, 6, 28, 111, 222)
+        ]
+
+        assert math.isfinite(took[0])
+        assert all(wide <= narrow * (1 + 1e-9) + 2e-9 for narrow, wide in pairwise(took))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("way", "access"), WAYS)
+def test_more_power_never_slows_a_lone_transfer(way, access, law):
+    """From 17 dB below the least SINR to 30 dB above it."""
+    took = [lone_s(way, access, law, more_db=more_db) for more_db in (-7, -3, 0, 3, 9, 10, 11, 20, 40)]
+
+    assert math.isfinite(took[0])
+    assert took == sorted(took, reverse=True)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("way", "access"), [each for each in WAYS if each[0] == "uplink"])
+def test_fewer_interferers_never_slow_a_transfer(way, access, law):
+    """Beside four, three, two, one and no other device, at 6 dB: each arrives, the sooner the fewer they are."""
+    took = [lone_s(way, access, law, more_db=24.0, others=others) for others in (4, 3, 2, 1, 0)]
+
+    assert math.isfinite(took[0])
+    assert all(alone <= disturbed * (1 + 1e-9) for disturbed, alone in pairwise(took))

@@ -151,7 +151,7 @@ def test_long_transfers_may_run_at_the_ergodic_rate():
     walked = channel(fading="rayleigh")
     averaged = channel(fading="rayleigh", long_transfers="ergodic")
 
-    assert (walked.medium_rate(), walked.medium_fading) == (walked.rate, walked.fading)
+    assert (walked.medium_rate(), walked.medium_fading) == (walked.block_rate, walked.fading)
     assert isinstance(averaged.medium_fading, NoFading)
     assert averaged.medium_rate().rate_bps(10.0, 1e6) < averaged.rate.rate_bps(10.0, 1e6)
 
@@ -160,7 +160,7 @@ def test_without_fading_the_ergodic_rate_is_the_rate():
     """There is nothing to average."""
     still = channel(long_transfers="ergodic")
 
-    assert still.medium_rate() == still.rate
+    assert still.medium_rate() == still.block_rate
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_without_a_spread_nothing_changes():
     """One part, the law and the fading of the channel itself."""
     flat = Channel(**CHANNEL, fading="rayleigh")
 
-    assert (flat.parts, flat.medium_rate(), flat.medium_fading) == (1.0, flat.rate, flat.fading)
+    assert (flat.parts, flat.medium_rate(), flat.medium_fading) == (1.0, flat.block_rate, flat.fading)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fednet_emu.radio.rates.base import RateLaw
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
 _WIDE_HZ = 2.0**40  # a power of two rounds nothing, and in so wide a band a narrowed law has parts of any width
 _HALVINGS = 60
-_TIE = 1 - 1e-12
+_TIE, _SAME = 1 - 1e-12, 1e-12
 
 
 def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
@@ -78,12 +78,13 @@ class _Narrowing:
         sinr = exp(self._log_sinr)
         per_snr = np.maximum(law.rates_bps(sinr, _WIDE_HZ) / _WIDE_HZ, 0.0) / sinr
         envelope = np.maximum.accumulate(per_snr[::-1])
-        self._log_rate = log(np.maximum(envelope, 1e-300))
+        rises = np.diff(envelope, prepend=0.0) > _SAME * envelope  # of a plateau only the narrowest part
+        self._log_rate, self._log_sinr = log(envelope[rises]), self._log_sinr[::-1][rises]
         self.most = float(envelope[-1])
 
     def sinr(self, per_snr: Array) -> Array:
         """Highest SINR (linear) at which a given ratio of rate to SNR is reached."""
-        sinr: Array = exp(np.interp(log(per_snr), self._log_rate, self._log_sinr[::-1]))
+        sinr: Array = exp(np.interp(log(per_snr), self._log_rate, self._log_sinr))
         return sinr
 
 

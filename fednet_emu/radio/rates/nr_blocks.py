@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.numerology import rows
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.radio.rates.climbing import FLOOR, climb
 from fednet_emu.radio.transport_blocks import transport_block_bit
 from fednet_emu.units import db_to_linear
@@ -31,6 +31,7 @@ _REPORT_S, _DELAY_S = 0.02, 0.004
 _TABLE, _TARGET_BLER = 1, 0.1
 _CERTAIN = 8.0
 _STEP_DB = 0.01
+_SAME = 1.0 + 1e-9
 _WIDE_BLOCKS = 273
 _HERTZ_SLOTS = 180.0
 """Bandwidth of a resource block times the length of a slot: 12 subcarriers x 15 kHz x 1 ms at every spacing."""
@@ -43,14 +44,15 @@ class Curve(NamedTuple):
     half_db: float
 
 
-class NrBlocks(RateLaw):
+class NrBlocks(Repeating):
     """Transport blocks of 5G NR at the schemes that an outer loop holds at a block error rate.
 
     The loop moves on after each block, so that a share p (`target_bler`) of first transmissions fails on any channel.
     On a link that does not change it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
     (p - b_m) / (b_(m+1) - b_m) of the blocks has the faster one, and a failed block arrives at the second attempt, so
-    the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme up to four
-    copies of a block add up, down to the SINR at which half of the blocks fail every attempt.
+    the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme its blocks
+    are repeated (`repetitions`). The four attempts of HARQ add up copies, too, down to the SINR at which half of the blocks
+    fail every attempt; they count only where repetition does not reach, never both at once.
     Block sizes are those of TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in
     slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the
     LDPC code over Gaussian noise in code blocks of 2000 bit, or lies 1.68 dB above Shannon for schemes without a curve.
@@ -98,11 +100,10 @@ class NrBlocks(RateLaw):
                 f"report_s and delay_s say nothing with feedback: {self.feedback}, got {self.report_s:g} and "
                 f"{self.delay_s:g}; leave them out, or set feedback: aged"
             )
-        if self.climbs and (self.table, self.target_bler) != (_TABLE, _TARGET_BLER):
-            raise ValueError(
-                f"table and target_bler are those of feedback: climbing, got {self.table} and {self.target_bler:g}; "
-                f"leave them out, {_TABLE} and {_TARGET_BLER:g} are the only ones"
-            )
+        fixed = {"table": _TABLE, "target_bler": _TARGET_BLER, "repetitions": REPETITIONS}
+        for name, only in fixed.items() if self.climbs else ():
+            if (got := getattr(self, name)) != only:
+                raise ValueError(f"{name} is fixed with feedback: climbing, got {got:g}; leave it out")
         return self
 
     @override
@@ -124,10 +125,16 @@ class NrBlocks(RateLaw):
         return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
 
     @property
+    def lowest(self) -> tuple[float, float]:
+        """The threshold of the lowest scheme, and what that carries there."""
+        return db_to_linear(float(self.thresholds_db[0])), self.curves[0].efficiency_bps_hz / (1.0 + self.target_bler)
+
+    @property
     def min_sinr(self) -> float:
-        """Where half of the blocks of the lowest scheme fail every attempt."""
+        """Where half of the blocks of the lowest scheme fail every attempt, or where repetition ends: the lower one."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
-        return db_to_linear(lowest.half_db) / MAX_ATTEMPTS
+        of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
+        return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
 
     @property
     def peaks(self) -> Array:
@@ -137,7 +144,8 @@ class NrBlocks(RateLaw):
             return np.empty(0)
         sinr = exp10((loop.low_db + _STEP_DB * np.arange(len(loop.steps))) / 10.0)
         per_sinr = np.concatenate([[0.0], loop.efficiency_bps_hz / sinr, [0.0]])
-        return sinr[(per_sinr[1:-1] > per_sinr[:-2]) & (per_sinr[1:-1] >= per_sinr[2:])]
+        rises, falls = per_sinr[1:-1] > _SAME * per_sinr[:-2], _SAME * per_sinr[1:-1] >= per_sinr[2:]
+        return sinr[rises & falls]  # of a plateau the lowest
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
@@ -199,6 +207,16 @@ class NrBlocks(RateLaw):
         """Block error rates of the schemes in use [schemes, ...] at SNRs in dB."""
         return _block_errors(self.curves, snr_db)
 
+    def always_repeated_bps_hz(self, snr_db: Array) -> float:
+        """Mean efficiency in bit/s/Hz of the lowest scheme with the best whole number of repetitions, always the same.
+
+        Args:
+            snr_db: [blocks] SNRs in dB.
+        """
+        copies = np.arange(1.0, self.repetitions + 1.0)
+        lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
+        return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
+
     @cached_property
     def _loop(self) -> OuterLoop:
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
@@ -248,7 +266,8 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
     faster = np.divide(law.target_bler - few, many - few, out=np.zeros(len(points)), where=mixes)
     mixed = (1.0 - faster) * of_scheme[below] + faster * of_scheme[above]
     throughput = np.where(mixes, 1.0 / (1.0 + law.target_bler), _chase(law.curves, snr_db)[below, points])
-    efficiency_bps_hz = np.maximum.accumulate(mixed * throughput)
+    repeated = law.repeated_bps_hz(np.maximum(exp10(snr_db / 10.0), law.min_sinr))
+    efficiency_bps_hz = np.maximum.accumulate(np.where(repeated > 0.0, repeated, mixed * throughput))
     return OuterLoop(law.min_sinr, low_db, efficiency_bps_hz, efficiency_bps_hz.tolist())
 
 

@@ -6,9 +6,12 @@ import math
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
+from fednet_emu.arrays import Array
 from fednet_emu.radio.numerology import rows
+from fednet_emu.radio.rates.base import Repeating
 from fednet_emu.radio.rates.staircase import Staircase
 from fednet_emu.units import db_to_linear
 
@@ -34,7 +37,7 @@ class Scheme(NamedTuple):
     snr_at_1_pct_db: float
 
 
-class NrMcs(Staircase):
+class NrMcs(Repeating, Staircase):
     """The fastest scheme of an MCS table that loses at most 10 % of its blocks at the SINR, and the retransmissions.
 
     Thresholds are those of the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
@@ -42,6 +45,7 @@ class NrMcs(Staircase):
     Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the table's mean gap
     to Shannon, 1.50, 1.78 and 1.49 dB. Each scheme counts with a first-transmission loss of 10 %, so the rate is a
     staircase; an outer loop mixes in the next scheme and is up to 14 % faster just below a threshold (`nr-blocks`).
+    Below the lowest scheme its blocks are repeated (`repetitions`), with the same first-transmission loss.
     Nothing is lost for good: what fails every attempt is sent anew.
     Ignored here: channel estimation (it costs 2 to 5 dB more in receivers), frequency selectivity, the delay of channel
     reports and of retransmissions, other code block sizes.
@@ -74,6 +78,27 @@ class NrMcs(Staircase):
                 thresholds.append(db_to_linear(scheme.snr_at_10_pct_db))
                 efficiencies_bps_hz.append(net_bps_hz)
         return thresholds, efficiencies_bps_hz[1:]
+
+    @property
+    def lowest(self) -> tuple[float, float]:
+        """The lowest scheme."""
+        return self.stairs[0][0], self.stairs[1][0]
+
+    @property
+    def jumps(self) -> Array:
+        """Where the rate begins, and every threshold but the lowest."""
+        return np.array([self.min_sinr, *self.stairs[0][1:]])
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s."""
+        least, enough, slope = self._repeats
+        if sinr >= enough:
+            return super().rate_bps(sinr, bandwidth_hz)
+        return bandwidth_hz * slope * sinr if sinr >= least else 0.0
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape."""
+        return super().rates_bps(sinr, bandwidth_hz) + bandwidth_hz * self.repeated_bps_hz(sinr)
 
     def _schemes(self) -> list[Scheme]:
         table = mcs_table(self.table)

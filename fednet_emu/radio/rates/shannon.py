@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, log1p
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.radio.rates.base import RateLaw
+from fednet_emu.radio.rates.base import RateLaw, Repeating
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.nr_mcs import NrMcs
@@ -27,8 +27,8 @@ _LN_2 = math.log(2.0)
 _linear = lru_cache(db_to_linear)
 
 
-class Shannon(RateLaw):
-    """Adaptive rate B log2(1 + SINR / gap) within the efficiencies of a modulation table; zero below the lowest one.
+class Shannon(Repeating):
+    """Adaptive rate B log2(1 + SINR / gap) within the efficiencies of a modulation table; below the lowest, repetition.
 
     The transmitter knows the SINR of every block and adapts at once, so it waits rather than lose data. The default gap
     of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to 1.8 dB measured); with `gap_db: 0`,
@@ -43,7 +43,7 @@ class Shannon(RateLaw):
     """Efficiency in bit/s/Hz of the highest modulation and code; null for no upper limit."""
 
     min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
-    """Efficiency of the lowest modulation and code: below it the rate is zero."""
+    """Efficiency of the lowest modulation and code: below it blocks are repeated (`repetitions`)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -55,31 +55,32 @@ class Shannon(RateLaw):
         return self
 
     @property
-    def min_sinr(self) -> float:
-        """The SINR of the lowest efficiency, gap (2^e - 1)."""
-        return db_to_linear(self.gap_db) * math.expm1(self.min_efficiency_bps_hz * _LN_2)
+    def lowest(self) -> tuple[float, float]:
+        """The lowest efficiency e and its SINR, gap (2^e - 1)."""
+        efficiency_bps_hz = self.min_efficiency_bps_hz
+        return db_to_linear(self.gap_db) * math.expm1(efficiency_bps_hz * _LN_2), efficiency_bps_hz
 
     @cached_property
-    def _terms(self) -> tuple[float, float, float]:
-        """The gap as a ratio, the lowest and the highest efficiency."""
-        return _linear(self.gap_db), self.min_efficiency_bps_hz, self.max_efficiency_bps_hz or math.inf
+    def _terms(self) -> tuple[float, float, float, float, float]:
+        """The gap as a ratio, the highest efficiency, and what repetition takes."""
+        return _linear(self.gap_db), self.max_efficiency_bps_hz or math.inf, *self._repeats
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
-        gap, lowest_bps_hz, highest_bps_hz = self._terms
+        gap, highest_bps_hz, least, enough, slope = self._terms
+        if sinr < enough:
+            return bandwidth_hz * slope * sinr if sinr >= least else 0.0
         efficiency_bps_hz = math.log1p(sinr / gap) / _LN_2
-        if efficiency_bps_hz < lowest_bps_hz:
-            return 0.0
         return bandwidth_hz * (efficiency_bps_hz if efficiency_bps_hz < highest_bps_hz else highest_bps_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        gap, lowest_bps_hz, highest_bps_hz = self._terms
+        gap, highest_bps_hz, _, enough, _ = self._terms
         efficiency_bps_hz = log1p(sinr / gap)
         efficiency_bps_hz /= _LN_2
         capped_bps_hz = np.minimum(efficiency_bps_hz, highest_bps_hz)
-        if lowest_bps_hz > 0.0:
-            capped_bps_hz = np.where(efficiency_bps_hz < lowest_bps_hz, 0.0, capped_bps_hz)
+        if enough > 0.0 and (weak := sinr < enough).any():
+            capped_bps_hz = np.where(weak, self.repeated_bps_hz(sinr), capped_bps_hz)
         return bandwidth_hz * capped_bps_hz
 
 

@@ -86,8 +86,10 @@ class Best:
 
 def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateLaw:
     """A law whose parts of a carrier are whole resource blocks; the law itself if its senders are not narrowed."""
-    if not isinstance(law, Narrowed) or bandwidth_hz < 2.0 * block_hz:
+    if not isinstance(law, Narrowed):
         return law
     count = int(bandwidth_hz / block_hz)
+    if count < 2:
+        return law.law
     fewest = min(max(int(np.ceil(law.narrowest_hz / block_hz - 1e-9)), 1), count)
     return WholeBlocks(law=law.law, count=count, fewest=fewest)

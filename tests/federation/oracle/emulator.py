@@ -271,10 +271,10 @@ class Emulator:
         snr = physics.up_snr[leg.sender] * leg.part
         cell = [burst[0] for burst in self.air if (burst[0].kind, burst[0].cell) == (leg.kind, leg.cell)]
         if self.access == "ofdma":
-            return physics.up_bps(snr, 1 / len(cell))
+            return physics.bps(snr, 1 / len(cell))
         if leg.grant is not None:
-            return physics.up_bps(snr / leg.grant.noise, leg.grant.share)
-        return physics.up_bps(snr)
+            return physics.bps(snr / leg.grant.noise, leg.grant.share)
+        return physics.bps(snr)
 
     # ---- time --------------------------------------------------------------------------------------------------------
 

@@ -94,21 +94,19 @@ class Physics:
         return watt(sender.tx_power_dbm - loss_db) / (watt(density_dbm_hz) * self.hertz)
 
     def bps(self, snr: float, share: float = 1.0) -> float:
-        """Rate on a share of the band of a link with this SNR on the whole of it."""
+        """Rate on a share of the band of a link with this SNR on the whole of it.
+
+        Below the least efficiency it has that one, on as many hertz as reach it, if repetition on one block reaches it.
+        """
         law, hertz, sinr = self.scenario.channel.rate, self.hertz * share, snr / share
         if law.kind == "fixed":
             return law.bit_rate_bps * (law.on_outage == "lose" or sinr >= ratio(law.threshold_db))
+        if sinr < self.least_sinr:
+            on_one_block = sinr * hertz / min(self.narrowest_hz, hertz)
+            reached = on_one_block * law.repetitions >= self.least_sinr
+            return hertz * sinr / self.least_sinr * law.min_efficiency_bps_hz * reached
         efficiency_bps_hz = math.log2(1 + sinr / ratio(law.gap_db))
-        highest_bps_hz = law.max_efficiency_bps_hz or NEVER
-        return hertz * min(efficiency_bps_hz, highest_bps_hz) * (efficiency_bps_hz >= law.min_efficiency_bps_hz)
-
-    def up_bps(self, snr: float, share: float = 1.0) -> float:
-        """The rate of a device: below the least efficiency it has that one, on as many hertz as reach it."""
-        law, hertz, sinr = self.scenario.channel.rate, self.hertz * share, snr / share
-        if law.kind == "fixed" or hertz <= self.narrowest_hz or sinr >= self.least_sinr:
-            return self.bps(snr, share)
-        granted_hz = hertz * sinr / self.least_sinr
-        return granted_hz * law.min_efficiency_bps_hz * (granted_hz >= self.narrowest_hz)
+        return hertz * min(efficiency_bps_hz, law.max_efficiency_bps_hz or NEVER)
 
     @property
     def least_sinr(self) -> float:
@@ -128,9 +126,8 @@ class Physics:
             return float(way.timeout_s)
         if way.access.kind == "over-the-air" or (planner is not None and planner.kind != "fedl"):
             return MOST_S
-        bps = self.bps if kind == "downlink" else self.up_bps
         shares = (1.0, 1 / self.n) if way.access.kind == "ofdma" else (1.0,)
-        takes_s = [size_bit / (bps(snr, share) or 1e-300) for share in shares]
+        takes_s = [size_bit / (self.bps(snr, share) or 1e-300) for share in shares]
         if min(takes_s) > MOST_S:
             return 0.0
         return MOST_S if len(self.stations) > 1 else min(max(20 * max(takes_s), LEAST_S), MOST_S)

@@ -99,7 +99,7 @@ def resource_blocks(physics: Physics, planner: Any, invited: list[int]) -> Plans
     for k in invited:
         for block, level in enumerate(noise):
             snr = physics.up_snr[k] / 10 ** (planner.margin_db / 10) / level
-            sinr, bps = snr / share, physics.up_bps(snr, share)
+            sinr, bps = snr / share, physics.bps(snr, share)
             air_s[k, block] = physics.message_bit / bps if bps else math.inf
             error[k, block] = 1 - math.exp(-(10 ** (planner.waterfall_db / 10)) / sinr)
             energy_j = powers.computing_w * physics.compute_s[k]

@@ -135,7 +135,7 @@ class Play:
             tx_power_dbm=30.0, noise_figure_db=0, height_m=1, amplifier_efficiency=efficiency, circuit_w=circuit_w
         )
         access, law = access_of(world), law_of(world.law)
-        if world.narrowest_hz is not None and not access.overlapping and world.kind != "downlink":
+        if world.narrowest_hz is not None:
             law = narrowed(law, world.narrowest_hz)
         self.medium = medium_of(
             access,
@@ -237,7 +237,12 @@ def law_of(law: Law) -> RateLaw:
         return FixedRate.model_validate({"bit_rate_bps": law.fixed_bps, **lowest})
     if law.kind == "root":
         return RootLaw()
-    return Shannon(gap_db=law.gap_db, min_efficiency_bps_hz=law.lowest_bps_hz, max_efficiency_bps_hz=law.highest_bps_hz)
+    return Shannon(
+        gap_db=law.gap_db,
+        min_efficiency_bps_hz=law.lowest_bps_hz,
+        max_efficiency_bps_hz=law.highest_bps_hz,
+        repetitions=law.repetitions,
+    )
 
 
 def fading_of(world: World) -> Fading:

@@ -47,6 +47,7 @@ class Law:
     loses: bool = False  # whether a block below that loses the transfer, or else carries nothing
     gap_db: float = 0.0
     lowest_bps_hz: float = 0.0
+    repetitions: int = 8  # of a block at the lowest efficiency
     highest_bps_hz: float | None = None
 
     @property
@@ -65,8 +66,14 @@ class Law:
             return Fraction(self.fixed_bps if self.loses or sinr >= self.lowest else 0)
         if self.kind == "root":
             return Fraction(float(hertz) * math.sqrt(sinr))
+        if sinr < self.least:
+            return Fraction(float(hertz) * self.lowest_bps_hz * float(sinr) / self.least) * self.repeats(sinr)
         bps_hz = math.log1p(float(sinr) / ratio(self.gap_db)) / math.log(2)
-        return Fraction(float(hertz) * min(bps_hz, self.highest_bps_hz or math.inf) * (bps_hz >= self.lowest_bps_hz))
+        return Fraction(float(hertz) * min(bps_hz, self.highest_bps_hz or math.inf))
+
+    def repeats(self, sinr: Fraction) -> bool:
+        """Whether so many copies as there may be reach the lowest efficiency."""
+        return sinr >= self.least / self.repetitions
 
     def end_together(self, snr: list[Fraction], left_bit: list[Fraction]) -> list[Fraction]:
         """Shares of the band that end all together: as bits^2 / SNR where the rate is B sqrt(SNR share).
@@ -141,17 +148,13 @@ class World:
         best = {"none": 1.0, "rayleigh": -math.log(1e-8)}.get(self.fading, 4.0)
         return Fraction(best if self.coherence_ns else 1.0)
 
-    @property
-    def narrows(self) -> bool:
-        """Whether weak senders are granted part of their band: devices that have it to themselves."""
-        return self.narrowest_hz is not None and self.kind != "downlink" and self.access in {"tdma", "ofdma"}
-
     def bps(self, sinr: Fraction, hertz: Fraction) -> Fraction:
         """The rate on a share of the band: below the lowest efficiency that one, on as many hertz as reach it."""
         law, least = self.law, self.law.least
-        if self.narrows and self.narrowest_hz < hertz and law.kind == "shannon" and sinr < least:
+        narrow_hz = self.narrowest_hz or hertz
+        if narrow_hz < hertz and law.kind == "shannon" and sinr < least:
             granted_hz = float(hertz) * float(sinr) / least
-            return Fraction(granted_hz * law.lowest_bps_hz * (granted_hz >= self.narrowest_hz))
+            return Fraction(granted_hz * law.lowest_bps_hz * law.repeats(sinr * hertz / narrow_hz))
         return law.bps(sinr, hertz)
 
     def leaves_ns(self, device: int, now_ns: int) -> float:

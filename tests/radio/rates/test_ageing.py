@@ -151,17 +151,28 @@ def test_the_table_is_the_integral():
         assert law.rate_bps(10 ** (mean_db / 10), 1.0) == pytest.approx(expected, rel=within)
 
 
+def test_a_fixed_number_of_repetitions_helps_weak_links_alone():
+    """8 repetitions never slow a link; at -9.03 dB below -3 dB an eighth of the lowest scheme's rate, or more."""
+    once = AgedRate(law=NrBlocks(**{**LAW.model_dump(), "repetitions": 1}), fading=Rayleigh())
+    eight, sinr = AgedRate(law=LAW, fading=Rayleigh()), 10 ** (np.linspace(-20, 30, 101) / 10)
+
+    assert np.all(eight.rates_bps(sinr, 1e6) >= once.rates_bps(sinr, 1e6))
+    assert eight.rate_bps(10**-0.3 / 8, 1e6) >= 0.99 / 8 * once.rate_bps(10**-0.3, 1e6)
+    assert eight.rate_bps(1000.0, 1e6) == once.rate_bps(1000.0, 1e6)
+
+
 def test_a_channel_uses_the_aged_mean_and_narrows_by_it():
     """A weak device does better on part of the band, by the mean SNR there."""
     channel = Channel(
         carrier_hz=3.5e9,
         numerology_khz=30,
         path_loss={"kind": "log-distance", "exponent": 3},
-        rate={"kind": "nr-blocks", "feedback": "aged", "margin_db": 0},
+        rate={"kind": "nr-blocks", "feedback": "aged", "margin_db": 0, "repetitions": 1},
         fading="rayleigh",
         long_transfers="ergodic",
     )
-    whole, parts = channel.medium_rate(), channel.medium_rate(narrows=True)
+    off = Channel(**{**channel.model_dump(exclude_unset=True), "narrowing": "off"})
+    whole, parts = off.medium_rate(), channel.medium_rate()
 
     assert isinstance(whole, AgedRate)
     assert whole.law.blocks == 51

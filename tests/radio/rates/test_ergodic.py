@@ -82,10 +82,10 @@ def test_a_rate_that_ignores_bandwidth_does_so_on_average():
 
 
 def test_fading_lifts_weak_links_over_the_floor():
-    """Below CQI 1 a still link carries nothing, a fading one its peaks; `min_sinr` says from where."""
+    """Below a CQI 1 that is repeated 8 times a still link carries nothing, a fading one its peaks."""
     averaged = ErgodicRate(law=Shannon(), fading=Rayleigh())
 
-    assert Shannon().rate_bps(0.1, 1.0) == 0.0
-    assert averaged.rate_bps(0.1, 1.0) > 0.0
+    assert Shannon().rate_bps(0.0125, 1.0) == 0.0
+    assert averaged.rate_bps(0.0125, 1.0) > 0.0
     assert averaged.min_sinr < Shannon().min_sinr
     assert averaged.rate_bps(0.5 * averaged.min_sinr, 1.0) == 0.0

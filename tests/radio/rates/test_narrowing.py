@@ -71,20 +71,24 @@ def test_no_part_of_the_band_is_faster(law, sinr):
 
 
 def test_below_the_least_efficiency_the_rate_is_that_of_the_part_that_reaches_it():
-    """B e s / s_min, with s_min = gap (2^e - 1), down to one block of 180 kHz; then nothing."""
-    rate, width_hz = narrowed(Shannon(), BLOCK_HZ), 20e6
+    """B e s / s_min, with s_min = gap (2^e - 1), down to one block of 180 kHz with all repetitions; then nothing."""
+    width_hz = 20e6
 
-    for part in (1 - 1e-9, 0.5, 0.1, 0.0091):
-        assert rate.rate_bps(part * LEAST_SINR, width_hz) == pytest.approx(width_hz * CQI_1_BPS_HZ * part, rel=1e-12)
-    assert rate.rate_bps(0.0089 * LEAST_SINR, width_hz) == 0.0
-    assert Shannon().rate_bps(0.999 * LEAST_SINR, width_hz) == 0.0
+    for law in (Shannon(repetitions=1), Shannon()):
+        rate, least = narrowed(law, BLOCK_HZ), 0.009 / law.repetitions
+        for part in (1 - 1e-9, 0.5, 0.1, 1.01 * least):
+            assert rate.rate_bps(part * LEAST_SINR, width_hz) == pytest.approx(
+                width_hz * CQI_1_BPS_HZ * part, rel=1e-12
+            )
+        assert rate.rate_bps(0.99 * least * LEAST_SINR, width_hz) == 0.0
+        assert law.rate_bps(0.999 * LEAST_SINR / law.repetitions, width_hz) == 0.0
 
 
 def test_a_band_that_is_narrower_than_a_block_stays_as_it_is():
-    """A share of 100 kHz carries nothing below the least efficiency, and above it what the law says."""
+    """A share of 100 kHz carries nothing below the repeated least efficiency, and above it what the law says."""
     rate = narrowed(Shannon(), BLOCK_HZ)
 
-    assert rate.rate_bps(0.99 * LEAST_SINR, 100e3) == 0.0
+    assert rate.rate_bps(0.99 / 8 * LEAST_SINR, 100e3) == 0.0
     assert rate.rate_bps(5.0, 100e3) == Shannon().rate_bps(5.0, 100e3)
 
 
@@ -135,8 +139,12 @@ def test_some_laws_are_never_narrowed():
     ids=["whole band", "any part", "one block at least"],
 )
 def test_the_mean_rate_at_the_edge(narrowest_hz, kbps):
-    """-6 dB in 1 MHz, the same power in 1, 2, 4 and 8 MHz, over Rayleigh fading: kbit/s, by quadrature elsewhere."""
-    law = Shannon() if narrowest_hz is None else narrowed(Shannon(), narrowest_hz)
+    """-6 dB in 1 MHz, the same power in 1, 2, 4 and 8 MHz, over Rayleigh fading: kbit/s, by quadrature elsewhere.
+
+    Without repetition.
+    """
+    once = Shannon(repetitions=1)
+    law = once if narrowest_hz is None else narrowed(once, narrowest_hz)
     mean = averaged(law, Rayleigh())
 
     rates_bps = [mean.rate_bps(10**-0.6 / width, 1e6 * width) for width in (1, 2, 4, 8)]
@@ -163,7 +171,7 @@ def test_the_mean_is_the_mean_over_blocks(law, fading):
 
 def test_the_mean_beyond_reach_is_zero():
     """So far below one block's least SINR that fewer than one block in 10^12 would carry anything."""
-    mean = averaged(narrowed(Shannon(), BLOCK_HZ), Rayleigh())
+    mean = averaged(narrowed(Shannon(repetitions=1), BLOCK_HZ), Rayleigh())
 
     assert mean.rate_bps(LEAST_SINR * BLOCK_HZ / 20e6 / 30, 20e6) == 0.0
     assert mean.rate_bps(0.0, 20e6) == 0.0
@@ -192,16 +200,15 @@ CHANNEL = {
 )
 def test_the_narrowest_part_is_one_resource_block(change, narrowest_hz):
     """Twelve subcarriers, of 15 kHz where no numerology is given."""
-    law = Channel.model_validate({**CHANNEL, **change}).block_rate(narrows=True)
+    law = Channel.model_validate({**CHANNEL, **change}).block_rate
 
     assert law == Narrowed(law=Shannon(), narrowest_hz=narrowest_hz)
 
 
 def test_narrowing_can_be_left_out():
-    """`off` is the law itself, as it is for a base station in any case; a narrowest part then says nothing."""
+    """`off` is the law itself; a narrowest part then says nothing."""
     off = Channel.model_validate({**CHANNEL, "narrowing": "off"})
 
-    assert off.block_rate(narrows=True) == off.medium_rate(narrows=True) == Shannon()
-    assert Channel.model_validate(CHANNEL).medium_rate() == Shannon()
+    assert off.block_rate == off.medium_rate() == Shannon()
     with pytest.raises(ValueError, match="narrowest_hz says nothing with narrowing: off, got 180000 Hz"):
         Channel.model_validate({**CHANNEL, "narrowing": "off", "narrowest_hz": 180e3})

@@ -46,7 +46,7 @@ def test_the_best_number_of_blocks_is_granted(law, snr_db, count, few):
 
 def test_a_device_at_its_limit_gets_the_blocks_that_its_headroom_allows():
     """One scheme, of an SNR of 3: power for 7.9 of 51 blocks at that SNR is a grant of 7 (TS 38.213 7.7.1)."""
-    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0)
+    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0, repetitions=1)
     headroom_blocks = 7.9
 
     its = granted(law)
@@ -60,7 +60,7 @@ def test_a_device_at_its_limit_gets_the_blocks_that_its_headroom_allows():
 
 def test_less_than_a_grant_is_nothing():
     """Below the SINR of the lowest scheme on the fewest blocks."""
-    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0)
+    law = Shannon(gap_db=0, min_efficiency_bps_hz=2.0, max_efficiency_bps_hz=2.0, repetitions=1)
 
     assert granted(law).rate_bps(3.0 / 51 * 0.99, 1.0) == 0.0
     assert granted(law).rate_bps(3.0 / 51 * 1.01, 51.0) == pytest.approx(2.0)
