@@ -29,7 +29,7 @@ RING = {"kind": "list", "xy_m": [[500.0 * np.cos(k), 500.0 * np.sin(k)] for k in
 CARS = {
     "channel": "urban-macro",
     "devices.count": 30,
-    "devices.placement": {"kind": "disc", "radius_m": 2500},
+    "devices.placement": {"kind": "disc", "radius_m": 4000},
     "stop": {"rounds": 5},
 }
 
@@ -49,7 +49,7 @@ def at_m(*distances_m, **more):
 def test_devices_out_of_reach_are_named_with_their_snr():
     """By hand: 23 dBm - (35.3 + 37.6 log10 d) + 174 - 73 - 5 dB; a block needs -7.53 dB, 12.65 dB less in a peak.
 
-    A block of 180 kHz has 20.46 dB more than all of the 20 MHz.
+    A block of 180 kHz has 20.46 dB more than all of the 20 MHz, and 8 repetitions are 9.03 dB.
     """
     (key, text), *_ = sentences(at_m(100.0, 5000.0, 4500.0, 5500.0))
 
@@ -57,7 +57,7 @@ def test_devices_out_of_reach_are_named_with_their_snr():
     assert key == "network.uplink"
     assert text.startswith("3 of 4 devices are out of reach where they start: ")
     assert f"dev-3, mean SNR {snr_db:.1f} dB; dev-1, mean SNR" in text
-    assert "the rate law needs -28.0 dB, reached in one fading block of 10^8 at -40.6 dB" in text
+    assert "the rate law needs -37.0 dB, reached in one fading block of 10^8 at -49.7 dB" in text
 
 
 def test_who_needs_it_is_said():
@@ -70,8 +70,8 @@ def test_who_needs_it_is_said():
 
 
 def test_devices_at_the_edge_are_named_with_their_time():
-    """At 120 m an upload takes milliseconds, at 1.8 km days; that is not tried unless a timeout is given."""
-    far = at_m(100.0, 120.0, 1800.0)
+    """At 120 m an upload takes milliseconds, at 3 km days; that is not tried unless a timeout is given."""
+    far = at_m(100.0, 120.0, 3000.0)
     ((key, text),) = [each for each in sentences(far) if "uplink" in each[0]]
 
     assert key == "network.uplink"
@@ -145,7 +145,7 @@ def calls(settings):
 
 def test_a_million_devices_are_looked_at_in_arrays():
     """A hundred times as many devices take no more calls of functions."""
-    few, many = (calls({"devices.count": count, "channel.bandwidth_hz": 20e6}) for count in (2000, 200_000))
+    few, many = (calls({"devices.count": count, "devices.placement.radius_m": 2000.0}) for count in (2000, 200_000))
 
     assert many < few + 100
 
@@ -158,9 +158,9 @@ def story(settings):
     return fe.run("quickstart", settings=settings, timing_only=True, progress=False)
 
 
-def test_an_own_channel_at_five_hundred_metres():
-    """Devices at 700 m need over an hour each: five rounds are over in seconds, and all say why."""
-    ring = {"kind": "list", "xy_m": [[700.0 * np.cos(k), 700.0 * np.sin(k)] for k in range(10)]}
+def test_an_own_channel_at_three_kilometres():
+    """Devices at 3.3 km need over an hour each: five rounds are over in seconds, and all say why."""
+    ring = {"kind": "list", "xy_m": [[3300.0 * np.cos(k), 3300.0 * np.sin(k)] for k in range(10)]}
     near = {"kind": "list", "xy_m": [*ring["xy_m"], *[[50.0, float(k)] for k in range(10)]]}
     run = story({**OWN, "devices.placement": near})
 
@@ -179,7 +179,7 @@ def test_cars_on_an_urban_macro_cell():
 
 
 def test_five_thousand_devices_on_urban_micro():
-    """Of two thousand messages one is lost, and costs a second instead of an hour."""
+    """All of two thousand messages arrive, in seconds: whoever is weak narrows and repeats."""
     many = {
         "devices.count": 5000,
         "devices.placement": {"kind": "disc", "radius_m": 300},
@@ -191,6 +191,6 @@ def test_five_thousand_devices_on_urban_micro():
     }
     run = story(many)
 
-    assert run.summary["losses"] == {"unreachable": 1}
-    assert run.summary["messages"] + run.receptions.query("lost == 'unreachable'").shape[0] == 2000
-    assert run.summary["simulated_s"] < 3600
+    assert run.summary["losses"] == {}
+    assert run.summary["messages"] == 2000
+    assert run.summary["simulated_s"] < 60

@@ -51,8 +51,8 @@ class NrBlocks(Repeating):
     On a link that does not change it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
     (p - b_m) / (b_(m+1) - b_m) of the blocks has the faster one, and a failed block arrives at the second attempt, so
     the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme its blocks
-    are repeated (`repetitions`). The four attempts of HARQ add up copies, too, down to the SINR at which half of the blocks
-    fail every attempt; they count only where repetition does not reach, never both at once.
+    are repeated (`repetitions`). The four attempts of HARQ add up copies, too, down to the SINR at which half of the
+    blocks fail every attempt; they count only where repetition does not reach, never both at once.
     Block sizes are those of TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in
     slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the
     LDPC code over Gaussian noise in code blocks of 2000 bit, or lies 1.68 dB above Shannon for schemes without a curve.

@@ -111,7 +111,7 @@ def test_scalar_and_vector_follow_one_law():
 
 
 def test_four_copies_of_a_block_add_up():
-    """Without repetition half of the blocks arrive 6.02 dB below the half of the lowest scheme, in the fourth attempt."""
+    """Without repetition half of the blocks arrive 6.02 dB below the lowest scheme's half, in the fourth attempt."""
     least = 10 ** (-5.851 / 10) / 4
     size_bit = transport_block_bit(51, 13, 12, 2, 120)
     once = NrBlocks(**{**IN_20_MHZ.model_dump(), "repetitions": 1})
