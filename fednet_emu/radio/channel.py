@@ -208,6 +208,12 @@ class Channel(Component):
             )
         return bandwidth_hz
 
+    @field_validator("fading")
+    @classmethod
+    def _at_its_carrier(cls, fading: Fading, info: ValidationInfo) -> Fading:
+        carrier_hz = info.data.get("carrier_hz")
+        return fading.at_carrier(carrier_hz) if carrier_hz and isinstance(fading, BlockFading) else fading
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if isinstance(self.shadowing, ShadowingOfPathLoss) and not self.path_loss.STATES_SIGMA:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 import scipy
@@ -105,7 +105,11 @@ class BlockFading(Fading):
     """A gain that is drawn again in each block."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block; the default is that of 3 km/h at 3.5 GHz, see `coherence_time_s`."""
+    """Duration of a block in s; left out, that of `speed_m_s` at `channel.carrier_hz`, to three digits: 0.0435 for
+    3 km/h at 3.5 GHz. See `coherence_time_s`."""
+
+    speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
+    """Speed in m/s of the terminals, by which a block lasts where `coherence_s` is left out; 3 km/h."""
 
     delay_spread_s: float | Literal["from-scenario"] | None = None
     """Root-mean-square spread in s of the delays of the paths, by which a wide band is selective: its rate is the mean
@@ -121,6 +125,13 @@ class BlockFading(Fading):
                 "usual"
             )
         return spread_s
+
+    def at_carrier(self, carrier_hz: float) -> Self:
+        """The same with the coherence time of its speed at a carrier, unless it states one."""
+        if "coherence_s" in self.model_fields_set:
+            return self
+        coherence_s = float(f"{coherence_time_s(self.speed_m_s, carrier_hz):.3g}")
+        return self.model_copy(update={"coherence_s": coherence_s})
 
     @property
     def shape(self) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.emulation.build import build
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
@@ -33,25 +34,26 @@ def with_values(settings: Settings, values: dict[str, Any]) -> Settings:
     return changed
 
 
-NARROW_HZ = 1e4
-"""A width that half of every drawn band exceeds."""
+NARROW_HZ = 1e3
+"""A width that half of every drawn band exceeds, and the parts of its devices."""
 UNDISTURBED = {
     "channel.long_transfers": "walk",
-    "network.uplink": {"access": "tdma"},
     "network.cells": "single",
     "network.power_control": "none",
     "devices.availability": "always",
     "devices.battery": None,
     "devices.mobility": "static",
 }
-"""Uplinks in turns whose rates are those of the rate law at every instant, whenever a transfer begins."""
+"""Transfers whose rates are those of the rate law at every instant, whenever a transfer begins."""
+WAYS = [("uplink", "tdma"), ("uplink", "ofdma"), ("uplink", "noma"), ("uplink", "shared")]
+WAYS += [("downlink", "tdma"), ("downlink", "ofdma"), ("downlink", "shared")]
 
 
 def half_the_bandwidth(settings: Settings) -> str | None:
-    """With half the bandwidth no transfer of a fixed request over TDMA ends earlier, whatever the rate law.
+    """With half the bandwidth no transfer of a fixed request ends earlier, whatever the rate law and the access scheme.
 
-    The requests are one upload of each device at the start. It is a law where a weak device sends on part of its band,
-    and bands are wider than the narrowest part, and where a wide band fades as a narrow one does.
+    The requests are one upload or one download of each device at the start. It is a law where a weak sender uses part
+    of its band, and bands are wider than the narrowest part, and where a wide band fades as a narrow one does.
     """
     if getattr(scenario_of(settings).channel.fading, "delay_spread_s", None) is not None:
         return None
@@ -66,15 +68,23 @@ def half_the_bandwidth(settings: Settings) -> str | None:
 
 
 def half_the_power(settings: Settings) -> str | None:
-    """With 3 dB less power no transfer of a fixed request over TDMA ends earlier, narrowed or not."""
-    power_dbm = settings["channel"]["device"]["tx_power_dbm"]
-    return _no_earlier(settings, UNDISTURBED, {**UNDISTURBED, "channel.device.tx_power_dbm": power_dbm - 3})
+    """With 3 dB less power of all senders no transfer of a fixed request ends earlier, narrowed or not."""
+    keys = [f"channel.{end}.tx_power_dbm" for end in ("device", "base_station")]
+    less = {key: settings["channel"][key.split(".")[1]]["tx_power_dbm"] - 3 for key in keys}
+    return _no_earlier(settings, UNDISTURBED, {**UNDISTURBED, **less})
 
 
 def _no_earlier(settings: Settings, more: Settings, less: Settings) -> str | None:
-    """Uploads that end earlier with fewer resources; None if some are then lost, which may end at once."""
+    """Transfers that end earlier with fewer resources; None if some are then lost, which may end at once."""
     sizes_bit = [SIZE_BIT] * settings["devices"]["count"]
-    with_more, with_less = (_uploads(scenario_of(with_values(settings, values)), sizes_bit) for values in (more, less))
+    way, access = Random(f"way {settings['seed']}").choice(WAYS)
+    uplink = {"network.uplink": {"access": access if way == "uplink" else "tdma"}}
+    given = uplink if way == "uplink" else {**uplink, "network.downlink": {"access": access, "mode": "unicast"}}
+    try:
+        scenarios = [scenario_of(with_values(settings, {**given, **values})) for values in (more, less)]
+    except ScenarioError:
+        return None  # what else was drawn does not go with this access scheme
+    with_more, with_less = (_transfers(scenario, sizes_bit, way) for scenario in scenarios)
     if with_less.lost.any():
         return None
     early = np.flatnonzero(with_less.ended_ns < with_more.ended_ns * (1 - SLACK) - len(sizes_bit))
@@ -82,21 +92,23 @@ def _no_earlier(settings: Settings, more: Settings, less: Settings) -> str | Non
 
 
 class Uploads(NamedTuple):
-    """The upload of each device: when it begins and ends in ns, and whether it is lost."""
+    """The transfer of each device: when it begins and ends in ns, and whether it is lost."""
 
     started_ns: Array
     ended_ns: Array
     lost: Mask
 
 
-def _uploads(scenario: Scenario, sizes_bit: list[int]) -> Uploads:
-    """The uploads of all devices if all are asked for at the start."""
+def _transfers(scenario: Scenario, sizes_bit: list[int], way: str = "uplink") -> Uploads:
+    """The uploads, or the downloads, of all devices if all are asked for at the start."""
     fed = build(scenario, timing_only=True)
-    sent = [fed.network.uplink.send(device, SERVER, None, -1, size_bit) for device, size_bit in enumerate(sizes_bit)]
+    medium, up = getattr(fed.network, way), way == "uplink"
+    ends = [(device, SERVER) if up else (SERVER, device) for device in range(len(sizes_bit))]
+    sent = [medium.send(*pair, None, -1, size_bit) for pair, size_bit in zip(ends, sizes_bit, strict=True)]
     fed.clock.run_process(_all(fed, sent))
     fed.close()
     column = fed.ledger.transfers.column
-    order = np.argsort(column("sender"))
+    order = np.argsort(np.maximum(column("sender"), column("receiver")))
     return Uploads(*(column(name)[order].astype(float) for name in ("started_ns", "ended_ns", "lost")))
 
 
@@ -261,7 +273,7 @@ def renumbered(settings: Settings) -> str | None:
     for devices in (range(count), range(count)[::-1]):
         there = {"kind": "list", "xy_m": [places[device] for device in devices]}
         scenario = scenario_of(with_values(settings, {**plain, "devices.placement": there}))
-        started_ns, ended_ns, _ = _uploads(scenario, [SIZE_BIT * (1 + device) for device in devices])
+        started_ns, ended_ns, _ = _transfers(scenario, [SIZE_BIT * (1 + device) for device in devices])
         took_ns.append(np.sort(ended_ns - started_ns))
     same = np.allclose(*took_ns, rtol=SLACK, atol=count)
     return "" if same else f"{took_ns[0]} ns, and in the opposite order {took_ns[1]} ns"

@@ -201,9 +201,9 @@ def test_a_seed_that_ends_its_process_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 BREAKERS = {
     "twice the time": ("_times", lambda play: [play.events]),
-    "renumbered": ("_uploads", lambda scenario, sizes_bit: ends_at(1e6 * np.arange(4) @ sizes_bit)),
-    "half the bandwidth": ("_uploads", lambda scenario, sizes_bit: ends_at(scenario.channel.bandwidth_hz)),
-    "half the power": ("_uploads", lambda scenario, sizes_bit: ends_at(1e9 * scenario.channel.device.tx_power_w)),
+    "renumbered": ("_transfers", lambda scenario, sizes_bit: ends_at(1e6 * np.arange(4) @ sizes_bit)),
+    "half the bandwidth": ("_transfers", lambda scenario, *_: ends_at(scenario.channel.bandwidth_hz)),
+    "half the power": ("_transfers", lambda scenario, *_: ends_at(1e9 * scenario.channel.device.tx_power_w)),
     "a later deadline": ("played", lambda scenario, **_: Invited(-scenario.algorithm.deadline_s)),
     "no foresight": ("_before", lambda play, end_ns: [play.rounds]),
     "one more device": ("scenario_of", lambda settings: small_scenario(f"seed={settings['devices']['count']}")),

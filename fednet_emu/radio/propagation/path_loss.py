@@ -44,11 +44,12 @@ class FreeSpace(PathLoss):
 
 
 class LogDistance(PathLoss):
-    """Loss that grows by `10 exponent` dB per decade of 3D distance: L0 + 10 n log10(d / d0), and L0 up to d0.
+    """Loss that grows by `10 exponent` dB per decade of 3D distance: L0 + 10 n log10(d / d0).
 
-    Fitted laws of the form a + b log10(d) are this one with n = b / 10 and L0 its value at any d0 below the shortest
-    link. The exponent is 2 in free space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport, Wireless
-    Communications). Links count as without line of sight.
+    It holds on both sides of d0, from 1 m on (from d0 if that is less); the loss of shorter links is constant. Fitted
+    laws of the form a + b log10(d) are this one with n = b / 10 and L0 its value at any d0. The exponent is 2 in free
+    space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport, Wireless Communications). Links count as without line
+    of sight.
     Ignored here: antenna heights other than through the 3D distance, breakpoints, and the carrier when
     `reference_loss_db` is given.
     """
@@ -57,17 +58,18 @@ class LogDistance(PathLoss):
     """Path-loss exponent n."""
 
     reference_distance_m: float = Field(default=1.0, gt=0)
-    """Reference distance d0 in m; shorter links have the loss at d0."""
+    """Reference distance d0 in m, at which the loss is L0."""
 
     reference_loss_db: float | None = None
     """Loss L0 in dB at d0; null for the free-space loss at d0."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """Log-distance loss of each link; constant up to `reference_distance_m`."""
+        """Log-distance loss of each link; constant up to 1 m."""
         reference_loss_db = self.reference_loss_db
         if reference_loss_db is None:
             reference_loss_db = float(free_space_loss_db(np.float64(self.reference_distance_m), carrier_hz))
-        decades = log10(np.maximum(hop.distance_3d_m / self.reference_distance_m, 1.0))
+        nearest = min(1.0 / self.reference_distance_m, 1.0)
+        decades = log10(np.maximum(hop.distance_3d_m / self.reference_distance_m, nearest))
         return Propagation.of(reference_loss_db + 10.0 * self.exponent * decades, los=False)
 
 

@@ -84,19 +84,28 @@ def test_log_distance_starts_from_free_space_when_no_reference_loss_is_given():
 
 
 def test_log_distance_with_exponent_two_is_free_space():
-    """From any reference distance the two laws agree beyond it."""
-    hop = level(7.0, 70.0, 900.0)
+    """From any reference distance the two laws agree, on both sides of it and up to 1 m."""
+    hop = level(0.0, 1.0, 2.0, 7.0, 70.0, 900.0)
 
     losses_db = LogDistance(exponent=2.0, reference_distance_m=7.0).loss_db(hop, 3.5e9)
 
     assert losses_db == pytest.approx(FreeSpace().loss_db(hop, 3.5e9))
 
 
-def test_log_distance_gives_its_reference_loss_up_to_the_reference_distance():
-    """Shorter links, down to zero length, lose exactly the reference loss."""
-    law = LogDistance(exponent=3.76, reference_distance_m=10, reference_loss_db=52.9)
+def test_log_distance_is_one_line_over_the_logarithm_wherever_its_reference_is():
+    """128.1 dB at 1 km and 37.6 dB a decade: 90.5 dB at 100 m, 15.3 dB at 1 m; from 10 m or from 1 m the same law."""
+    hop, expected = level(0.0, 0.5, 1.0, 10.0, 100.0, 1000.0, 10_000.0), [15.3, 15.3, 15.3, 52.9, 90.5, 128.1, 165.7]
 
-    np.testing.assert_array_equal(law.loss_db(level(0.0, 3.0, 10.0), 2e9), [52.9, 52.9, 52.9])
+    for reference_m, loss_db in ((1.0, 15.3), (10.0, 52.9), (1000.0, 128.1)):
+        law = LogDistance(exponent=3.76, reference_distance_m=reference_m, reference_loss_db=loss_db)
+        assert law.loss_db(hop, 2e9) == pytest.approx(expected)
+
+
+def test_log_distance_below_a_metre_begins_at_its_reference():
+    """A reference distance of 10 cm: the loss there holds for shorter links, and 20 dB more at 1 m."""
+    law = LogDistance(exponent=2.0, reference_distance_m=0.1, reference_loss_db=20.0)
+
+    assert law.loss_db(level(0.0, 0.1, 1.0), 2e9) == pytest.approx([20.0, 20.0, 40.0])
 
 
 def test_losses_use_the_distance_between_the_antennas():
