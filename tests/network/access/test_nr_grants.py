@@ -227,6 +227,21 @@ def test_a_failed_last_block_takes_more_round_trips(down, round_trip_s):
     assert shares == pytest.approx([0.1, 0.01, 0.001], rel=0.1, abs=5e-4)
 
 
+@pytest.mark.parametrize("down", [False, True])
+def test_last_blocks_of_different_devices_fail_independently(down):
+    """Of 4000 transfers that are asked for in one instant half fail once, a quarter twice, an eighth three times."""
+    access = NrGrants(target_bler=0.4999)
+    latency = access.latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), 5, down=down))
+    ends = [{"sender": SERVER, "receiver": n} if down else {"sender": n, "receiver": SERVER} for n in range(4000)]
+    tails_ns = [latency.tail_ns(SimpleNamespace(**each, requested_ns=0), 0) for each in ends]
+
+    repeats, shares = np.unique(tails_ns, return_counts=True)
+
+    assert len(repeats) == 4  # the fourth attempt is the last
+    assert np.diff(repeats) == pytest.approx(np.diff(repeats)[0])
+    assert shares / 4000 == pytest.approx([0.5, 0.25, 0.125, 0.125], abs=0.03)
+
+
 # ---- rates and refusals ----------------------------------------------------------------------------------------------
 
 

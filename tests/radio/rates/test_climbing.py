@@ -57,9 +57,9 @@ def delivered(snr_db, windows):
     return found
 
 
-@pytest.mark.parametrize("snr_db", [4.0, *SNRS_DB])
+@pytest.mark.parametrize("snr_db", [-1.0, 0.5, 4.0, *SNRS_DB])
 def test_the_first_windows_are_those_of_the_loop(snr_db):
-    """3.2 seconds of a transfer, window by window."""
+    """3.2 seconds of a transfer, window by window; where MCS 6 fails, too, it stays there."""
     sinr = np.array(10 ** (snr_db / 10))
     rates = LAW.rate_bps(float(sinr), 1.0) * LAW.climbed(sinr, np.arange(32))
     assert rates == pytest.approx(delivered(snr_db, 32), rel=0.01)
