@@ -70,12 +70,15 @@ def by_hand(module, l1=0.0):
 
 @pytest.mark.parametrize("l1", [0.0, 0.02])
 def test_a_job_is_the_plain_loop(l1):
-    """Batch norm, Adam, dropped last batches and an L1 term by autograd: parameters, statistics and loss agree."""
+    """Batch norm, Adam, dropped last batches and an L1 term by autograd: parameters, statistics and loss agree.
+
+    Before batch norm a bias has the gradient 0; rounding moves it by at most lr * 1e-15 / eps = 1e-9 in a step of Adam.
+    """
     graph, module = Graph(SerialEngine()), network()
     trained = job(graph, module, l1=l1)
     expected, loss = by_hand(module, l1)
 
-    assert torch.allclose(graph.read(trained.params), expected, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(graph.read(trained.params), expected, rtol=1e-9, atol=1e-8)
     assert graph.read(trained.loss) == pytest.approx(loss)
     assert not torch.equal(expected[-12:], FlatModel(module, "cross-entropy", (1, 4, 4)).initial()[-12:])
 
