@@ -15,14 +15,14 @@ from fednet_emu.kernel.events import Completion, cancel, several
 class AllOf(Completion):
     """Event that triggers when all given events have triggered; its value is the list of their values, in order.
 
-    Events that have not triggered by the deadline, inclusive, are cancelled; the value of such a process is `late()`.
+    Events that have not triggered by the deadline, inclusive, are cancelled; the value of each of them is `late()`.
     The first one that fails is what this fails with.
 
     Args:
         clock: simulated time.
         events: the events or processes to wait for; none of them has been processed yet.
         deadline_s: longest wait in seconds from now; None for no limit.
-        late: gives the value of a cancelled process.
+        late: gives the value of a cancelled event.
         of: makes the value of this event from the list of values.
     """
 
@@ -39,6 +39,7 @@ class AllOf(Completion):
         ended = self._ended
         for event in events:
             event.callbacks.append(ended)
+        self._given_up: dict[Event, Any] = {}
         self._timer: Timer | None = None
         if not events:
             self.succeed(of([]))
@@ -53,9 +54,12 @@ class AllOf(Completion):
                 self.fail(cast("Exception", event._value))
             return
         self._missing -= 1
+        self._end_if_complete()
+
+    def _end_if_complete(self) -> None:
         if not self._missing and not self.triggered:
             self._let_go()
-            self.succeed(self._of([event._value for event in self.events]))
+            self.succeed(self._of([self._given_up.get(event, event._value) for event in self.events]))
 
     def _let_go(self) -> None:
         """Cancel the deadline timer, which would otherwise keep this event and all values in memory until it fires."""
@@ -64,15 +68,22 @@ class AllOf(Completion):
 
     def _deadline(self, _event: Event) -> None:
         for event in self.events:
-            cancel(event, self._late())
+            self._give_up(event, self._late())
+        self._missing -= len(self._given_up)
+        self._end_if_complete()
 
     def cancel(self, outcome: Any) -> None:
         """Cancel every event that is still pending."""
         self._let_go()
         for event in self.events:
-            cancel(event, outcome)
-            if event.callbacks and not isinstance(event, simpy.events.Process):
-                event.callbacks.remove(self._ended)  # it will never come: leaves no cycle for the garbage collector
+            self._give_up(event, outcome)
+
+    def _give_up(self, event: Event, outcome: Any) -> None:
+        """Cancel an event if it is pending: a process then ends with this outcome; any other event never triggers."""
+        cancel(event, outcome)
+        if event.callbacks and not isinstance(event, simpy.events.Process):
+            event.callbacks.remove(self._ended)  # leaves no cycle for the garbage collector
+            self._given_up[event] = outcome
 
     def describe(self) -> str:
         """Name the pending events and what each of them waits for."""

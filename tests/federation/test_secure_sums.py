@@ -234,6 +234,33 @@ def test_each_attempt_has_its_own_graph_and_secrets(monkeypatch):
     assert {one.secret(what, 0) for what in ("key", "own")}.isdisjoint(two.secret(what, 0) for what in ("key", "own"))
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("deadline_s", "more"),
+    [
+        *((deadline_s, ()) for deadline_s in (1e-5, 5e-4, 2e-3, 3e-3, 5e-3)),
+        *((0.05, (f"network.transport={kind}",)) for kind in ("tcp", "quic")),
+        (
+            0.005,
+            (
+                "devices={count: 4, profile: pi-4b}",
+                "channel={carrier_hz: 3.5e+9, bandwidth_hz: 2e+7, path_loss: free-space, shadowing: none}",
+                "network.uplink.access=nr-grants",
+            ),
+        ),
+    ],
+)
+def test_a_deadline_in_any_step_ends_the_round(deadline_s, more, rule):
+    """In keys or shares, on their way up or down; for all devices or one of four: the next round begins at once."""
+    fed = run_small(FEDAVG, rule, f"algorithm.deadline_s={deadline_s}", "stop.rounds=3", *more)
+    rounds = fed.ledger.frames()["rounds"]
+
+    assert rounds["arrived"].tolist() == [0, 0, 0]
+    assert rounds["started_s"].tolist() == pytest.approx([0, deadline_s, 2 * deadline_s])
+    assert {row["step"] for row in fed.ledger.series["secure_aggregation"]} <= {"keys", "shares", "vectors"}
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
 def test_every_round_has_its_deadline():
     """With a device that is late, the last step begins a second after each round, not later."""
     fed = run_small(FEDAVG, SECURE, *FAULTS["a deadline"], "stop.rounds=3")
