@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
@@ -53,10 +54,21 @@ def mount_proc() -> None:
 
 
 def forbid_settings() -> None:
-    """Make /proc and /sys read-only here: a program of root without capabilities could still change the host's."""
-    for place in (b"/proc", b"/sys"):
-        _call("mount", place, place, None, _BIND_ALL, None)
-        _call("mount", None, place, None, _READ_ONLY | _NO_SUID_DEV_EXEC, None)
+    """Make /proc, /sys and all mounts below them read-only in this mount namespace.
+
+    A program of root without capabilities could still change settings and control groups of the host there.
+    """
+    for place in ("/proc", "/sys"):
+        _call("mount", place.encode(), place.encode(), None, _BIND_ALL, None)
+        below = [point for point in _mount_points() if point.startswith(f"{place}/")]
+        for point in [place, *sorted(below, key=len)]:  # a mount that another one hides is part of a parent by then
+            if os.path.exists(point) and not os.statvfs(point).f_flag & os.ST_RDONLY:
+                _call("mount", None, os.fsencode(point), None, _READ_ONLY | _NO_SUID_DEV_EXEC, None)
+
+
+def _mount_points() -> list[str]:
+    lines = os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).splitlines()
+    return [re.sub(r"\\([0-7]{3})", lambda byte: chr(int(byte[1], 8)), line.split(" ")[4]) for line in lines]
 
 
 def die_with_parent() -> None:

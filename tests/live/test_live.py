@@ -191,6 +191,35 @@ def test_programs_have_no_way_out_and_the_host_stays_as_it_is(tmp_path: Path) ->
     assert host_facts() == before
 
 
+WRITES = """
+import json, os
+def done(what, *more):
+    try:
+        what(*more)
+        return True
+    except OSError:
+        return False
+found = {}
+for point in [line.split()[1] for line in open("/proc/self/mounts")]:
+    if (point + "/").startswith(("/proc/", "/sys/")) and os.path.isdir(point):
+        files = [its.path for its in os.scandir(point) if its.is_file() and its.stat().st_mode & 0o222]
+        written = [path for path in files if done(os.open, path, os.O_WRONLY)]
+        made = [folder for folder in [point + "/fednet-tried"] if done(os.mkdir, folder) and done(os.rmdir, folder)]
+        found[point] = {"read-only": bool(os.statvfs(point).f_flag & os.ST_RDONLY), "written": written + made}
+print(json.dumps(found))
+"""
+
+
+def test_programs_write_to_no_mount_below_proc_and_sys(tmp_path: Path) -> None:
+    """Neither a folder nor a file of any of them, such as the control groups of the host: all are read-only."""
+    with Programs(1) as programs:
+        programs.start(0, python(WRITES), {}, tmp_path / "writes.txt", watch=False)
+        assert [ended.code for ended in _ends(programs)] == [0]
+    found = json.loads((tmp_path / "writes.txt").read_text())
+    assert {"/proc", "/sys"} <= set(found)
+    assert all(its == {"read-only": True, "written": []} for its in found.values()), found
+
+
 def test_programs_have_the_environment_that_the_command_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
