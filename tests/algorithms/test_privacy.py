@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -181,6 +182,24 @@ def test_devices_that_leave_take_the_gain_of_sampling_away():
     away = {"devices.availability": {"kind": "periodic", "on_s": 5, "off_s": 5}}
     run = played(**away, **dp(clip_norm=1.0, noise_multiplier=2.0))
     assert run.summary["epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=run.summary["rounds"]))
+
+
+@pytest.mark.parametrize(
+    ("more", "rate"),
+    [((), 0.5), (("devices.availability={kind: periodic, on_s: 0.004, off_s: 0.001}",), 1.0)],
+    ids=["always there", "come and go"],
+)
+def test_the_series_has_what_the_rounds_so_far_reveal(more, rate):
+    """After t rounds the epsilon of t rounds; half of four devices are asked, so that noise of 3 is 3 * 0.2 / 2."""
+    rule = "algorithm.aggregation={kind: dp, clip_norm: 0.2, noise_multiplier: 3, delta: 1e-4}"
+    fed = run_small(POISSON, rule, "stop.rounds=5", *more)
+    rows = pd.DataFrame(fed.ledger.series["privacy"])
+
+    assert rows["epsilon"].tolist() == [
+        pytest.approx(epsilon(3.0, delta=1e-4, rounds=int(t), rate=rate)) for t in rows["round"]
+    ]
+    assert rows["round"].iloc[-1] == 5
+    assert rows["noise_std"].tolist() == pytest.approx([0.3] * len(rows))
 
 
 @pytest.mark.parametrize(

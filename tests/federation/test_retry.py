@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fednet_emu.federation import Federation, Process
+from fednet_emu.devices.availability import Presence, Windows
+from fednet_emu.federation import Delivery, Federation, Process
+from fednet_emu.federation.exchange import retrying
+from fednet_emu.kernel.clock import Clock
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation, small_scenario
 
 MODEL_S = 320e-6
 LOSSY = "network.uplink.loss={kind: random, probability: 0.999999}"
+
+
+class Foreseen(Windows):
+    """Windows whose returns everybody knows, as those of satellites."""
+
+    FORESEEN = True
 
 
 class Play:
@@ -220,6 +229,22 @@ def test_an_attempt_may_begin_when_patience_ends() -> None:
     _, fed = play(flow, LOSSY)
 
     assert requested_s(fed) == pytest.approx([0, 0.5 + MODEL_S], abs=1e-12)
+
+
+def test_a_wait_for_the_next_pass_is_no_attempt() -> None:
+    """A satellite sets at 0.5 s amid the first of two attempts: after its return at 7 s two attempts are left."""
+    reasons, clock = iter(["left", "erased", ""]), Clock()
+    presence = Presence(Foreseen(devices={0: ((0.0, 0.5), (7.0, 99.0))}), 0, 1)
+
+    def attempt() -> Process:
+        now_s = clock.now_s
+        yield clock.sleep(1.0)
+        return Delivery(0, -1, "payload", 8, now_s, now_s, now_s + 1.0, next(reasons))
+
+    send = lambda: clock.process(attempt())  # noqa: E731
+    found = clock.run_process(retrying(clock, send, 2, 0.0, 100.0, to_the_gone=False, moving=True, presence=presence))
+
+    assert (found.lost, found.requested_s, clock.now_s) == ("", 8.0, 9.0)
 
 
 # ---- out of reach ----------------------------------------------------------------------------------------------------

@@ -186,6 +186,17 @@ def test_packets_of_who_is_away_vanish(house: House) -> None:
     assert house.hub.traffic.air_byte == [1000, 0], "what vanishes is no traffic"
 
 
+def test_whether_a_device_is_there_is_asked_for_the_instant_in_which_its_packet_leaves(house: House) -> None:
+    """At 8 us, however late the host looks: device 0 goes after that, device 1 was away then and is back."""
+    house.away = [(0, 9000, 10**12), (1, 4000, 14_000)]
+    house.nodes[1].send(tcp(1, 0, b"x" * 448))  # both take 8 us, as they share the air
+    house.nodes[2].send(tcp(2, 0, b"y" * 448))
+    house.at(0)
+    house.at(3 * MS)
+    assert [packet[52:53] for packet in house.heard(0)] == [b"x"]
+    assert house.hub.vanished == [1, 0]
+
+
 def test_before_scenario_time_packets_pass_at_once(house: House) -> None:
     """And leave no trace, but for strays."""
     packet = tcp(1, 0, b"x" * 948)

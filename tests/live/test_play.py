@@ -161,6 +161,15 @@ def test_a_message_that_ends_when_predicted_has_no_error() -> None:
     assert frames["transfers"]["energy_j"].iloc[0] == pytest.approx(watts * (ends[0] - NS_PER_S) / NS_PER_S)
 
 
+def test_the_energy_of_a_message_follows_the_share_of_the_power() -> None:
+    """Half a second on the air at a quarter of the power draws what an eighth of a second at all of it does."""
+    fed, scenario = world("tdma"), cell("tdma")
+    one = replace(message(0, 1000, 0, NS_PER_S // 2), power_ns=NS_PER_S / 8)
+    write_messages(fed, [one], predicted(scenario, [one], None))
+    watts = fed.network.uplink.radios.drawn_w(0, fed.network.uplink.links.now().power_w(0), 1.0)
+    assert fed.ledger.frames()["transfers"]["energy_j"].tolist() == [pytest.approx(watts / 8)]
+
+
 def test_a_download_is_predicted_on_the_downlink() -> None:
     """From the server to its device, at the downlink's rate; the receiver's energy is that of its time on the air."""
     listens: dict[str, Any] = {"way": "downlink", "radio": {"receive_w": 0.75, "idle_w": 0.0}}

@@ -120,6 +120,20 @@ def test_hetlora_weighs_devices_by_the_norms_of_their_products():
     assert torch.allclose(kept, vector(model, [[0, 2], [1, 0]], [[1, 1.5, 1.5], [0, 0, 0]], [3, 7]), atol=1e-5)
 
 
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("factor", [1.0, 1e-3, 1e-6])
+def test_hetlora_weighs_devices_by_the_ratio_of_norms_however_small(factor, per_row):
+    """Norms of 3 and 1 times 1, 1e-6 or 1e-12: three quarters and a quarter of the biases 4 and 0."""
+    model = linear(1)
+    adapters = Adapters(model)
+    models = [vector(model, [[0], [b * factor]], [[factor, 0, 0]], bias) for b, bias in ((3, [4, 8]), (1, [0, 4]))]
+    found = HetLora(ranks=(1,), per_row=per_row).merged(
+        adapters, torch.ones(model.size), [adapters.part(1)] * 2, models, [1, 1]
+    )
+
+    assert model.unflatten(found)["layer.bias"].tolist() == pytest.approx([3, 7], rel=1e-5)
+
+
 def test_rows_that_nobody_has_stay_with_per_row():
     """Where only devices of rank 1 have come; models of products that are all zero count alike."""
     model = linear()
@@ -147,8 +161,13 @@ def test_each_device_sends_its_rank(kind):
     module = fe.Lora(DigitReader(), 2, targets=["c_attn"], train=["score.*"])
     sizes = {1: 32 * (128 + 180), 2: 32 * (256 + 180)}
     devices = {**SCENARIO["devices"], "speed": {"kind": "list", "flop_per_s": [2e9, 1e9]}}
-    for dealt, ranks in (("in-turn", [1, 2]), ("by-speed", [2, 1])):
-        scenario = {**SCENARIO, "devices": devices, "algorithm": ranked(kind, dealt=dealt)}
+    for dealt, given, ranks in (
+        ("in-turn", [1, 2], [1, 2]),
+        ("in-turn", [2, 1], [2, 1]),
+        ("by-speed", [1, 2], [2, 1]),
+        ("by-speed", [2, 1], [2, 1]),
+    ):
+        scenario = {**SCENARIO, "devices": devices, "algorithm": ranked(kind, ranks=given, dealt=dealt)}
         run = fe.run(scenario, model=module, progress=False, timing_only=True)
         sent = run.transfers.assign(device=run.transfers[["sender", "receiver"]].max(axis=1))
         assert sent.groupby("device")["size_bit"].unique().map(list).tolist() == [[sizes[rank]] for rank in ranks]

@@ -83,6 +83,20 @@ def test_who_has_lost_a_message_of_psl_sends_no_more_in_the_round() -> None:
         assert (own["lost"].iloc[:-1] == "").all()
 
 
+def test_the_server_of_psl_computes_the_batches_that_have_come() -> None:
+    """Its work in each step is a whole number of samples: the labels and activations that arrived for the step."""
+    lossy = "network.uplink.loss={kind: random, probability: 0.3}"
+    fed = timed(*UNEVEN, lossy, splitfed("psl", cohort=5, retries=0))
+    frames = fed.ledger.frames()
+    cut = cuts_of(fed.task.model)[0]
+    ups = frames["transfers"].query("receiver == -1 and lost == ''")
+    batches = ups[ups["size_bit"] != 32 * cut.device.n_shared]
+    samples = batches["size_bit"].sum() / (32 * (cut.width + 1))
+
+    assert (frames["transfers"]["lost"] == "erased").sum() > 10
+    assert frames["computes"].query("device == -1")["flop"].sum() == pytest.approx(samples * cut.server_flop)
+
+
 def test_parts_of_psl_have_a_deadline_of_their_own() -> None:
     """Activations that are there in time, and parts of the model that are not: the latter are lost for the deadline."""
     fed = timed(*UNEVEN, splitfed("psl", cut=2, deadline_s=0.013))

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.faults import RandomLoss
-from fednet_emu.network.transport import Grpc, Quic, Tcp, Transport, Udp
+from fednet_emu.network.transport import Grpc, NoSession, Quic, Tcp, Transport, Udp
+from fednet_emu.network.transport.connections import Connections
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
 from tests.network.transport.lines import line
@@ -90,6 +93,34 @@ def test_a_reused_window_is_of_its_direction_and_idle_time() -> None:
     assert deliveries[2].ended_s == 20.0 + 4.0 + 15 * 0.01 + 0.5
 
 
+def test_no_first_round_trip_carries_more_than_the_receive_window() -> None:
+    """Two packets of ten may be in flight: three pairs of 20 ms, and a round trip of 1 s after each but the last."""
+    tcp = Tcp(rtt_s=1.0, initial_window=10, receive_window_byte=3000)
+    (delivery,) = line(RATE_BPS * 10, tcp).play((0.0, 0, 6 * PAYLOAD_BIT))
+
+    assert delivery.ended_s == pytest.approx(1.0 + 2 * 1.0 + 0.02 + 0.5)
+
+
+def test_a_loss_closes_the_windows_of_both_directions() -> None:
+    """15 packets each way have opened windows of 16; after a loss on the way up both begin with one packet again."""
+    connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
+
+    def passed(sender: int, receiver: int, at_ns: int) -> tuple[Transfer, int]:
+        sent = Transfer(Clock(), 0, lambda _its, _why: None, (sender, receiver), None, 0, 15 * PAYLOAD_BIT, None)
+        sent.phases = connections.enter(sent, at_ns)
+        sent.started_ns, sent.air_bit = at_ns, sent.phases.wire_bit
+        connections.start(sent, at_ns)
+        assert sent.phases.window is not None
+        connections.leave(sent, at_ns + NS_PER_S // 10)
+        return sent, sent.phases.window.first_bit // (8 * 1500)
+
+    for ends in ((0, SERVER), (SERVER, 0)):
+        assert [passed(*ends, at_ns)[1] for at_ns in (0, NS_PER_S // 5)] == [1, 16]
+    lost, _ = passed(0, SERVER, NS_PER_S // 2)
+    connections.lose(lost)
+    assert [passed(*ends, NS_PER_S)[1] for ends in ((SERVER, 0), (0, SERVER))] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("transport", "payload_byte", "packet_byte"), [(Tcp(), 1448, 1500), (Udp(), 1472, 1500), (Quic(), 1161, 1228)]
 )
@@ -107,6 +138,8 @@ def test_framing_of_grpc() -> None:
     """1 MB has 62 frames (9 bytes) and 5 bytes of its own, 62 TLS records (22 bytes): 0.06 % and 0.14 %."""
     assert Grpc().framed_bit(8_000_000) == 8 * (1_000_000 + 5 + 62 * 9)
     assert Grpc(tls=True).framed_bit(8_000_000) == 8 * (1_000_000 + 5 + 62 * 31)
+    assert Grpc().framed_bit(8 * (16_384 - 5)) == 8 * (16_384 + 9), "with its 5 bytes it fills a frame"
+    assert Grpc().framed_bit(8 * (16_384 - 3)) == 8 * (16_384 + 2 + 2 * 9)
 
 
 def test_a_broadcast_of_datagrams() -> None:
