@@ -28,11 +28,10 @@ from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.network import Network
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
-from fednet_emu.records.laws.charge import empty_s
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import SERVER, Ledger, scores_in
-from fednet_emu.records.rows import KINDS
-from fednet_emu.records.summaries import asking, idle_s, messages, spread
+from fednet_emu.records.ledger import Ledger, scores_in
+from fednet_emu.records.rows import KINDS, EnergyRow
+from fednet_emu.records.summaries import add_energies, asking, empty_s, messages, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -86,6 +85,8 @@ def recorded(
                 books.attempt(lambda: saver.save(fed))
             with fed.graph.host.part("records"):
                 fed.close()
+                hard = hardware(scenario, Streams(scenario.seed))
+                add_energies(fed.ledger, hard.powers.idle_w.all, hard.energy_known, fed.clock.now)
                 books.write_tables(fed.ledger)
                 totals = _totals(fed, scenario, measured=measured)
             if status == "done":
@@ -172,7 +173,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
         "rounds": len(ledger.rounds),
         **{f"{kind}_bit": sent_bit for kind, sent_bit in zip(KINDS, ledger.sent_bit, strict=True)},
         **(backhaul if len(ledger.backhaul) else {}),
-        **_energies(fed, scenario),
+        **_energies(ledger),
         **_emptiness(fed),
         **_privacy(fed, scenario, measured=measured),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
@@ -190,24 +191,23 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
     }
 
 
-def _energies(fed: Federation, scenario: Scenario) -> dict[str, float | None]:
-    """The energy of all there is, and its parts in J; of computing None where some devices' law is not known.
+def _energies(ledger: Ledger) -> dict[str, float | None]:
+    """The energy of the whole network, and its parts in J; of computing None where some devices' law is not known.
 
-    `idle_j` is what devices draw all the time, whatever they do, and `waiting_j` that part of it in which they do
-    nothing else: for want of work, or of others who are slower. The other parts come on top of it.
+    `idle_j` is the idle power of the devices, and `waiting_j` that part of it in which they do nothing else: for want
+    of work, or because others are slower. The other parts come on top of it.
     """
-    ledger, now_ns, hard = fed.ledger, fed.clock.now, hardware(scenario, Streams(scenario.seed))
-    sent, device = ledger.transfers.column, ledger.transfers.column("sender") > SERVER
-    known = None not in hard.energy
-    waiting_s = idle_s(ledger, fed.n_devices, now_ns) - empty_s(ledger, fed.n_devices)
+    devices = {name: ledger.energies.column(name)[:-1] for name in EnergyRow._fields[1:]}
+    station_j = sum(float(ledger.energies.column(name)[-1]) for name in ("sending_j", "idle_j"))
+    compute_j = float(devices["computing_j"].sum())
     return {
-        "energy_j": ledger.spent_j(now_ns),
-        "compute_j": float(ledger.computes.column("energy_j").sum()) if known else None,
-        "transmit_j": float(sent("energy_j")[device].sum()),
-        "receive_j": float(sent("receive_j").sum()),
-        "idle_j": ledger.idle.until_j(now_ns),
-        "waiting_j": float(hard.powers.idle_w.all @ waiting_s),
-        "station_j": float(sent("energy_j")[~device].sum()) + ledger.stations_j(now_ns),
+        "energy_j": ledger.spent_j(ledger.ended_ns),
+        "compute_j": None if math.isnan(compute_j) else compute_j,
+        "transmit_j": float(devices["sending_j"].sum()),
+        "receive_j": float(devices["receiving_j"].sum()),
+        "idle_j": float(devices["idle_j"].sum()),
+        "waiting_j": float(devices["waiting_j"].sum()),
+        "station_j": station_j,
     }
 
 

@@ -27,6 +27,7 @@ from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.delay import Delay, NoDelay
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
+from fednet_emu.network.links.distances import Distances
 from fednet_emu.network.links.links import (
     CellEnvironment,
     CellLinks,
@@ -116,6 +117,7 @@ class Network:
         self._graphs: Graphs | None = None
         if settings.sidelink is not None:
             self._add_sidelink(settings.sidelink, moving)
+        ledger.distances = self._distances(channel)
 
     def _add_sidelink(self, side: Sidelink, moving: bool) -> None:
         one_way = None
@@ -257,8 +259,8 @@ class Network:
         def place_m(end: int) -> Array:
             at_s = transfer.started_ns / NS_PER_S
             if end >= 0:
-                return _with_height(self._paths.positions_m(np.array([end]), at_s)[0], channel.device.height_m)
-            return _with_height(self._stations_m[transfer.cell], channel.base_station.height_m)
+                return _with_heights(self._paths.positions_m(np.array([end]), at_s), channel.device.height_m)[0]
+            return _with_heights(self._stations_m[[transfer.cell]], channel.base_station.height_m)[0]
 
         return delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
 
@@ -267,6 +269,13 @@ class Network:
         if isinstance(settings, Sidelink):
             return settings.asymmetry.tx_power_sigma_db > 0
         return settings.DIRECTION == "uplink" and not isinstance(self.settings.power_control, FullPower)
+
+    def _distances(self, channel: Channel) -> Distances:
+        stations_m = _with_heights(self._stations_m, channel.base_station.height_m)
+        side = self.settings.sidelink
+        kinds = (self.uplink, channel), (self.downlink, channel), (self.sidelink, side.channel if side else channel)
+        heights_m = [its.device.height_m if medium is not None and medium.has_snr else None for medium, its in kinds]
+        return Distances(self._paths, stations_m, heights_m, to_ns(self.settings.movement_s))
 
     def unheard(self) -> list[Unheard]:
         """Return the transfers that ended without a waiting process since the last call."""
@@ -284,9 +293,9 @@ class Network:
         self.backhaul.close()
 
 
-def _with_height(place_m: Array, height_m: float) -> Array:
-    """A place in three coordinates, at the height of its antenna where it states none."""
-    return place_m if len(place_m) == 3 else np.append(place_m, height_m)
+def _with_heights(places_m: Array, height_m: float) -> Array:
+    """Places [n, 3] in three coordinates, at the height of their antennas where they state none."""
+    return places_m if places_m.shape[1] == 3 else np.column_stack([places_m, np.full(len(places_m), height_m)])
 
 
 class NetworkState(NamedTuple):

@@ -81,6 +81,9 @@ def _write_transfer(fed: Federation, message: Message) -> None:
     medium = network.uplink if message.upwards else network.downlink
     sender, receiver = (message.device, SERVER) if message.upwards else (SERVER, message.device)
     size_bit, now = 8 * message.air_byte, medium.links.now()
+    station, snr = now.station_of(message.device), 0.0
+    if medium.has_snr:
+        snr = now.snr(*((message.device, station) if message.upwards else (station, message.device)))
     energy_j = medium.radios.drawn_w(sender, now.power_w(sender), 1.0) * message.power_ns / NS_PER_S
     receive_j = _receive_j(medium.radios, receiver, message)
     ledger.offered_bit[kind] += size_bit
@@ -89,7 +92,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
     ledger.transfers.append(TransferRow(
         kind, sender, receiver, 1, size_bit, -1, message.arrived_ns, message.started_ns, message.ended_ns,
         float(size_bit), 0 if message.lost else size_bit, CODE[message.lost], energy_j, receive_j,
-        -1 - now.station_of(message.device),
+        -1 - station, snr,
     ))  # fmt: skip
 
 

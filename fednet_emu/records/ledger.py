@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.records.rows import (
     KINDS,
     ROWS,
@@ -20,6 +21,7 @@ from fednet_emu.records.rows import (
     BatteryRow,
     ComputeRow,
     DeviceEvaluationRow,
+    EnergyRow,
     EvaluationRow,
     HandoverRow,
     PhaseColumns,
@@ -27,7 +29,7 @@ from fednet_emu.records.rows import (
     RoundRow,
     TransferRow,
 )
-from fednet_emu.records.table import MEASURE, Table, columns_of
+from fednet_emu.records.table import MEASURE, Rows, Table, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,8 +65,8 @@ NEVER_NS = -1
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 """The columns of `evaluations` that say how good a model is, beside those of further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
-WHERE_USED = ("backhaul", "batteries", "handovers")
-"""Tables that only runs have that use a backhaul or batteries, or in which transfers were handed over."""
+WHERE_USED = ("backhaul", "batteries", "handovers", "energies")
+"""Tables that a run has only if they have rows: of a backhaul, batteries, handovers, and energies once it has ended."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
@@ -99,6 +101,8 @@ class Ledger:
         energy_j: energy of all transmissions, receptions and computations so far, beside idle power.
         idle: the idle power of the devices over time.
         stations_w: idle power of all base stations together.
+        ended_ns: end of the run, to which `energies` counts.
+        distances: distances in m between ends [n], of transfers (rows) to receivers [n]; None for unknown.
         described: the tables of `DESCRIBED`, of a run that is kept.
     """
 
@@ -114,6 +118,7 @@ class Ledger:
         self.device_evaluations: Table[DeviceEvaluationRow] = Table(columns_of(DeviceEvaluationRow) | measured)
         self.batteries: Table[BatteryRow] = Table(columns_of(BatteryRow))
         self.handovers: Table[HandoverRow] = Table(columns_of(HandoverRow))
+        self.energies: Table[EnergyRow] = Table(columns_of(EnergyRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, pd.DataFrame] = {}
         self.asked: Counter[int] = Counter()
@@ -124,7 +129,8 @@ class Ledger:
         self.backhaul_j = 0.0
         self.energy_j = 0.0
         self.idle = IdleEnergy()
-        self.stations_w = 0.0
+        self.stations_w, self.ended_ns = 0.0, 0
+        self.distances: Callable[[Rows, IntArray], Array] | None = None
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
@@ -173,7 +179,7 @@ class Ledger:
             getattr(self, name).folder = folder
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return every table as a data frame by name, with the column `lost_bit` added beside `delivered_bit`."""
+        """Return every table as a data frame by name, with the columns that `_transfers` and `_receptions` add."""
         import pandas as pd
 
         tables = {name: list(parts) for name, parts in self.parts().items()}
@@ -189,7 +195,54 @@ class Ledger:
         own |= {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
         tables = {name: getattr(self, name) for name in TABLES}
         kept = {name: table.frames() for name, table in tables.items() if len(table) or name not in WHERE_USED}
-        return {**own, **kept, "transfers": _with_losses(self.transfers.frames())}
+        return {**own, **kept, "transfers": self._transfers(), "receptions": self._receptions()}
+
+    def with_receptions(self) -> Iterator[tuple[int, Rows, Rows]]:
+        """Iterate over blocks of transfers: the number of the first, the transfers, and their receptions.
+
+        Receptions are in the order of their transfers; one that is not is left out.
+        """
+        row, blocks = 0, self.receptions.blocks()
+        left: Rows | None = next(blocks)
+        for transfers in self.transfers.blocks():
+            end, own = row + len(transfers), []
+            while left is not None:
+                mine = left["transfer"] < end
+                own.append(left[mine & (left["transfer"] >= row)])
+                left = left[~mine]
+                if len(left):
+                    break
+                left = next(blocks, None)
+            yield row, transfers, np.concatenate(own) if own else self.receptions.none
+            row = end
+
+    def _transfers(self) -> Iterator[pd.DataFrame]:
+        """Transfers with their numbers, lost bits, distances (of several receivers the largest) and mean rates."""
+        for row, rows, heard in self.with_receptions():
+            frame = self.transfers.shown(rows)
+            frame.insert(0, "transfer", np.arange(row, row + len(rows)))
+            lost_bit = rows["size_bit"] * rows["receivers"] - rows["delivered_bit"]
+            frame.insert(list(frame).index("delivered_bit") + 1, "lost_bit", lost_bit)
+            distance_m, place = self._distances_m(rows, rows["receiver"]), heard["transfer"] - row
+            np.fmax.at(distance_m, place, self._distances_m(rows[place], heard["receiver"]))
+            frame["distance_m"] = distance_m
+            frame["mean_rate_bps"] = _mean_rates_bps(rows)
+            yield frame
+
+    def _receptions(self) -> Iterator[pd.DataFrame]:
+        """Receptions with their distances."""
+        for row, rows, heard in self.with_receptions():
+            frame = self.receptions.shown(heard)
+            frame["distance_m"] = self._distances_m(rows[heard["transfer"] - row], heard["receiver"])
+            yield frame
+
+    def _distances_m(self, transfers: Rows, receivers: IntArray) -> Array:
+        """Distances in m [n] of transfers to receivers when they start; NaN where unknown."""
+        distance_m = np.full(len(receivers), np.nan, np.float32)
+        known = (transfers["started_ns"] != NEVER_NS) & (receivers != SEVERAL)
+        if self.distances is not None and known.any():
+            distance_m[known] = self.distances(transfers[known], receivers[known])
+        return distance_m
 
     def event_digest(self) -> str:
         """Hash of the event log: which device sent, received and computed what, and when, to the nanosecond.
@@ -204,12 +257,10 @@ class Ledger:
         return whole.hexdigest()
 
 
-def _with_losses(parts: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Transfers with their numbers, and with the bits that each has lost beside those that it delivered."""
-    rows = 0
-    for transfers in parts:
-        transfers.insert(0, "transfer", np.arange(rows, rows + len(transfers)))
-        lost_bit = transfers["size_bit"] * transfers["receivers"] - transfers["delivered_bit"]
-        transfers.insert(list(transfers).index("delivered_bit") + 1, "lost_bit", lost_bit)
-        rows += len(transfers)
-        yield transfers
+def _mean_rates_bps(rows: Rows) -> Array:
+    """Bits that flowed over the time on the air, without gaps and tails, [transfers]; NaN for no such time."""
+    air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
+    if "gap_ns" in (rows.dtype.names or ()):
+        air_ns = air_ns - rows["gap_ns"] - rows["tail_ns"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(air_ns > 0, rows["air_bit"] * _NS_PER_S / air_ns, np.nan).astype(np.float32)

@@ -22,6 +22,7 @@ Number = Annotated[int, Column(np.int64)]
 Value = Annotated[int, Column(np.int64, digest=False)]
 Device = Annotated[int, Column(np.int32)]
 Measure = Annotated[float, MEASURE]
+Ratio = Annotated[float, Column(np.float32, digest=False, decibels=True)]
 Why = Annotated[int, Column(np.int8, words=REASONS)]
 
 
@@ -58,6 +59,10 @@ class TransferRow(NamedTuple):
     """drawn by the receiving devices: `receive_w` x time on the air, for each of them"""
     cell: Annotated[int, Column(np.int32, digest=False)]
     """in which it is sent, from 0; in which it ends if it is handed over; of a sidelink the cluster"""
+    snr: Ratio = 0.0
+    """mean SNR of the link at the start: over noise alone, on the whole band, at the transmit power of the transfer,
+    averaged over fading, with the gain of the receiver's antennas; of several receivers the lowest; NaN where links are
+    wired or recorded, or the transfer never was on the air"""
 
 
 class PhaseColumns(NamedTuple):
@@ -90,6 +95,10 @@ class ReceptionRow(NamedTuple):
     """who received"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
+    receive_j: Measure = 0.0
+    """drawn by this receiver; the sum over all receivers is `receive_j` of the transfer"""
+    snr: Ratio = 0.0
+    """mean SNR of the link to this receiver, as in `transfers`"""
 
 
 class HandoverRow(NamedTuple):
@@ -242,9 +251,30 @@ class BatteryRow(NamedTuple):
     receiving_j: Measure
     """drawn by receptions"""
     idle_j: Measure
-    """drawn while none of these was under way"""
+    """idle power, all the time that the device is on"""
     state: Annotated[int, Column(np.int8, words=("empty", "on"))]
     """from then on; a device whose battery is `empty` is away"""
+
+
+class EnergyRow(NamedTuple):
+    """One row for each device, and a last one for all base stations together, whose `device` is -1; of the whole run.
+
+    `computing_j`, `sending_j`, `receiving_j` and `idle_j` of all rows add up to `energy_j` of the summary, less
+    `backhaul_j`. A broadcast counts once for its sender; each of its receivers has what it draws itself.
+    """
+
+    device: Device
+    """who"""
+    computing_j: Measure
+    """drawn by its computations beside idle power; NaN where nothing says what they draw"""
+    sending_j: Measure
+    """drawn by its transmissions beside idle power"""
+    receiving_j: Measure
+    """drawn by its receptions beside idle power"""
+    idle_j: Measure
+    """idle power, all the time but while its battery is empty"""
+    waiting_j: Measure
+    """part of `idle_j` in which it neither sends, receives nor computes; NaN for base stations"""
 
 
 ROWS: dict[str, type[tuple[float, ...]]] = {
@@ -257,5 +287,6 @@ ROWS: dict[str, type[tuple[float, ...]]] = {
     "backhaul": BackhaulRow,
     "batteries": BatteryRow,
     "handovers": HandoverRow,
+    "energies": EnergyRow,
 }
 """The rows of each table."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import MEANINGS, REASONS
 
@@ -78,29 +78,31 @@ def divergence(ledger: Ledger) -> str:
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
-    """Seconds [n_devices] in which a device neither sends, receives nor computes; overlapping activities count once.
+    """Seconds [n_devices] in which a device has charge and neither sends, receives nor computes.
 
-    Devices that are away count as idle. A receiver is busy until a transfer to it ends, even if the transfer is lost.
+    Devices that are away for another reason than an empty battery count as idle. A receiver is busy until a transfer to
+    it ends, even if the transfer is lost. What overlaps counts once.
 
     Args:
         ledger: the closed ledger of a run.
         n_devices: how many devices there are.
         simulated_ns: simulated duration of the run.
     """
-    device, started_ns, ended_ns = _busy(ledger)
+    device, started_ns, ended_ns = activities(ledger)
     counted = (device > SERVER) & (started_ns >= 0)
     clipped_ns = (np.minimum(times[counted], simulated_ns) for times in (started_ns, ended_ns))
     busy_ns = np.bincount(*_union_ns(device[counted], *clipped_ns), minlength=n_devices)
     return np.asarray(np.maximum(simulated_ns - busy_ns, 0.0) / 1e9, np.float64)
 
 
-def _busy(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Device, start and end in ns of each activity [intervals]: sending, receiving (alone or not), computing."""
+def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
+    """Device, start and end in ns of each [intervals]: sending, receiving (alone or not), computing, being empty."""
     sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
-    device = (sends("sender"), sends("receiver"), hears("receiver"), works("device"))
-    starts_ns = (started_ns, started_ns, started_ns[row], works("started_ns"))
-    ends_ns = (ended_ns, ended_ns, ended_ns[row], works("ended_ns"))
+    empty, empty_from_ns, empty_to_ns = empty_spans(ledger)
+    device = (sends("sender"), sends("receiver"), hears("receiver"), works("device"), empty)
+    starts_ns = (started_ns, started_ns, started_ns[row], works("started_ns"), empty_from_ns)
+    ends_ns = (ended_ns, ended_ns, ended_ns[row], works("ended_ns"), empty_to_ns)
     return np.concatenate(device).astype(np.int64), np.concatenate(starts_ns), np.concatenate(ends_ns)
 
 
@@ -116,6 +118,62 @@ def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tup
     first[1:] = np.maximum(first[1:], reached[:-1])
     first = np.minimum(first, last) - shift[: len(device)]
     return device, times_ns[last - shift[: len(device)]] - times_ns[first]
+
+
+def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
+    """Device, start and end in ns of each time [intervals] in which a battery was empty."""
+    column = ledger.batteries.column
+    order = np.argsort(column("device"), kind="stable")
+    device, at_ns, on = column("device")[order], column("simulated_ns")[order], column("state")[order] > 0
+    empty = (device[1:] == device[:-1]) & ~on[:-1]
+    return device[1:][empty], at_ns[:-1][empty], at_ns[1:][empty]
+
+
+def empty_s(ledger: Ledger, n_devices: int) -> Array:
+    """Time in s [n_devices] in which batteries were empty; 0 without batteries."""
+    device, from_ns, to_ns = empty_spans(ledger)
+    return by_device(device, (to_ns - from_ns) / 1e9, n_devices)
+
+
+def by_device(device: IntArray, amount: Array, n_devices: int) -> Array:
+    """The sum [n_devices] of the amounts [n] of each device; those of the server, and of several, are left out."""
+    own = device > SERVER
+    return np.asarray(np.bincount(device[own], amount[own], minlength=n_devices), np.float64)
+
+
+def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
+    """Energy in J [n_devices] of each device's computations, transmissions and receptions, beside its idle power."""
+    sent, heard, done = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
+    received_j = by_device(sent("receiver"), sent("receive_j"), n_devices)
+    return {
+        "computing_j": by_device(done("device"), done("energy_j"), n_devices),
+        "sending_j": by_device(sent("sender"), sent("energy_j"), n_devices),
+        "receiving_j": received_j + by_device(heard("receiver"), heard("receive_j"), n_devices),
+    }
+
+
+def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) -> None:
+    """Fill in the table `energies` of a run that has ended.
+
+    Args:
+        ledger: the closed ledger of the run.
+        idle_w: idle power [devices] in W.
+        counted: [devices] whether it is known what computations draw.
+        ended_ns: when the run has ended.
+    """
+    sent, count, own_j = ledger.transfers.column, len(idle_w), energies_of_rows(ledger, len(idle_w))
+    stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
+    idle_j, charged = idle_w * (ended_ns / 1e9), ledger.batteries.column
+    idle_j[charged("device")] = charged("idle_j")  # the last row of each battery is written last
+    ledger.ended_ns = ended_ns
+    ledger.energies.extend(
+        device=np.append(np.arange(count), SERVER),
+        computing_j=np.append(np.where(counted, own_j["computing_j"], np.nan), 0.0),
+        sending_j=np.append(own_j["sending_j"], stations_j),
+        receiving_j=np.append(own_j["receiving_j"], 0.0),
+        idle_j=np.append(idle_j, ledger.stations_j(ended_ns)),
+        waiting_j=np.append(idle_w * idle_s(ledger, count, ended_ns), np.nan),
+    )
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:

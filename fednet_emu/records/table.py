@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.files.writing import file_errors
+from fednet_emu.units import linear_to_db
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ BLOCK_ROWS = 1 << 20
 Rows = NDArray[np.void]
 """Records with the columns' names."""
 
-_FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
+_FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float32: "f", np.float64: "d"}
 """The `struct` format of each column type; `struct` packs rows in a third of NumPy's time."""
 
 
@@ -41,13 +42,21 @@ _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
 class Column:
     """One column: its type, whether the event digest covers it, and how it is shown.
 
-    `words` turns small integer codes into text; `seconds` turns nanoseconds into seconds (negative: never, NaN).
+    `words` turns small integer codes into text; `seconds` turns nanoseconds into seconds (negative: never, NaN);
+    `decibels` turns a ratio into decibels (0: unknown, NaN).
     """
 
     dtype: type[np.generic]
     digest: bool = True
     words: Sequence[str] = ()
     seconds: bool = False
+    decibels: bool = False
+
+    def heading(self, name: str) -> str:
+        """The name of the column in a data frame."""
+        if self.seconds:
+            return f"{name.removesuffix('_ns')}_s"
+        return f"{name}_db" if self.decibels else name
 
     def shown(self, values: NDArray[Any]) -> Any:
         """The column as it appears in a data frame."""
@@ -55,6 +64,8 @@ class Column:
 
         if self.seconds:
             return np.where(values < 0, np.nan, values / 1e9)
+        if self.decibels:
+            return linear_to_db(np.where(values > 0, values, np.nan)).astype(values.dtype)
         return pd.Categorical.from_codes(values.astype(np.int64), pd.Index(self.words)) if self.words else values
 
 
@@ -177,21 +188,22 @@ class Table(Generic[Row]):
         return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 
     def frame(self) -> pd.DataFrame:
-        """The table with codes as words and nanoseconds as seconds; such columns are named `..._s` for `..._ns`."""
-        return self._shown({name: self.column(name) for name in self.columns})
+        """The table with codes as words, nanoseconds as seconds (`..._s`) and ratios as decibels (`..._db`)."""
+        return self._frame({name: self.column(name) for name in self.columns})
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """The rows of `frame`, a part after the other; at least one."""
         for records in self.blocks():
-            yield self._shown({name: np.ascontiguousarray(records[name]) for name in self.columns})
+            yield self.shown(records)
 
-    def _shown(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
+    def shown(self, records: Rows) -> pd.DataFrame:
+        """Some rows, as in `frame`."""
+        return self._frame({name: np.ascontiguousarray(records[name]) for name in self.columns})
+
+    def _frame(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.DataFrame(
-            {name.removesuffix("_ns") + "_s" if column.seconds else name: column.shown(values[name])
-             for name, column in self.columns.items()}
-        )  # fmt: skip
+        return pd.DataFrame({column.heading(name): column.shown(values[name]) for name, column in self.columns.items()})
 
     def digest(self) -> bytes:
         """Hash of every digested column, independent of how the rows were packed."""

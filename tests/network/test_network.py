@@ -13,6 +13,7 @@ from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Upl
 from fednet_emu.radio.channel import Channel
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
+from fednet_emu.testing import run_small
 
 DEVICE = {"tx_power_dbm": 20, "noise_figure_db": 9, "height_m": 1.5, "amplifier_efficiency": 0.5, "circuit_w": 0.05}
 BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10}
@@ -132,3 +133,75 @@ def test_a_transfer_describes_itself():
 
     assert network.uplink.send(3, SERVER, "x", 0, MBIT).describe() == "the uplink from dev-3 to server"
     assert device_label(SERVER) == "server"
+
+
+HEARD = (
+    "devices.placement={kind: list, xy_m: [[30, 40], [0, 100], [60, 0], [0, 8]]}",
+    *("channel.device.height_m=2", "channel.base_station.height_m=2", "stop.rounds=1"),
+)
+DISTANCES_M = [50.0, 100.0, 60.0, 8.0]
+
+
+def snr_db(distance_m, power_dbm, figure_db):
+    """Free space at 3.5 GHz, and the noise of 20 MHz."""
+    return power_dbm - 20 * np.log10(4 * np.pi * distance_m * 3.5e9 / 3e8) - (-174 + 10 * np.log10(20e6) + figure_db)
+
+
+@pytest.mark.parametrize("more", [(), ("network.uplink.access=ofdma",), ("network.uplink.access=shared",)])
+def test_transfers_have_snr_distance_and_mean_rate(more):
+    """Friis' loss over noise alone, and 1 Mbit/s; of a broadcast those of the farthest, each receiver its own."""
+    frames = run_small(*HEARD, *more, timing_only=True).ledger.frames()
+    down, up, heard = (frames["transfers"].query(f"kind == '{kind}'") for kind in ("downlink", "uplink", "sidelink"))
+    up, heard = up.sort_values("sender"), frames["receptions"]
+
+    assert up["distance_m"].tolist() == pytest.approx(DISTANCES_M)
+    assert heard["distance_m"].tolist() == pytest.approx(DISTANCES_M)
+    assert up["snr_db"].tolist() == pytest.approx([snr_db(its, 23, 5) for its in DISTANCES_M], abs=1e-3)
+    assert heard["snr_db"].tolist() == pytest.approx([snr_db(its, 30, 9) for its in DISTANCES_M], abs=1e-3)
+    [farthest] = down[["distance_m", "snr_db", "mean_rate_bps"]].to_numpy().tolist()
+    assert farthest == pytest.approx([100.0, snr_db(100.0, 30, 9), 1e6], abs=1e-3)
+    assert frames["transfers"]["distance_m"].dtype == np.float32
+    if not more:
+        assert up["mean_rate_bps"].tolist() == pytest.approx([1e6] * 4)
+
+
+def test_columns_of_transfers_follow_moving_devices(tmp_path):
+    """It walks away at 10 m/s: each upload has the distance and the SNR at the begin of its second."""
+    np.savez(tmp_path / "walk.npz", away=np.array([[0.0, 10.0, 0.0], [100.0, 1010.0, 0.0]]))
+    walk = f"devices.mobility={{kind: trace, path: '{tmp_path / 'walk.npz'}'}}"
+    slow = ("devices.count=1", "devices.speed.flop_per_s=1000", "stop.rounds=6", "algorithm.cohort=1")
+    frame = run_small(*HEARD[1:3], walk, *slow, timing_only=True).ledger.frames()["transfers"]
+    up = frame.query("kind == 'uplink'")
+
+    expected_m = 10 + 10 * np.floor(up["started_s"].to_numpy())
+    assert len(set(expected_m)) > 2
+    assert up["distance_m"].tolist() == pytest.approx(expected_m.tolist(), rel=0.02)
+    assert up["snr_db"].tolist() == pytest.approx(snr_db(up["distance_m"], 23, 5).tolist(), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "link", ["access={kind: switch, port_bps: 1.0e+8}", "trace={kind: constant, rate_bps: 1.0e+6}"]
+)
+def test_wired_and_recorded_links_have_no_snr_and_no_distance(link):
+    """They have a mean rate; a broadcast on the air beside them has all three."""
+    frame = run_small(*HEARD, f"network.uplink.{link}", timing_only=True).ledger.frames()["transfers"]
+    up, down = (frame.query(f"kind == '{kind}'") for kind in ("uplink", "downlink"))
+
+    assert up[["snr_db", "distance_m"]].isna().all(axis=None)
+    assert (up["mean_rate_bps"] > 0).all()
+    assert down[["snr_db", "distance_m", "mean_rate_bps"]].notna().all(axis=None)
+
+
+def test_sidelinks_have_the_distance_of_two_devices():
+    """From (50, 0) to (150, 0), both at 1.5 m, at 20 dBm; what never was on the air has none."""
+    network = wire(sidelink=Sidelink(channel=channel()))
+    network.sidelink.send(0, 2, "z", 0, MBIT)
+    network.sidelink.send(1, 3, "z", 0, MBIT)
+    network.uplink.clock.run(until=1_500_000_000)
+    network.sidelink.close()
+    first, second = network.uplink._ledger.frames()["transfers"].to_dict("records")
+
+    noise_dbm = -174 + 60 + 9
+    assert (first["distance_m"], first["mean_rate_bps"]) == pytest.approx((100.0, 1e6))
+    assert first["snr_db"] == pytest.approx(20 - (40 + 30 * 2) - noise_dbm, abs=1e-3)
+    assert (second["distance_m"], second["mean_rate_bps"]) == pytest.approx((100.0, 1e6))

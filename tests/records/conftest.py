@@ -26,6 +26,7 @@ TRANSFER = {
     "energy_j": 0.5,
     "receive_j": 0.0,
     "cell": 0,
+    "snr": 10.0,
 }
 MESSAGE = {
     "direction": 0,
@@ -71,8 +72,8 @@ def lawful() -> dict[str, Any]:
             | {"air_bit": 0.0, "delivered_bit": 0, "lost": CODE["deadline"], "energy_j": 0.0},
         ],
         "receptions": [
-            {"transfer": 0, "receiver": 0, "lost": CODE[""]},
-            {"transfer": 0, "receiver": 1, "lost": CODE["erased"]},
+            {"transfer": 0, "receiver": 0, "lost": CODE[""], "receive_j": 0.0, "snr": 10.0},
+            {"transfer": 0, "receiver": 1, "lost": CODE["erased"], "receive_j": 0.0, "snr": 10.0},
         ],
         "backhaul": [
             {**MESSAGE},

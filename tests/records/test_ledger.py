@@ -13,15 +13,18 @@ def test_tables_are_in_seconds_and_words(rows, make_ledger):
     frames = make_ledger(rows).frames()
     transfers = frames["transfers"]
 
-    assert [*frames, "batteries", "handovers"] == list(TABLES)  # there are none
+    assert [*frames, "batteries", "handovers", "energies"] == list(TABLES)  # there are none
     assert list(transfers) == [
         *("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s"),
         *("ended_s", "air_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "receive_j", "cell"),
+        *("snr_db", "distance_m", "mean_rate_bps"),
     ]
     assert transfers["kind"].tolist() == ["downlink", "uplink", "uplink", "uplink"]
     assert transfers["ended_s"].tolist() == [2.0, 4.0, 5.0, 5.0]
     assert np.isnan(transfers["started_s"].iloc[3])
     assert transfers["lost"].tolist() == ["", "", "", "deadline"]
+    assert transfers["snr_db"].tolist() == [10.0] * 4  # of a ratio of 10
+    assert transfers["mean_rate_bps"].tolist() == pytest.approx([100.0, 100.0, 100.0, np.nan], nan_ok=True)
     assert frames["evaluations"]["simulated_s"].tolist() == [0.0, 5.0]
 
 

@@ -21,7 +21,7 @@ TOLD = "of 24 messages 12 were lost: 12 timed out"
 
 def transfer(receiver, receivers, lost):
     """A row of the ledger."""
-    return (1, -1, receiver, receivers, 8, 0, 0, 0, 1, 8.0, 8, CODE[lost], 0.0, 0.0, 0)
+    return (1, -1, receiver, receivers, 8, 0, 0, 0, 1, 8.0, 8, CODE[lost], 0.0, 0.0, 0, 1.0)
 
 
 def test_a_broadcast_is_a_message_for_each_receiver():
@@ -29,7 +29,7 @@ def test_a_broadcast_is_a_message_for_each_receiver():
     ledger = Ledger()
     ledger.transfers.append(transfer(SEVERAL, 3, ""))
     for receiver, lost in enumerate(("", "unreachable", "unreachable")):
-        ledger.receptions.append((0, receiver, CODE[lost]))
+        ledger.receptions.append((0, receiver, CODE[lost], 0.0, 1.0))
     for lost in ("", "timeout", "unreachable"):
         ledger.transfers.append(transfer(0, 1, lost))
 

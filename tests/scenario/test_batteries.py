@@ -13,7 +13,8 @@ from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation import cohort
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.charge import USES, empty_s
+from fednet_emu.records.laws.charge import USES
+from fednet_emu.records.summaries import empty_s
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 

@@ -37,6 +37,9 @@ class Access(Component):
     delays: ClassVar[bool] = False
     """Whether transfers wait for access, or end a tail after their last bit: `latency` then says how long."""
 
+    wired: ClassVar[bool] = False
+    """Whether nothing is radiated."""
+
     multicasts: ClassVar[bool] = True
     """Whether one transmission can reach several receivers."""
 

@@ -47,6 +47,7 @@ class Switch(RatedAccess):
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
+    wired: ClassVar[bool] = True
 
     port_bps: float = Field(1e9, gt=0, le=1e18)
     """Speed of each port in bit/s: of Ethernet frames, so that `network.overhead` may add 38 bytes to each packet."""

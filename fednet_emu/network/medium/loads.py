@@ -69,8 +69,8 @@ class RadioLoads:
                 if leg in self._received_bits:
                     change(self._received_bits[leg], from_ns, (radios.receive_j_per_bit * its_bps).tolist())
 
-    def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> float:
-        """End the loads of a burst, which has taken its sender these energies; return what it has taken its receivers.
+    def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
+        """End the loads of a burst, which has taken its sender these energies; return what it has taken each receiver.
 
         Not in the result: the energy of the bits that they have received.
         """
@@ -78,13 +78,13 @@ class RadioLoads:
         for loads, sent_j in ((self._sending, energy_j), (self._sent_bits, bits_j)):
             if burst[0] in loads:
                 unload(loads.pop(burst[0]), sent_j)
-        receive_j = 0.0
-        for leg in burst:
+        receive_j = [0.0] * len(burst)
+        for place, leg in enumerate(burst):
             load = self._receiving.pop(leg, None)
             if load is not None:
                 own_j = self._power_w(leg) * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
                 unload(load, own_j)
-                receive_j += own_j
+                receive_j[place] = own_j
             if leg in self._received_bits:
                 unload(self._received_bits.pop(leg), self._radios.receive_j_per_bit * leg.air_bit)
         return receive_j

@@ -32,7 +32,11 @@ from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
 
 
 class Medium:
-    """One shared band in one direction: uplink, downlink or sidelink, in one cell or several."""
+    """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
+
+    Attributes:
+        has_snr: whether its links have an SNR; recorded and wired ones have none.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class Medium:
             self._air, self._turns = access.air(band, links, cells), access.queue(cells)
             if timeout_s is None:
                 self._patience = access.patience(band, cells, presence.count)
-        self._looks_up = self._air.looks_up
+        self._looks_up, self.has_snr = self._air.looks_up, rates is None and not access.wired
         self._rated = self._air if isinstance(self._air, Moving) else None
         self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
@@ -270,6 +274,8 @@ class Medium:
                 transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
+            if link is None and self.has_snr:
+                transfer.snr = self.links.now().snr(*_radios(transfer)) * transfer.power_part
             if faults and not self._may_start(transfer, now_ns):
                 some_are_gone = True
                 continue
@@ -294,9 +300,7 @@ class Medium:
         """Choose how long a transfer that starts now may take; one that is not worth trying ends at once."""
         snr, key = transfer.snr, transfer.fading_key
         if not self._looks_up:
-            station = -1 - transfer.cell
-            sender, receiver = (end if end >= 0 else station for end in (transfer.sender, transfer.receiver))
-            snr, key = self.links.now().link(sender, receiver)
+            snr, key = self.links.now().link(*_radios(transfer))
             snr *= transfer.power_part
         limit_ns = patience.limit_ns(transfer.size_bit, snr, los=key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns
@@ -359,31 +363,38 @@ class Medium:
         radios, first = self.radios, burst[0]
         air_bit = first.air_bit if len(burst) == 1 else max([leg.air_bit for leg in burst])
         energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
-        receive_j, receive_w = 0.0, radios.receive_w
+        receive_w, span_ns = radios.receive_w, now_ns - first.started_ns
         if self._loads is not None:
-            receive_j = self._loads.end(burst, energy_j, bits_j, now_ns)
+            each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
         elif receive_w is not None:
-            receive_j = sum([receive_w[leg.receiver] for leg in burst]) * (now_ns - first.started_ns) / NS_PER_S
+            each_j = [receive_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
+        else:
+            each_j = [0.0] * len(burst)
         if radios.receive_j_per_bit:
-            receive_j += radios.receive_j_per_bit * sum([leg.air_bit for leg in burst])
-        self._ledger.energy_j += energy_j + bits_j + receive_j
-        self._write(burst, now_ns, air_bit, energy_j + bits_j, receive_j)
+            each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
+        self._ledger.energy_j += energy_j + bits_j + sum(each_j)
+        self._write(burst, now_ns, air_bit, energy_j + bits_j, each_j)
 
-    def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: float) -> None:
-        """Write the row of a burst that is over now."""
+    def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: list[float]) -> None:
+        """Write the row of a burst that is over now; `receive_j` has an entry for each of its legs."""
         ledger, first, count = self._ledger, burst[0], len(burst)
         receiver, requested_ns, lost, size_bit = first.receiver, first.requested_ns, first.lost, first.size_bit
-        arrived = 0 if lost else 1
+        arrived, snr = 0 if lost else 1, first.snr
         if count > 1:
             receiver, lost = SEVERAL, ""
             requested_ns = min([transfer.requested_ns for transfer in burst])
             arrived = sum([not transfer.lost for transfer in burst])
             place = len(ledger.transfers)
-            ledger.receptions.add([_new(ReceptionRow, (place, leg.receiver, CODE[leg.lost])) for leg in burst])
+            snr = min([leg.snr for leg in burst])
+            ledger.receptions.add([
+                _new(ReceptionRow, (place, leg.receiver, CODE[leg.lost], own_j, leg.snr if self.has_snr else 0.0))
+                for leg, own_j in zip(burst, receive_j, strict=True)
+            ])  # fmt: skip
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
+        snr = snr if self.has_snr else 0.0
         row: TransferRow = _new(TransferRow, (
             self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, first.started_ns, now_ns,
-            air_bit, size_bit * arrived, CODE[lost], energy_j, receive_j, first.cell,
+            air_bit, size_bit * arrived, CODE[lost], energy_j, sum(receive_j), first.cell, snr,
         ))  # fmt: skip
         ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
 
@@ -392,9 +403,15 @@ class Medium:
             self._serving.release(transfer)
         row = TransferRow(
             self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
-            NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell,
+            NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell, 0.0,
         )  # fmt: skip
         self._ledger.transfers.append(row if transfer.phases is None else transfer.phases.extend(row))
+
+
+def _radios(transfer: Transfer) -> tuple[int, int]:
+    """The radios of sender and receiver; that of the server is the base station of the transfer's cell."""
+    sender, receiver = transfer.sender, transfer.receiver
+    return (sender if sender >= 0 else -1 - transfer.cell), (receiver if receiver >= 0 else -1 - transfer.cell)
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

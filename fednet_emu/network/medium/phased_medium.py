@@ -70,7 +70,7 @@ class Late(NamedTuple):
     since_ns: int
     air_bit: float
     energy_j: float
-    receive_j: float
+    receive_j: list[float]
     timer: Timer
 
 
@@ -198,7 +198,7 @@ class PhasedMedium(Medium):
         return transfer.phases.tail_ns
 
     @override
-    def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: float) -> None:
+    def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: list[float]) -> None:
         tail_ns = max([leg.phases.tail_ns for leg in burst if leg.phases is not None])
         if not tail_ns:
             super()._write(burst, now_ns, air_bit, energy_j, receive_j)

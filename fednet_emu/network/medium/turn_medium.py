@@ -109,7 +109,7 @@ class TurnMedium(Medium):
                 ledger.energy_j += energy_j + receive_j
                 ledger.transfers.append((  # a `TransferRow`
                     kind, sender, receiver, 1, size_bit, sending.number, requested_ns, started_ns, now_ns,
-                    air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0,
+                    air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0, sending.snr,
                 ))  # fmt: skip
                 if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
                     self._tell_later(sending)

@@ -1,16 +1,17 @@
 """The conservation law of batteries: what came in has been spilled, drawn or is left, and draws are those of the rows.
 
 At each row of the table `batteries`, initial charge + harvested - spilled - drawn = charge. At the end of the run, what
-each device has drawn for computing and sending is the sum of its computations and transmissions, and what all together
-have drawn for receiving is the sum of all receptions, and for idling the idle power over the time that they last.
+each device has drawn for computing, sending and receiving is the sum of its rows, and what all together have drawn for
+idling is the idle power over the time that they last.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.arrays import Array, Mask
+from fednet_emu.records.ledger import Ledger
+from fednet_emu.records.summaries import energies_of_rows
 
 RELATIVE = 1e-9
 """Largest error, as a part of all the energy that the battery has seen."""
@@ -42,36 +43,12 @@ def charge_problem(ledger: Ledger) -> str:
 
 def _differs_from_rows(ledger: Ledger, used_j: dict[str, Array]) -> str:
     """Compare what devices [devices] have drawn with the rows of the ledger."""
-    sent, computed = ledger.transfers.column, ledger.computes.column
-    pairs = {
-        "computing_j": (computed("device"), computed("energy_j")),
-        "sending_j": (sent("sender"), sent("energy_j")),
-    }
-    for use, (device, energy_j) in pairs.items():
-        wrong = _differ(_by_device(device, energy_j, len(used_j[use])), used_j[use])
+    for use, own_j in energies_of_rows(ledger, len(used_j["idle_j"])).items():
+        wrong = _differ(own_j, used_j[use])
         if wrong.any():
             return f"dev-{np.flatnonzero(wrong)[0]}: {use} of its battery differs from the energy of its rows"
-    total_j = float(sent("receive_j").sum())
-    if _differ(np.array([total_j]), np.array([used_j["receiving_j"].sum()])).any():
-        return f"receiving_j of all batteries differs from receive_j of all transfers, {total_j:.9g} J"
     return ""
-
-
-def _by_device(device: IntArray, energy_j: Array, count: int) -> Array:
-    own = device > SERVER
-    return np.asarray(np.bincount(device[own], energy_j[own], minlength=count), np.float64)
 
 
 def _differ(one_j: Array, other_j: Array) -> Mask:
     return np.asarray(~np.isclose(one_j, other_j, rtol=RELATIVE, atol=1e-12))
-
-
-def empty_s(ledger: Ledger, n_devices: int) -> Array:
-    """Time in s [n_devices] in which batteries were empty; 0 without batteries."""
-    column = ledger.batteries.column
-    device, at_ns, on = column("device"), column("simulated_ns"), column("state") > 0
-    order = np.argsort(device, kind="stable")
-    device, at_ns, on = device[order], at_ns[order], on[order]
-    empty = (device[1:] == device[:-1]) & ~on[:-1]
-    took_s = np.diff(at_ns)[empty] / 1e9
-    return np.asarray(np.bincount(device[1:][empty], took_s, n_devices), np.float64)

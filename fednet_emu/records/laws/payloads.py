@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,26 +15,6 @@ from fednet_emu.records.table import BLOCK_ROWS, Rows
 _DELIVERED = CODE[""]
 _FOREVER = np.iinfo(np.int64).max
 _DEVICE_BITS = 32
-
-
-def with_receptions(ledger: Ledger) -> Iterator[tuple[int, Rows, Rows]]:
-    """Iterate over blocks of transfers: the number of the first, the transfers, and their receptions.
-
-    Receptions are in the order of their transfers; one that is not is left out.
-    """
-    row, blocks = 0, ledger.receptions.blocks()
-    left: Rows | None = next(blocks)
-    for transfers in ledger.transfers.blocks():
-        end, own = row + len(transfers), []
-        while left is not None:
-            mine = left["transfer"] < end
-            own.append(left[mine & (left["transfer"] >= row)])
-            left = left[~mine]
-            if len(left):
-                break
-            left = next(blocks, None)
-        yield row, transfers, np.concatenate(own) if own else ledger.receptions.none
-        row = end
 
 
 def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
@@ -104,7 +83,7 @@ def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
 def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
     """Uses by transfers, and the first arrivals, of a range of payloads."""
     uses, arrivals = [], []
-    for row, block, receptions in with_receptions(ledger):
+    for row, block, receptions in ledger.with_receptions():
         among = (block["payload"] >= first) & (block["payload"] < end)
         using = np.flatnonzero(among)
         own = block[using]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.records.laws.charge import charge_problem
-from fednet_emu.records.laws.payloads import used_before_there, with_receptions
+from fednet_emu.records.laws.energies import energies_problem
+from fednet_emu.records.laws.payloads import used_before_there
 from fednet_emu.records.ledger import NEVER_NS, Ledger
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, PhaseColumns
@@ -43,6 +44,7 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
         "one computation at a time": lambda: _one_at_a_time(ledger),
         "nothing is used before it is there": lambda: _used_before_there(ledger),
         "energy is the sum of its parts": lambda: _energy(ledger),
+        "energies of devices and stations add up": lambda: energies_problem(ledger),
         "charge is conserved": lambda: charge_problem(ledger),
         "staleness >= 0": lambda: _staleness(ledger),
         "mass is conserved": lambda: _mass(ledger),
@@ -122,7 +124,7 @@ def _receptions(ledger: Ledger) -> str:
         return bad
 
     return _each(ledger.receptions, stray, "receptions are of no transfer") or _rows(
-        (differ(*block) for block in with_receptions(ledger)), "transfers differ from their receptions"
+        (differ(*block) for block in ledger.with_receptions()), "transfers differ from their receptions"
     )
 
 
@@ -155,7 +157,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
         busy, code = Busy(), KINDS.index(name)
         blocks = (
             wrong(code, busy, transfers, receptions["transfer"] - row, receptions["receiver"])
-            for row, transfers, receptions in with_receptions(ledger)
+            for row, transfers, receptions in ledger.with_receptions()
         )
         found = _rows(blocks, f"airtimes overlap on the {name}")
         if found:

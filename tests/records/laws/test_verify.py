@@ -6,6 +6,8 @@ import pytest
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, IdleEnergy, Ledger
 from fednet_emu.records.reasons import CODE
+from fednet_emu.records.summaries import add_energies
+from fednet_emu.records.table import Table
 
 S = 1_000_000_000
 BOTH = frozenset({"uplink", "downlink"})
@@ -21,7 +23,7 @@ def test_a_lawful_ledger_passes(rows, make_ledger):
     """No law cries wolf, on a small run and on an empty one."""
     assert broken(make_ledger(rows)) == {}
     assert broken(Ledger()) == {}
-    assert len(verify(Ledger(), BOTH)) == 15
+    assert len(verify(Ledger(), BOTH)) == 16
 
 
 OFFERED = "bits offered = delivered + lost"
@@ -35,6 +37,7 @@ USED = "nothing is used before it is there"
 BACKHAUL = "the backhaul delivers or loses"
 DUPLEX = "nobody receives while it sends"
 CHARGE = "charge is conserved"
+TABLE = "energies of devices and stations add up"
 PHASES = "phases add up to the time from request to end"
 
 BREACHES = [
@@ -252,7 +255,7 @@ def duplex(rows, make_ledger, *transfers, heard=()):
     columns = ("sender", "receiver", "started_ns", "ended_ns")
     spans = [(sender, receiver, start_s * S, end_s * S) for sender, receiver, start_s, end_s in transfers]
     table = [{**rows["transfers"][1], "kind": 2, **dict(zip(columns, span, strict=True))} for span in spans]
-    receptions = [{"transfer": row, "receiver": device, "lost": CODE["erased"]} for row, device in heard]
+    receptions = [{**rows["receptions"][1], "transfer": row, "receiver": device} for row, device in heard]
     ledger = make_ledger({"transfers": table, "receptions": receptions})
     return verify(ledger, frozenset(), frozenset({"sidelink"}))[DUPLEX]
 
@@ -318,7 +321,7 @@ def charged(rows):
         (3, {"idle_j": 0.0}, "1 of 6 charges are not conserved, first in row 3"),
         (5, {"sending_j": 0.125, "charge_j": 3.0}, "dev-2: sending_j of its battery differs"),
         (4, {"computing_j": 0.0, "charge_j": 2.625}, "dev-1: computing_j of its battery differs"),
-        (4, {"receiving_j": 0.125, "charge_j": 2.25}, "receiving_j of all batteries differs from receive_j"),
+        (4, {"receiving_j": 0.125, "charge_j": 2.25}, "dev-1: receiving_j of its battery differs"),
         (3, {"idle_j": 0.125, "charge_j": 2.5}, "idle_j of all batteries is 0.625 J, the idle power"),
     ],
 )
@@ -337,8 +340,40 @@ def test_charge_is_conserved(rows, make_ledger, row, changes, text):
     assert text in of_batteries(lawful)[CHARGE]
 
 
+@pytest.mark.parametrize(
+    ("column", "amounts_j", "text"),
+    [
+        ("sending_j", {1: 0.625}, "its rows are 2.975 J, all that was drawn beside the backhaul is 2.85 J"),
+        ("idle_j", {3: 0.0}, "its rows are 2.75 J"),  # that of the base stations
+        ("sending_j", {0: -0.5, 1: 1.5}, "dev-0: sending_j is negative, -0.5 J"),
+        ("waiting_j", {2: -0.25}, "dev-2: waiting_j is negative, -0.25 J"),
+        ("waiting_j", {0: 0.05}, "dev-0: waiting_j differs by 0.05 J"),
+        ("idle_j", {0: 0.2, 1: 0.3}, "dev-0: waiting_j differs"),  # moved from one to the other
+    ],
+)
+def test_the_table_of_energies_adds_up(rows, make_ledger, column, amounts_j, text):
+    """Three devices at 50 mW and a station at 20 mW for 5 s are 0.85 J, beside 2 J of sending and computing.
+
+    Devices 0 and 1 listen, compute and send for a second each, and wait for two; device 2 waits for all five.
+    """
+    ledger = make_ledger(rows)
+    ledger.idle, ledger.stations_w = IdleEnergy(3 * 0.05), 0.02
+    add_energies(ledger, np.full(3, 0.05), np.ones(3, np.bool_), 5 * S)
+    assert ledger.energies.column("waiting_j")[:3].tolist() == pytest.approx([0.1, 0.1, 0.25])
+    assert broken(ledger) == {}
+
+    table = {name: ledger.energies.column(name) for name in ledger.energies.columns}
+    for place, amount_j in amounts_j.items():
+        table[column][place] = amount_j
+    ledger.energies = Table(ledger.energies.columns)
+    ledger.energies.extend(**table)
+    assert text in broken(ledger)[TABLE]
+
+
 def test_every_law_has_a_breach():
     """The table above, and the tests of staleness, mass, half duplex and charge, leave no law untested."""
     laws = set(verify(Ledger(), BOTH))
 
-    assert laws == {law for *_, law, _ in BREACHES} | {"staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES}
+    assert laws == {law for *_, law, _ in BREACHES} | {
+        *("staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES, TABLE),
+    }
