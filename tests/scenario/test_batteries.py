@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,13 @@ import pytest
 
 from fednet_emu.devices import processors
 from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
+from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation import cohort
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.charge import USES
-from fednet_emu.records.summaries import empty_s
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.summaries import empty_s
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 WATT = ("devices.compute_energy={kind: measured, active_w: 1.0}", "channel.device.tx_power_dbm=30")
@@ -335,3 +338,43 @@ def test_the_server_sees_the_charge_of_those_that_are_there() -> None:
     assert asked[1] == sorted(first.nlargest(2).index)
     left = first - [1040e-6 if device in asked[1] else 0.0 for device in range(4)]
     assert asked[2] == sorted(left.nlargest(2).index)
+
+
+@pytest.mark.parametrize("more", [(), ("channel.device.receive_w=0.5",), ("network.downlink.mode=unicast",)])
+def test_a_device_whose_battery_ends_in_a_broadcast_does_not_wait(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Two boards of 1 W, a model of 1.6 s: one receives until it is empty, the other until it has all.
+
+    So neither waits a second, unless each is sent its own: then the second one waits until it is empty.
+    """
+    links = ("devices.count=2", "channel.rate.bit_rate_bps=200", "channel.device.idle_w=1", "seed=2")
+    scenario = small_scenario(*links, battery(4.0, initial_spread=1.0), *more)
+    with pytest.raises(Deadlock):  # both are empty
+        play(scenario, "empty", tmp_path / "run", timing_only=True)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+
+    assert summary["waiting_j"] == pytest.approx(0.998579668 if "unicast" in str(more) else 0.0, abs=1e-8)
+    assert summary["verified"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_energies_of_devices_are_those_of_their_batteries(seed: int) -> None:
+    """Empty and back again in broadcasts, uploads and computations: what each has drawn.
+
+    The table is the sum of other tables; the battery has counted the same while time went by.
+    """
+    more = battery(0.3, initial_spread=0.5, harvesting=harvest(0.4), restart_share=0.2)
+    slow = ("channel.rate.bit_rate_bps=2000", "channel.device.idle_w=0.2", "channel.device.receive_w=0.5")
+    scenario = small_scenario(*WATT, *slow, more, f"seed={seed}")
+    run = play(scenario, "empty", None, timing_only=True)
+    energies, batteries = (run.ledger.frames()[name] for name in ("energies", "batteries"))
+    last = batteries.groupby("device").last()
+
+    assert run.summary["verified"]
+    assert run.summary["empty_share"] > 0
+    for use in USES:
+        np.testing.assert_allclose(energies[use][:-1], last[use], rtol=1e-9)
+    assert (energies["waiting_j"][:-1] <= energies["idle_j"][:-1]).all()
+    parts = {"compute_j": "computing_j", "transmit_j": "sending_j", "receive_j": "receiving_j", "idle_j": "idle_j"}
+    for name, column in {**parts, "waiting_j": "waiting_j"}.items():
+        assert run.summary[name] == pytest.approx(energies[column][:-1].sum())
+    assert run.summary["energy_j"] == pytest.approx(energies[list(parts.values())].to_numpy().sum())
