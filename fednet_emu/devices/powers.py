@@ -12,6 +12,7 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.radio.channel import DeviceRadio
+from fednet_emu.radio.energy import Transmitter
 
 
 class PerDevice:
@@ -51,11 +52,26 @@ class PerDevice:
 
 
 class Stated(NamedTuple):
-    """Powers in W of a whole device while it waits, sends and receives, as a profile states them; None for unknown."""
+    """What a profile states; None for unknown.
+
+    Attributes:
+        idle_w, transmit_w, receive_w: powers in W of the whole device while it waits, sends and receives.
+        most_dbm: radiated power in dBm for which `transmit_w` holds.
+        amplifier_efficiency: radiated over drawn power of its amplifier.
+    """
 
     idle_w: float | None = None
     transmit_w: float | None = None
     receive_w: float | None = None
+    most_dbm: float | None = None
+    amplifier_efficiency: float | None = None
+
+
+class Sending(NamedTuple):
+    """What devices draw while they send, beside their idle power, as a `Transmitter` has it."""
+
+    efficiency: PerDevice
+    circuit_w: PerDevice
 
 
 @dataclass(frozen=True)
@@ -79,18 +95,27 @@ class DevicePowers:
         idle_w = tuple((its.idle_w or 0.0) if own is None else own for its in stated)
         return cls(which, stated, PerDevice(idle_w, which))
 
-    def circuit_w(self, radio: DeviceRadio) -> PerDevice:
-        """Power in W beside idle_w and the amplifier while a device sends: of the radio, else by its profile."""
-        amplifier_w = radio.tx_power_w / radio.efficiency
-        return self._beyond_idle(radio.stated_circuit_w, tuple(its.transmit_w for its in self.stated), amplifier_w)
+    def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
+        """What the transmitter of each profile draws beside idle_w: by the radio, else by the profile."""
+        return tuple(
+            radio.transmitter(_beyond(its.transmit_w, idle_w), its.most_dbm, its.amplifier_efficiency)
+            for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)
+        )
+
+    def sending(self, radio: DeviceRadio) -> Sending:
+        """What each device draws while it sends."""
+        each = self.transmitters(radio)
+        return Sending(
+            PerDevice(tuple(its.efficiency for its in each), self.which),
+            PerDevice(tuple(its.circuit_w for its in each), self.which),
+        )
 
     def receive_w(self, radio: DeviceRadio) -> PerDevice:
         """Power in W beside idle_w while a device receives: of the radio, else by its profile."""
-        return self._beyond_idle(radio.stated("receive_w"), tuple(its.receive_w for its in self.stated), 0.0)
+        own_w, idle_w = radio.stated("receive_w"), self.idle_w.values
+        beyond_w = (_beyond(its.receive_w, idle) or 0.0 for its, idle in zip(self.stated, idle_w, strict=True))
+        return PerDevice(tuple(beyond_w if own_w is None else (own_w for _ in idle_w)), self.which)
 
-    def _beyond_idle(self, own_w: float | None, whole_w: tuple[float | None, ...], besides_w: float) -> PerDevice:
-        if own_w is not None:
-            return PerDevice((own_w,) * len(whole_w), self.which)
-        idle_w = self.idle_w.values
-        beyond = (0.0 if its is None else its - idle - besides_w for its, idle in zip(whole_w, idle_w, strict=True))
-        return PerDevice(tuple(max(each, 0.0) for each in beyond), self.which)
+
+def _beyond(whole_w: float | None, idle_w: float) -> float | None:
+    return None if whole_w is None else max(whole_w - idle_w, 0.0)

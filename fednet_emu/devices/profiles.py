@@ -38,6 +38,12 @@ class ProfileRadio(Component):
     `channel.device` give is counted."""
     receive_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while it receives; null where no source states it, and counted as idle."""
+    most_dbm: float | None = None
+    """Radiated power in dBm for which `transmit_w` holds; null where no source states it: 23 is taken, that of a
+    handset."""
+    amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
+    """Radiated over drawn power of the amplifier, by which power while sending follows the radiated power; null where
+    no source states it: the device then draws `transmit_w` at any radiated power."""
 
 
 class Evidence(Component):
@@ -55,6 +61,10 @@ class Evidence(Component):
     """That of the power while it sends."""
     receive_w: Mark | None = None
     """That of the power while it receives."""
+    most_dbm: Mark | None = None
+    """That of the radiated power for which the power while it sends holds."""
+    amplifier_efficiency: Mark | None = None
+    """That of the efficiency of the amplifier."""
     memory_bytes: Mark | None = None
     """That of the memory."""
 
@@ -98,6 +108,8 @@ class Profile(Component):
             "idle_w": self.idle_w,
             "transmit_w": radio.transmit_w,
             "receive_w": radio.receive_w,
+            "most_dbm": radio.most_dbm,
+            "amplifier_efficiency": radio.amplifier_efficiency,
             "memory_bytes": self.memory_bytes,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.devices.powers import DevicePowers, PerDevice, Stated
 from fednet_emu.devices.profiles import Profile, dealt
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.radio.channel import Terminal
+from fednet_emu.radio.channel import HANDSET_DBM, DeviceRadio, Terminal
 from fednet_emu.radio.energy import ComputeEnergy, MeasuredEnergy
 from fednet_emu.radio.profiles import MARKS, Mark, TransmitterProfile
 from fednet_emu.scenario.model import Problem, Scenario
@@ -103,7 +104,10 @@ MOST_PROFILES = 256
 
 
 def _stated(profile: Profile | None) -> Stated:
-    return Stated() if profile is None else Stated(profile.idle_w, profile.radio.transmit_w, profile.radio.receive_w)
+    if profile is None:
+        return Stated()
+    radio = profile.radio
+    return Stated(profile.idle_w, radio.transmit_w, radio.receive_w, radio.most_dbm, radio.amplifier_efficiency)
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
@@ -112,6 +116,22 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
         return given
     active_w = None if profile is None else profile.compute.active_w
     return None if active_w is None else MeasuredEnergy(active_w=active_w)
+
+
+def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
+    """Find the profiles whose power while sending does not follow the transmit power, as no source splits it.
+
+    Yields:
+        The title, that power in W beside the idle power, and the transmit power in dBm for which it is stated.
+    """
+    profiles = scenario.devices.profiles or (None,)
+    powers = DevicePowers.of(scenario.channel.device, b"", tuple(map(_stated, profiles)))
+    for profile, its, transmitter in zip(profiles, powers.stated, powers.transmitters(radio), strict=True):
+        if math.isinf(transmitter.efficiency):
+            own = radio.profile if radio.whole_w is not None else profile
+            at_dbm = its.most_dbm if radio.profile is None or own is profile else radio.profile.most_dbm
+            title = own.title if own is not None else ""
+            yield title or "the profile", transmitter.circuit_w, HANDSET_DBM if at_dbm is None else at_dbm
 
 
 # ---- what a run relies on --------------------------------------------------------------------------------------------
@@ -127,6 +147,7 @@ def notes(scenario: Scenario) -> Iterator[str]:
             "the energy of computing is not counted: nothing says what devices draw; give devices.profile, or "
             "devices.compute_energy"
         )
+    yield from _ideal_amplifiers(scenario)
     for profile in devices.profiles:
         used = _used(scenario, profile)
         unknown = [name for name in used if profile.numbers[name] is None]
@@ -136,6 +157,22 @@ def notes(scenario: Scenario) -> Iterator[str]:
     for radio in radios:
         if (its := radio.profile) is not None:
             yield from _evidence(its.title, {name: its.marks[name] for name in _used_of_radio(radio, its)}, [])
+
+
+def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
+    """Say whose amplifiers are ideal, because nothing states their efficiency or the power while sending."""
+    network, channel = scenario.network, scenario.channel
+    powers = DevicePowers.of(channel.device, b"", tuple(map(_stated, scenario.devices.profiles or (None,))))
+    ideal = {
+        "device": any(its.efficiency == 1.0 for its in powers.transmitters(channel.device)),
+        "base_station": channel.base_station.transmitter().efficiency == 1.0,
+    }
+    for (key, is_ideal), way in zip(ideal.items(), (network.uplink, network.downlink), strict=True):
+        if is_ideal and not way.access.wired and getattr(channel, key).amplifier_efficiency is None:
+            yield (
+                f"{key.replace('_', ' ')}s send with an ideal amplifier, 1 W drawn for each 1 W radiated: nothing "
+                f"states what they draw; give channel.{key}.profile or channel.{key}.amplifier_efficiency"
+            )
 
 
 def _used_of_radio(radio: Terminal, profile: TransmitterProfile) -> list[str]:
@@ -159,12 +196,17 @@ def _evidence(title: str, marks: Mapping[str, Mark | None], unknown: list[str]) 
 def _used(scenario: Scenario, profile: Profile) -> list[str]:
     """The numbers of a profile that no setting beside it replaces."""
     devices, radio = scenario.devices, scenario.channel.device
+    own_efficiency = radio.stated("amplifier_efficiency")
+    efficiency = own_efficiency or profile.radio.amplifier_efficiency
+    own_power = radio.whole_w is not None or radio.stated("circuit_w") is not None
     replaced = {
         "flop_per_s": devices.speed is not None and not devices.speed.relative,
         "overhead_s": devices.overhead_s is not None,
         "active_w": devices.compute_energy is not None,
         "idle_w": radio.idle_w is not None,
-        "transmit_w": radio.stated_circuit_w is not None,
+        "transmit_w": own_power,
+        "most_dbm": own_power or efficiency is None or profile.radio.most_dbm is None,
+        "amplifier_efficiency": radio.whole_w is not None or own_efficiency is not None or efficiency is None,
         "receive_w": radio.stated("receive_w") is not None,
         "memory_bytes": True,  # only warnings depend on it
     }

@@ -14,12 +14,15 @@ import numpy as np
 
 from fednet_emu.arrays import Array
 from fednet_emu.devices.profiles import DeviceClass, Profile
-from fednet_emu.emulation.hardware import law_of
+from fednet_emu.emulation.hardware import law_of, unsplit
 from fednet_emu.emulation.outlook import AtStart, Outlook, expected_s
 from fednet_emu.learning.graph.optimizers import Adam, Momentum
+from fednet_emu.network.access import Planned
+from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.energy import KAPPA, CmosEnergy, ComputeEnergy, PublishedEnergy
 from fednet_emu.radio.numerology import FR1_TOP_HZ
 from fednet_emu.radio.profiles import Mark
+from fednet_emu.radio.receiver.power_control import FullPower
 from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.units import linear_to_db
 
@@ -267,6 +270,29 @@ def radiated(outlook: Outlook) -> Iterator[Problem]:
             yield from bound.judge(("channel", key, "tx_power_dbm"), terminal.tx_power_dbm)
 
 
+def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
+    """Find devices whose energy says nothing of their transmit power, where that is not the one of their profile."""
+    scenario, network, side = outlook.scenario, outlook.scenario.network, outlook.scenario.network.sidelink
+    access, control = network.uplink.access, network.power_control
+    radios: list[tuple[tuple[str, ...], DeviceRadio, str]] = []
+    if network.uplink.trace is None and not access.wired:
+        acts = "" if isinstance(control, FullPower) else f"power_control {control.kind}"
+        acts = acts or (f"access {access.kind}" if access.only_sums or isinstance(access, Planned) else "")
+        radios.append((("channel", "device"), scenario.channel.device, acts))
+    if side is not None:
+        acts = "asymmetry.tx_power_sigma_db" if side.asymmetry.tx_power_sigma_db else ""
+        radios.append((("network", "sidelink", "channel", "device"), side.channel.device, acts))
+    for path, radio, acts in radios:
+        for title, power_w, at_dbm in unsplit(scenario, radio):
+            if acts or radio.tx_power_dbm != at_dbm:
+                got = f"got {acts}" if acts else f"got {radio.tx_power_dbm:g} dBm"
+                yield (
+                    (*path, "tx_power_dbm"),
+                    f"power while sending is {amount(power_w, 'W')} at any transmit power, {got}: no source splits "
+                    f"that of {title} into amplifier and circuit; give {'.'.join(path)}.amplifier_efficiency",
+                )
+
+
 def width(outlook: Outlook) -> Iterator[Problem]:
     """Judge the width of the band by the narrowest and widest that there are around its carrier."""
     carrier_hz, bandwidth_hz = outlook.scenario.channel.carrier_hz, outlook.scenario.channel.bandwidth_hz
@@ -329,6 +355,7 @@ PLAUSIBLE: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (
     computing,
     memory,
     radiated,
+    power_while_sending,
     width,
     heights,
     strong_links,

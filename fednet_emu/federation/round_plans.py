@@ -127,8 +127,9 @@ class RoundPlans:
 
     def _round(self, numbers: IntArray, download_s: Array, flop: Array, n_samples: IntArray, up_bit: int) -> Round:
         uplink, processors = self._network.uplink, self._processors
-        radio, circuit_w = uplink.radios.sender, uplink.radios.circuit_w
+        radio, sending = uplink.radios.sender, uplink.radios.sending
         assert self._planner is not None, "only planned rounds come here"
+        assert sending is not None, "devices send on an uplink"
         devices = numbers.tolist()
         links, full_w = uplink.links.now(), radio.tx_power_w
         powers_w = [links.power_w(device) for device in devices]
@@ -143,8 +144,8 @@ class RoundPlans:
             snr=np.array([links.snr(device, links.station_of(device)) for device in devices])
             / db_to_linear(self._planner.margin_db),
             power_w=np.array([full_w if power_w is None else power_w for power_w in powers_w]),
-            amplifier_efficiency=radio.efficiency,
-            circuit_w=(radio.stated_circuit_w or 0.0) if circuit_w is None else circuit_w.of(numbers),
+            amplifier_efficiency=np.minimum(sending.efficiency.of(numbers), _CONSTANT),
+            circuit_w=sending.circuit_w.of(numbers),
             weight=n_samples.astype(float),
             bandwidth_hz=uplink.band.bandwidth_hz,
             law=self._law,
@@ -152,5 +153,7 @@ class RoundPlans:
         )
 
 
+_CONSTANT = 1e9
+"""Efficiency that planners take for devices whose power while sending does not follow the radiated power."""
 _LEAST_GRANT = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
 """A tiny part of the band for a device that no plan can help, since it has no link."""

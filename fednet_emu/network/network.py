@@ -234,7 +234,7 @@ class Network:
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         radios = Radios(
             channel.device if sends_up else channel.base_station,
-            self._powers.circuit_w(channel.device) if sends_up else None,
+            self._powers.sending(channel.device) if sends_up else None,
             (self._powers.receive_w(channel.device) or None) if kind != "uplink" else None,
             (channel.device.stated("transmit_j_per_bit") or 0.0) if sends_up else 0.0,
             (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,

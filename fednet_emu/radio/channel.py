@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
-from fednet_emu.radio.energy import transmit_energy_j
+from fednet_emu.radio.energy import Transmitter
 from fednet_emu.radio.fading import AnyFading, BlockFading, Fading, NoFading, Rician, independent_parts
 from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz, resource_blocks
 from fednet_emu.radio.profiles import RadioProfile, StationProfile, TransmitterProfile
@@ -28,6 +28,8 @@ from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import AnyRateLaw, Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
+HANDSET_DBM = 23.0
+"""Largest radiated power in dBm of a handset of power class 3 (3GPP TS 38.101-1, from memory)."""
 _TRIAL_M = 50.0
 _LTE_SPACING_KHZ = 15
 
@@ -48,8 +50,9 @@ class Terminal(Component):
     """A radio that exists, by the name of a file in profiles/. It states what it draws; a setting beside it wins."""
 
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Radiated over drawn power of the amplifier; null takes that of `profile`, and 1, as in most papers, where it
-    states none; 0.35 in hardware."""
+    """Radiated over drawn power of the amplifier; null takes that of `profile`, of devices else that of
+    `devices.profile`, and 1, as in most papers, where nothing states what sending draws; 0.35 in hardware. Beside a
+    profile that states the power while sending only, it splits that power, at 23 dBm."""
 
     circuit_w: float | None = Field(default=None, ge=0)
     """Power in W that the rest of the transmitter draws while it sends, beside `idle_w`; null takes that of `profile`,
@@ -66,29 +69,33 @@ class Terminal(Component):
         return own if own is not None or self.profile is None else self.profile.numbers.get(name)
 
     @property
-    def efficiency(self) -> float:
-        """Radiated over drawn power of the amplifier; 1 where nothing states it."""
-        return self.stated("amplifier_efficiency") or 1.0
+    def whole_w(self) -> float | None:
+        """Power in W while it sends at the power `most_dbm` of its profile, as that states it; None if it does not."""
+        return None if self.profile is None else self.profile.numbers.get("transmit_w")
 
-    @property
-    def stated_circuit_w(self) -> float | None:
-        """Power in W beside the amplifier while it sends: stated, or left of what the profile states for sending."""
-        circuit_w = self.stated("circuit_w")
-        whole_w = None if self.profile is None else self.profile.numbers.get("transmit_w")
+    def transmitter(
+        self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
+    ) -> Transmitter:
+        """What the transmitter draws, by this radio, and where it says nothing, by the device around it.
+
+        Args:
+            whole_w: power in W of the device while it sends, beside its idle power; None for unknown.
+            at_dbm: radiated power in dBm for which that holds; None for that of a handset, `HANDSET_DBM`.
+            efficiency: radiated over drawn power of its amplifier; None for unknown.
+        """
+        if self.profile is not None and self.whole_w is not None:
+            whole_w, at_dbm, efficiency = self.whole_w, self.profile.most_dbm, None
+        circuit_w, efficiency = self.stated("circuit_w"), self.stated("amplifier_efficiency") or efficiency
         if circuit_w is not None or whole_w is None:
-            return circuit_w
-        return max(whole_w - self.tx_power_w / self.efficiency, 0.0)
-
-    def drawn_w(self, radiated_w: float, circuit_w: float | None = None) -> float:
-        """Power in W that the transmitter draws while it radiates some; `circuit_w` replaces its own."""
-        circuit_w = self.stated_circuit_w or 0.0 if circuit_w is None else circuit_w
-        return transmit_energy_j(radiated_w, 1.0, self.efficiency, circuit_w)
+            return Transmitter(efficiency or 1.0, circuit_w or 0.0)
+        at_w = self.tx_power_w if efficiency is None else dbm_to_watt(HANDSET_DBM if at_dbm is None else at_dbm)
+        return Transmitter.of_whole(whole_w, at_w, efficiency)
 
 
 class DeviceRadio(Terminal):
     """The radio of a device; by default that of a handset."""
 
-    tx_power_dbm: float = 23.0
+    tx_power_dbm: float = HANDSET_DBM
     """Radiated power in dBm."""
 
     noise_figure_db: float = Field(default=9.0, ge=0)

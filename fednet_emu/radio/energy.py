@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -24,6 +25,33 @@ def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency
         circuit_w: power P_c of the rest of the transmitter while it sends.
     """
     return (tx_power_w / amplifier_efficiency + circuit_w) * duration_s
+
+
+class Transmitter(NamedTuple):
+    """The power that a transmitter draws: that of its amplifier, which follows the radiated power, and a constant.
+
+    Attributes:
+        efficiency: radiated over drawn power of the amplifier; infinite where no source splits the power while sending,
+            which is then `circuit_w` at any radiated power.
+        circuit_w: power in W beside the amplifier.
+    """
+
+    efficiency: float
+    circuit_w: float
+
+    @classmethod
+    def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:
+        """A transmitter that draws `whole_w` while it radiates `at_w`, both in W; an efficiency of None for no split.
+
+        It draws at least what its amplifier does, or, without a split, what it radiates then.
+        """
+        if efficiency is None:
+            return cls(math.inf, max(whole_w, at_w))
+        return cls(efficiency, max(whole_w - at_w / efficiency, 0.0))
+
+    def drawn_w(self, radiated_w: float) -> float:
+        """Power in W that it draws while it radiates some."""
+        return transmit_energy_j(radiated_w, 1.0, self.efficiency, self.circuit_w)
 
 
 def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:

@@ -117,7 +117,8 @@ class RadioProfile(TransmitterProfile):
     circuit_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the transmitter beside its amplifier; null where `transmit_w`, or no source, states it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while it sends at full power, its amplifier included; null where no source states it."""
+    """Power in W while it sends at `most_dbm`, its amplifier included; null where no source states it. Without an
+    efficiency of the amplifier it is drawn at any radiated power."""
     receive_w: float | None = Field(ge=0, le=1e6)
     """Power in W while it receives; null where no source states it."""
     transmit_j_per_bit: float | None = Field(ge=0, le=1)

@@ -14,6 +14,8 @@ import fednet_emu as fe
 from fednet_emu.devices.processors import Work
 from fednet_emu.devices.profiles import Profile
 from fednet_emu.emulation.hardware import hardware, notes, speeds, unfit
+from fednet_emu.emulation.load import warnings_of
+from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import Ended, play
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -110,7 +112,7 @@ def test_a_board_that_computes_and_sends_draws_its_idle_power_once():
     radio = small_scenario("channel.device.tx_power_dbm=20").channel.device
     [law] = hard.energy
 
-    sending_w = radio.drawn_w(radio.tx_power_w, hard.powers.circuit_w(radio)[0])
+    sending_w = hard.powers.transmitters(radio)[0].drawn_w(radio.tx_power_w)
 
     assert hard.powers.idle_w[0] == 2.7
     assert law.energy_j(1.0, duration_s=1.0) == pytest.approx(2.4)
@@ -165,8 +167,8 @@ def test_a_file_states_every_number_or_that_it_is_not_known(name):
 def test_what_is_only_assumed_says_so(name):
     """Marks that may not be better: power of the phones, of the Nano, speed of the microcontroller."""
     weak = {
-        "phone-2019-mid": {"active_w", "idle_w", "transmit_w", "receive_w"},
-        "phone-2019-high": {"active_w", "idle_w", "transmit_w", "receive_w"},
+        "phone-2019-mid": {"active_w", "idle_w", "transmit_w", "receive_w", "most_dbm", "amplifier_efficiency"},
+        "phone-2019-high": {"active_w", "idle_w", "transmit_w", "receive_w", "most_dbm", "amplifier_efficiency"},
         "jetson-nano": {"active_w"},
         "cortex-m4": {"flop_per_s"},
     }
@@ -230,7 +232,7 @@ def test_a_setting_beside_a_profile_wins(setting, expected):
     found = {
         "idle": hard.powers.idle_w[0],
         "computing": hard.energy[0].energy_j(1.0, 1.0),
-        "sending": radio.drawn_w(radio.tx_power_w, hard.powers.circuit_w(radio)[0]),
+        "sending": hard.powers.transmitters(radio)[0].drawn_w(radio.tx_power_w),
         "receiving": hard.powers.receive_w(radio)[0],
         "overhead": hard.overhead_s[0],
     }
@@ -275,6 +277,125 @@ def test_a_mixture_is_written_in_two_ways():
         small_scenario("devices.profile={pi-4c: 1}")
 
 
+# ---- transmit power --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "due_w"),
+    [
+        (("devices.profile=phone-2019-mid",), [1.1728, 1.2269, 1.74, 4.0271]),  # 1.74 W at 23 dBm, 0.57 of it amplifier
+        (
+            ("devices.profile=phone-2019-high", "channel.device.amplifier_efficiency=0.2"),
+            [0.7474, 0.8421, 1.74, 5.7424],
+        ),
+        (("channel.device.profile=esp32",), [0.5122, 0.5719, 1.1384, 3.6636]),
+        (("devices.profile=pi-4b",), [2.1, 2.1, 2.1, 2.1]),
+        (("devices.profile=pi-4b", "channel.device.amplifier_efficiency=0.35"), [1.5328, 1.5869, 2.1, 4.3871]),
+        (("devices.profile=phone-2019-mid", "channel.device.profile=phone-lte-2020"), [0.54, 0.54, 0.54, 1.0]),
+        ((), [0.001, 0.01995, 0.1995, 1.0]),
+    ],
+)
+def test_power_while_sending_follows_the_transmit_power_where_a_source_splits_it(settings, due_w):
+    """At 0, 13, 23 and 30 dBm: radiated power over efficiency, and a constant; all of it constant without a split.
+
+    What a profile states holds at its own transmit power, or at the 23 dBm of a handset. Nothing draws less than it
+    radiates, 1 W in the end.
+    """
+    drawn_w = []
+    for power_dbm in (0, 13, 23, 30):
+        scenario = small_scenario(*settings, f"channel.device.tx_power_dbm={power_dbm}")
+        radio = scenario.channel.device
+        [transmitter] = hardware(scenario, Streams(0)).powers.transmitters(radio)
+        drawn_w.append(transmitter.drawn_w(radio.tx_power_w))
+
+    assert drawn_w == pytest.approx(due_w, rel=1e-3)
+
+
+def test_power_control_saves_the_power_of_the_amplifier():
+    """Each of a mixture by its own law: a phone 1.17 W and what it radiates over 0.35, a board 2.1 W whatever."""
+    control = "network.power_control={kind: target-snr, target_snr_db: 20}"
+    scenario = small_scenario(MIXED, control, "stop.rounds=1")
+    ended, hard = ended_of(scenario), hardware(scenario, Streams(scenario.seed))
+    links = small_federation(MIXED, control).network.up_links
+    sent = ended.ledger.frames()["transfers"].query("kind == 'uplink'")
+
+    assert set(hard.which) == {0, 1}
+    for row in sent.itertuples():
+        radiated_w = links.power_w(row.sender)
+        due_w = 1.74 - 10**-0.7 / 0.35 + radiated_w / 0.35 if hard.which[row.sender] else 2.1
+        assert radiated_w < 2e-3
+        assert row.energy_j == pytest.approx(due_w * (row.ended_s - row.started_s), rel=1e-6)
+    assert ended.summary["verified"]
+
+
+def warned(*settings: str) -> str:
+    """What `check` warns of."""
+    return "\n".join(what for _, what in warnings_of(Outlook(small_scenario(*settings))))
+
+
+SAME = "at any transmit power"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            ("devices.profile=pi-4b", "channel.device.tx_power_dbm=13"),
+            f"power while sending is 2.1 W {SAME}, got 13 dBm",
+        ),
+        (("channel.device.profile=phone-lte-2020", "channel.device.tx_power_dbm=20"), f"540 mW {SAME}, got 20 dBm"),
+        (
+            (MIXED, "network.power_control={kind: target-snr, target_snr_db: 9}"),
+            f"2.1 W {SAME}, got power_control target",
+        ),
+        (("devices.profile=pi-4b", "network.uplink.access={kind: planned, planner: least-time}"), "got access planned"),
+        (("devices.profile=pi-4b",), ""),
+        (("devices.profile=phone-2019-mid", "channel.device.tx_power_dbm=13"), ""),
+        (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "channel.device.circuit_w=1"), ""),
+        (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "channel.device.amplifier_efficiency=0.3"), ""),
+        (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "network.uplink.access=switch"), ""),
+        (("channel.device.tx_power_dbm=13",), ""),
+    ],
+)
+def test_a_power_that_does_not_follow_the_transmit_power_is_warned_of(settings, text):
+    """Where the power differs from that of the profile, or is controlled; not where a source or a setting splits it."""
+    found = warned("channel.rate=shannon", *settings)
+
+    assert text in found if text else SAME not in found
+
+
+@pytest.mark.parametrize(
+    ("settings", "ideal"),
+    [
+        ((), ["devices", "base stations"]),
+        (("devices.profile=pi-4b",), ["base stations"]),
+        (("channel.device.amplifier_efficiency=0.4",), ["base stations"]),
+        (("channel.device.profile=esp32", "channel.base_station.profile=earth-pico"), []),
+        (("channel.device.amplifier_efficiency=1", "channel.base_station.amplifier_efficiency=1"), []),
+        (("devices.profile=cortex-m4", "network.downlink.access=switch"), ["devices"]),
+    ],
+)
+def test_ideal_amplifiers_are_told(settings, ideal):
+    """1 W radiated is 1 W drawn where nothing is stated, and a note says so; who states it knows."""
+    told = [note.split(" send with")[0] for note in notes(small_scenario(*settings)) if "ideal amplifier" in note]
+
+    assert told == ideal
+
+
+@pytest.mark.parametrize("planner", ["least-time", "least-energy", "resource-blocks", "fedl"])
+def test_plans_are_made_for_devices_whose_power_does_not_follow(planner):
+    """A board that draws 2.1 W at any power beside a phone: each plan is played, and uploads cost what they take."""
+    access = f"network.uplink.access={{kind: planned, planner: {planner}}}"
+    ended = ended_of(small_scenario(MIXED, access, "channel.rate=shannon", "stop.rounds=1"))
+    frames, which = ended.ledger.frames(), hardware(small_scenario(MIXED), Streams(0)).which
+    sent = frames["transfers"].query("kind == 'uplink'")
+
+    assert len(sent) == 4
+    for row in sent.itertuples():
+        power_w = row.energy_j / (row.ended_s - row.started_s)
+        assert power_w == pytest.approx(2.1) if not which[row.sender] else 1.169 < power_w < 1.741
+
+
 # ---- what a run relies on --------------------------------------------------------------------------------------------
 
 
@@ -284,10 +405,11 @@ def test_without_profile_or_law_the_energy_of_computing_is_not_counted_and_said_
 
     assert ended.summary["compute_j"] is None
     assert ended.ledger.computes.column("energy_j").sum() == 0
-    [note] = notes(small_scenario())
+    note = next(notes(small_scenario()))
     assert "computing is not counted" in note
     assert "give devices.profile" in note
-    assert list(notes(small_scenario("devices.compute_energy={kind: measured, active_w: 1}"))) == []
+    law = "devices.compute_energy={kind: measured, active_w: 1}"
+    assert "computing is not counted" not in "\n".join(notes(small_scenario(law)))
 
 
 def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
@@ -295,9 +417,8 @@ def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
     told = "\n".join(notes(small_scenario(MIXED, "devices.speed=null")))
 
     assert "Raspberry Pi 4 B: the weakest evidence is 'derived' (flop_per_s)" in told
-    assert (
-        "Mid-range phone of 2019: the weakest evidence is 'assumed' (active_w, idle_w, transmit_w, receive_w)" in told
-    )
+    power = "active_w, idle_w, transmit_w, receive_w, most_dbm, amplifier_efficiency"
+    assert f"Mid-range phone of 2019: the weakest evidence is 'assumed' ({power})" in told
     assert "Raspberry Pi 4 B: not known, and not counted: receive_w" in told
     assert "'measured' (overhead_s, active_w, idle_w, transmit_w)" in "\n".join(notes(small_scenario(MIXED)))
 

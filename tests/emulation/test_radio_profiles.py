@@ -284,7 +284,8 @@ def test_a_setting_beside_a_radio_wins_and_a_radio_over_the_device(settings, sen
     scenario = small_scenario(*settings, "channel.device.tx_power_dbm=13")
     hard, radio = hardware(scenario, Streams(0)), scenario.channel.device
 
-    assert radio.drawn_w(radio.tx_power_w, hard.powers.circuit_w(radio)[0]) == pytest.approx(sending_w, rel=1e-3)
+    drawn_w = hard.powers.transmitters(radio)[0].drawn_w(radio.tx_power_w)
+    assert drawn_w == pytest.approx(sending_w, rel=1e-3)
     assert hard.powers.receive_w(radio)[0] == receiving_w
 
 

@@ -8,11 +8,12 @@ from functools import cached_property, partial
 
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.battery import RECEIVING, SENDING, Load
-from fednet_emu.devices.powers import PerDevice
+from fednet_emu.devices.powers import PerDevice, Sending
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.separate import Power, Rates
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.radio.channel import Terminal
+from fednet_emu.radio.energy import Transmitter
 from fednet_emu.records.ledger import SERVER
 
 
@@ -110,7 +111,7 @@ class Radios:
 
     Attributes:
         sender: the radio of every sender.
-        circuit_w: power in W that each sending device draws beside its amplifier; None where that of the radio holds.
+        sending: what each sending device draws beside its idle power; None where senders are base stations.
         receive_w: power in W that each receiving device draws while it receives, beside its idle power; None for none.
         transmit_j_per_bit: energy in J of each bit that a sending device sends, beside its power.
         receive_j_per_bit: energy in J of each bit that a device receives, beside its power.
@@ -118,7 +119,7 @@ class Radios:
     """
 
     sender: Terminal
-    circuit_w: PerDevice | None = None
+    sending: Sending | None = None
     receive_w: PerDevice | None = None
     transmit_j_per_bit: float = 0.0
     receive_j_per_bit: float = 0.0
@@ -127,14 +128,20 @@ class Radios:
     @cached_property
     def full_w(self) -> float:
         """Power in W that a sender draws at full power, where all draw the same."""
-        return self.sender.drawn_w(self.sender.tx_power_w, self.circuit_w[0] if self.circuit_w else None)
+        return self.drawn_w(0, None, 1.0)
 
     @property
     def differ(self) -> bool:
         """Whether senders may draw different powers at full power."""
-        return self.controlled or (self.circuit_w is not None and self.circuit_w.differ)
+        return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
+
+    def transmitter(self, sender: int) -> Transmitter:
+        """What a sender draws."""
+        if self.sending is None:
+            return self.sender.transmitter()
+        return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])
 
     def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
         """Power in W that a sender draws at a part of its transmit power in W; None is full power."""
         radiated_w = (self.sender.tx_power_w if power_w is None else power_w) * part
-        return self.sender.drawn_w(radiated_w, None if self.circuit_w is None else self.circuit_w[device])
+        return self.transmitter(device).drawn_w(radiated_w)

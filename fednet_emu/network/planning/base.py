@@ -35,7 +35,7 @@ class Round:
         size_bit: bits of an upload.
         snr: SNR (linear) of each uplink at full power on the whole band, averaged over fading.
         power_w: the full transmit power.
-        amplifier_efficiency: radiated over drawn power.
+        amplifier_efficiency: radiated over drawn power, or that of all alike.
         circuit_w: power that the rest of each transmitter draws while it sends, or of all alike.
         weight: what the update of each counts for, its number of samples.
         bandwidth_hz: width of the band.
@@ -50,7 +50,7 @@ class Round:
     size_bit: float
     snr: Array
     power_w: Array
-    amplifier_efficiency: float
+    amplifier_efficiency: Array | float
     circuit_w: Array | float
     weight: Array
     bandwidth_hz: float

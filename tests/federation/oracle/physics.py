@@ -37,7 +37,7 @@ class Powers(NamedTuple):
 def powers_of(scenario: Scenario) -> Powers:
     """The only place where powers are read off the settings."""
     radio, computing = scenario.channel.device, scenario.devices.compute_energy
-    amplifier_w = watt(radio.tx_power_dbm) / radio.efficiency
+    amplifier_w = watt(radio.tx_power_dbm) / (radio.amplifier_efficiency or 1.0)
     computing_w = max(computing.active_w - radio.idle_w, 0.0)  # a measured power is that of the whole device
     return Powers(computing_w, amplifier_w, radio.circuit_w, radio.receive_w, radio.idle_w)
 
@@ -76,7 +76,7 @@ class Physics:
         self.compute_s = [flop / speed for flop, speed in zip(self.flop, devices.speed.flop_per_s, strict=True)]
 
         base = channel.base_station
-        self.station_w = watt(base.tx_power_dbm) / base.efficiency + base.circuit_w
+        self.station_w = watt(base.tx_power_dbm) / (base.amplifier_efficiency or 1.0) + base.circuit_w
         access, narrow = scenario.network.uplink.access, channel.narrowing == "on"
         self.narrowest_hz = (channel.narrowest_hz or BLOCK_HZ) if narrow else NEVER
         symbols = getattr(access, "symbols_per_slot", None) or 1
