@@ -29,7 +29,7 @@ from fednet_emu.scenario.yaml_text import parse
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
 """Settings whose value may be the name of a file, each with the folder in which the name is searched."""
 
-CHANNEL, PROFILE = "urban-micro", "pi-4b"
+CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
 """The channel of a scenario without one, and the profile of devices of which it says neither profile nor speed."""
 
 

@@ -43,7 +43,7 @@ class Mlp(Model):
     The network of Wang, Yan and Oates (IJCNN 2017) has hidden [500, 500, 500] and dropout [0.1, 0.2, 0.2, 0.3].
     """
 
-    hidden: tuple[PositiveInt, ...] = (200,)
+    hidden: tuple[PositiveInt, ...] = (300, 300)
     """Number of units of each hidden layer."""
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
     """Dropout rate before each layer, output layer included (one more than `hidden`); empty for no dropout."""
