@@ -46,8 +46,10 @@ How samples are split: `part` (`train` or `test`), `device`, and `samples`. With
 ADDED = {
     "transfer": "row number of the table `transfers`",
     "lost_bit": "sum over the receivers who did not get it",
+    "distance_m": "between the antennas of both ends at the start; of several receivers the largest; NaN as for `snr_db`",
+    "mean_rate_bps": "`air_bit` over the time on the air, gaps and tail left out; NaN for what never was on the air",
 }
-"""Columns of `transfers` that no row has, as `frames` adds them."""
+"""Columns of `transfers` and `receptions` that no row has, as `frames` adds them."""
 
 
 def page() -> str:
@@ -63,8 +65,10 @@ def page() -> str:
     for name in TABLES:
         row, columns = ROWS[name], getattr(empty, name).columns
         classes = (row, PhaseColumns) if name == "transfers" else (row,)
-        texts = ADDED | {_shown(column): text for its in classes for column, text in docstrings(its).items()}
-        digested = {_shown(column) for column, its in columns.items() if its.digest}
+        texts = ADDED | {
+            columns[column].heading(column): text for its in classes for column, text in docstrings(its).items()
+        }
+        digested = {its.heading(column) for column, its in columns.items() if its.digest}
         covered = name in ("transfers", "receptions", "backhaul", "computes")
         rows = [
             (
@@ -81,10 +85,6 @@ def page() -> str:
     reasons = [(code(reason) if reason else "empty", its.meaning) for reason, its in MEANINGS.items()]
     lines += [DESCRIBED, "## Reasons of loss\n", *table(("Reason", "Meaning"), reasons)]
     return "\n".join(lines)
-
-
-def _shown(column: str) -> str:
-    return f"{column.removesuffix('_ns')}_s" if column.endswith("_ns") else column
 
 
 def _type(dtype: Any) -> str:

@@ -31,7 +31,7 @@ class Milestone(ExactlyOne):
     bits: float | None = Field(None, gt=0)
     """Bits on the air of all links together after which it counts."""
     energy_j: float | None = Field(None, gt=0)
-    """Energy in J of the whole network after which it counts."""
+    """Energy in J, as `energy_j` of the summary, after which it counts."""
     accuracy: float = Field(gt=0, le=1)
     """Lowest pooled test accuracy, between 0 and 1, with which the run goes on."""
 
@@ -66,7 +66,8 @@ class Stop(Component):
     bits: float | None = Field(None, gt=0)
     """Largest number of bits on the air of all links together, without the backhaul; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Largest energy in J of all transmissions and computations and of the backhaul together; null for no limit."""
+    """Largest energy in J of everything that the summary's `energy_j` has: transmissions, receptions, computations, the
+    backhaul, and the idle power of devices and base stations; null for no limit."""
     accuracy: float | None = Field(None, gt=0, le=1)
     """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
 

@@ -225,8 +225,9 @@ class Ledger:
             frame.insert(list(frame).index("delivered_bit") + 1, "lost_bit", lost_bit)
             distance_m, place = self._distances_m(rows, rows["receiver"]), heard["transfer"] - row
             np.fmax.at(distance_m, place, self._distances_m(rows[place], heard["receiver"]))
-            frame["distance_m"] = distance_m
-            frame["mean_rate_bps"] = _mean_rates_bps(rows)
+            after = list(frame).index("snr_db") + 1
+            frame.insert(after, "distance_m", distance_m)
+            frame.insert(after + 1, "mean_rate_bps", _mean_rates_bps(rows))
             yield frame
 
     def _receptions(self) -> Iterator[pd.DataFrame]:

@@ -198,7 +198,7 @@ class EvaluationRow(NamedTuple):
     sidelink_bit: Number
     """on the air between devices"""
     energy_j: Measure
-    """of all transmissions and computations, what devices draw while idle, and the backhaul"""
+    """of all transmissions, receptions and computations, the backhaul, and the idle power of devices and stations"""
     loss: Measure
     """on the test samples"""
     accuracy: Measure

@@ -36,7 +36,10 @@ CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfil
 UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
 """Units of the numbers of profiles, where these are not those that their names end with."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
-    Profile: ("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "memory", "title"),
+    Profile: (
+        *("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory"),
+        "title",
+    ),
     RadioProfile: (
         *("radio", "at most", "amplifier", "circuit", "sending", "receiving", "sent bit", "received bit", "title"),
     ),
@@ -113,8 +116,8 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
 
     Returns:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers (of devices
-        `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w` and `memory_bytes`; of others
-        `most_dbm`, `amplifier_efficiency` and more; NaN for what no source states, or other kinds have), and each one's
+        `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`,
+        `amplifier_efficiency` and `memory_bytes`; of others `circuit_w` and more; NaN for what no source states, or other kinds have), and each one's
         mark, such as `flop_per_s_evidence`.
 
     Raises:

@@ -125,6 +125,11 @@ class Run(RunRecords):
         """One row for each device and evaluation; needs the setting `evaluation.per_device: true`."""
         return self.table("device_evaluations")
 
+    @property
+    def energies(self) -> pd.DataFrame:
+        """One row for each device: what it drew to compute, send, receive and idle, the last for all base stations."""
+        return self.table("energies")
+
     def series(self, name: str) -> pd.DataFrame:
         """Return a table that the algorithm recorded in addition to the standard ones, for example `staleness`.
 

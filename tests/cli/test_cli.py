@@ -342,9 +342,12 @@ def test_profiles_are_listed_with_how_well_their_numbers_are_known() -> None:
     result = fednet("profiles", "pi-4b", "phone-2019-mid")
 
     assert result.exit_code == 0, result.output
-    _, board, phone, _, legend = result.stdout.splitlines()
+    head, board, phone, _, legend = result.stdout.splitlines()
     assert board.split()[:7] == ["pi-4b", "1.39e+10", "FLOP/s", "-", "5.1", "W", "2.7"]
     assert "3 W a" in phone
+    assert [phone[head.index(name) :].split("  ")[0] for name in ("sending", "at", "amplifier", "memory")] == [
+        *("1.84 W a", "23 dBm a", "0.35 a", "4e+09 B r"),
+    ]
     assert "a assumed; - not known" in legend
     assert fednet("profiles", "pi-4c").exit_code == 2
 
