@@ -258,9 +258,11 @@ class Network:
 
         def place_m(end: int) -> Array:
             at_s = transfer.started_ns / NS_PER_S
+            places_m = _with_heights(self._stations_m[[transfer.cell]], channel.base_station.height_m)
             if end >= 0:
-                return _with_heights(self._paths.positions_m(np.array([end]), at_s), channel.device.height_m)[0]
-            return _with_heights(self._stations_m[[transfer.cell]], channel.base_station.height_m)[0]
+                places_m = _with_heights(self._paths.positions_m(np.array([end]), at_s), channel.device.height_m)
+            place: Array = places_m[0]
+            return place
 
         return delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.records.rows import (
@@ -237,7 +238,7 @@ class Ledger:
             frame["distance_m"] = self._distances_m(rows[heard["transfer"] - row], heard["receiver"])
             yield frame
 
-    def _distances_m(self, transfers: Rows, receivers: IntArray) -> Array:
+    def _distances_m(self, transfers: Rows, receivers: IntArray) -> NDArray[np.float32]:
         """Distances in m [n] of transfers to receivers when they start; NaN where unknown."""
         distance_m = np.full(len(receivers), np.nan, np.float32)
         known = (transfers["started_ns"] != NEVER_NS) & (receivers != SEVERAL)
@@ -258,7 +259,7 @@ class Ledger:
         return whole.hexdigest()
 
 
-def _mean_rates_bps(rows: Rows) -> Array:
+def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
     """Bits that flowed over the time on the air, without gaps and tails, [transfers]; NaN for no such time."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "gap_ns" in (rows.dtype.names or ()):

@@ -116,9 +116,9 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
 
     Returns:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers (of devices
-        `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`,
-        `amplifier_efficiency` and `memory_bytes`; of others `circuit_w` and more; NaN for what no source states, or other kinds have), and each one's
-        mark, such as `flop_per_s_evidence`.
+        `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency`
+        and `memory_bytes`; of others `circuit_w` and more; NaN for what no source states, or other kinds have), and
+        each one's mark, such as `flop_per_s_evidence`.
 
     Raises:
         ScenarioError: there is no such profile, or it is invalid.
