@@ -46,7 +46,7 @@ How samples are split: `part` (`train` or `test`), `device`, and `samples`. With
 ADDED = {
     "transfer": "row number of the table `transfers`",
     "lost_bit": "sum over the receivers who did not get it",
-    "distance_m": "between the antennas of both ends at the start; of several receivers the largest; NaN as `snr_db` is",
+    "distance_m": "between the antennas of both ends at the start; the largest of several receivers; NaN as `snr_db`",
     "mean_rate_bps": "`air_bit` over the time on the air, gaps and tail left out; NaN for what never was on the air",
 }
 """Columns of `transfers` and `receptions` that no row has, as `frames` adds them."""
