@@ -44,7 +44,9 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
     assert row["air_bit"] == pytest.approx(MBIT, rel=1e-9)
     assert row["energy_j"] == pytest.approx(0.2 * end_s)
     assert world.ledger.sent_bit == [0, MBIT, 0]
-    assert world.ledger.frames()["receptions"].values.tolist() == [[0, device, ""] for device in range(4)]
+    heard = world.ledger.frames()["receptions"]
+    assert heard[["transfer", "receiver", "lost"]].values.tolist() == [[0, device, ""] for device in range(4)]
+    assert row["snr_db"] == pytest.approx(heard["snr_db"].min())
 
 
 @BOTH_AIRS
@@ -108,7 +110,7 @@ def test_requests_made_together_are_requests_made_one_by_one(cell, multicast):
             for receiver in (2, 0, 1):
                 world.medium.send(SERVER, receiver, "model", 7, MBIT, group=7)
         world.play((0.0, 3, 1000), (0.1, 0, 1000))
-        books.append((world.rows.values.tolist(), world.ledger.frames()["receptions"].values.tolist(),
+        books.append((world.rows.to_csv(), world.ledger.frames()["receptions"].to_csv(),
                       world.ledger.offered_bit, world.ledger.energy_j))  # fmt: skip
 
     assert books[0] == books[1]
