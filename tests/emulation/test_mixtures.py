@@ -35,7 +35,9 @@ def test_shares_are_dealt_by_largest_remainders(shares, count, counts):
 
 def test_each_device_of_a_mixture_has_the_speed_and_the_powers_of_its_own_profile():
     """Of four devices two are boards, which take 11.4 s longer, and draw other powers in each state."""
-    scenario = small_scenario(MIXED, "devices.speed=null", "stop.rounds=1", "network.downlink.mode=unicast")
+    starts = "compute: {overhead_s: 11.4}, evidence: {overhead_s: measured}"
+    mixed = f"devices.profile=[{{include: pi-4b, share: 0.5, {starts}}}, {{include: phone-2019-mid, share: 0.5}}]"
+    scenario = small_scenario(mixed, "devices.speed=null", "stop.rounds=1", "network.downlink.mode=unicast")
     which = hardware(scenario, Streams(scenario.seed)).which
     ended = ended_of(scenario)
     frames, summary = ended.ledger.frames(), ended.summary
