@@ -28,9 +28,9 @@ Where devices are and what their links carry, at up to 41 instants of the run, o
 The first rows are those of the stations, whose `device` is -1: `cell` is their number. A row of a device has
 `simulated_s`, `device`, `x_m`, `y_m`, `cell`, the mean SNR of its uplink alone in the whole band, `snr_db`, the
 rates `uplink_bps` and `downlink_bps` of its links alone in the band (recorded ones, those at the mean SNR, or the mean
-over fading of a link that carries nothing there), its computing speed `speed_flop_per_s`, its
-idle power `idle_w`, the fixed time of its computations `overhead_s`, and whether it is `there` then, as far as that does
-not depend on its battery.
+over fading of a link that carries nothing there), its computing speed `speed_flop_per_s`, its idle power `idle_w`, the
+fixed time of its computations `overhead_s`, and whether it is `there` then, as far as that does not depend on its
+battery.
 
 ## ground
 

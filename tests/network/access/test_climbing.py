@@ -134,5 +134,5 @@ def test_it_is_refused_where_it_is_not_known(settings, what):
 @pytest.mark.parametrize("more", [{"table": 2}, {"target_bler": 0.2}, {"repetitions": 2}, {"report_s": 0.1}])
 def test_it_has_no_other_settings(more):
     """OpenAirInterface's numbers are those of table 1."""
-    with pytest.raises(ValidationError, match="leave (it|them) out"):
+    with pytest.raises(ValidationError, match=r"leave (it|them) out"):
         NrBlocks(feedback="climbing", **more)
