@@ -69,7 +69,6 @@ class AllOf(Completion):
     def _deadline(self, _event: Event) -> None:
         for event in self.events:
             self._give_up(event, self._late())
-        self._missing -= len(self._given_up)
         self._end_if_complete()
 
     def cancel(self, outcome: Any) -> None:
@@ -84,6 +83,7 @@ class AllOf(Completion):
         if event.callbacks and not isinstance(event, simpy.events.Process):
             event.callbacks.remove(self._ended)  # leaves no cycle for the garbage collector
             self._given_up[event] = outcome
+            self._missing -= 1
 
     def describe(self) -> str:
         """Name the pending events and what each of them waits for."""
