@@ -39,7 +39,7 @@ from fednet_emu.network.links.links import (
 )
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.medium.turn_medium import medium_class
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
@@ -251,7 +251,7 @@ class Network:
         if self._radio_connections is not None and kind != "sidelink" and not settings.broadcasts:
             latency = Promoted(latency, self._radio_connections)
         way_ns = None if isinstance(settings.delay, NoDelay) else partial(self._way_ns, settings.delay, channel)
-        return PhasedMedium(*parts, **more, end_to_end=EndToEnd(latency, self._connections, way_ns))
+        return Medium(*parts, **more, path=EndToEndPath(latency, self._connections, way_ns))
 
     def _way_ns(self, delay: Delay, channel: Channel, transfer: Transfer) -> int:
         """How long a transfer is on its way from antenna to antenna."""

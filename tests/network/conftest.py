@@ -14,7 +14,7 @@ from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import Loss
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
@@ -43,7 +43,7 @@ class Cell:
         reception: Reception = ONE_ANTENNA,
         radios: Radios | None = None,
         cells: int = 1,
-        end_to_end: EndToEnd | None = None,
+        path: EndToEndPath | None = None,
         medium: type[Medium] | None = None,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
@@ -68,7 +68,7 @@ class Cell:
             receive_w=receive_w,
             radios=radios,
             cells=cells,
-            end_to_end=end_to_end,
+            path=path,
             medium=medium,
             bandwidth_hz=bandwidth_hz,
             reception=reception,

@@ -17,7 +17,7 @@ from fednet_emu.network.faults import Loss, NoLoss
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.phased_medium import EndToEnd, PhasedMedium
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.medium.turn_medium import medium_class
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
 from fednet_emu.radio.fading import NoFading
@@ -105,7 +105,7 @@ def medium_of(
     receive_w: float = 0.0,
     radios: Radios | None = None,
     cells: int = 1,
-    end_to_end: EndToEnd | None = None,
+    path: EndToEndPath | None = None,
     medium: type[Medium] | None = None,
     hands_over: bool = False,
     **of_band: Any,
@@ -117,10 +117,11 @@ def medium_of(
     band = Band.of(of_band.pop("bandwidth_hz", 1e6), law, fading or NoFading(), key, **of_band)
     receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
     chosen, there = WAYS[way].model_construct(**settings), presence or Presence(Always(), 0, devices)
-    kind: Any = medium or medium_class(chosen, there, cells, None, links.until_ns())
     ledger = ledger or Ledger()
-    if end_to_end is not None:
-        kind = partial(PhasedMedium, end_to_end=end_to_end)
+    if path is None:
+        kind: Any = medium or medium_class(chosen, there, cells, None, links.until_ns())
+    else:
+        kind = partial(Medium, path=path)
         ledger.add_phases()
     made: Medium = kind(
         clock or Clock(),

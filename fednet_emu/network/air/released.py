@@ -80,18 +80,16 @@ class ReleasedAir:
         self._started = 0
         self._gaps: list[tuple[int, int, Flow]] = []  # a heap of their ends as expected, some of which are out of date
         self._now_ns = 0
-        self.alarm_ns = FOREVER_NS
-        """When to look again at the latest."""
 
     def next_end_ns(self) -> int:
-        """The next end on the air, or the next burst after a gap; no later than the alarm."""
+        """The next end on the air or the next burst after a gap, the earlier of the two."""
         gaps = self._gaps
         while gaps and gaps[0][0] != gaps[0][2].wakes_ns:
             heappop(gaps)
         next_ns = self._air.next_end_ns()
         if self._extend(next_ns):
             next_ns = self._air.next_end_ns()
-        return min(next_ns, self.alarm_ns, gaps[0][0]) if gaps else min(next_ns, self.alarm_ns)
+        return min(next_ns, gaps[0][0]) if gaps else next_ns
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Put the first burst of a transfer on the air."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from simpy.events import Event
@@ -17,11 +18,13 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.released import ReleasedAir
 from fednet_emu.network.air.separate import Air, Moving, SeparateAir, TraceWalker
 from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.medium.serving import Serving
 from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
@@ -30,9 +33,57 @@ from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
 
+Item = TypeVar("Item")
+
+
+class Wait(Generic[Item]):
+    """Items that wait for a known time: for a connection or a grant, for reception, or for the notice of a loss.
+
+    Attributes:
+        next_ns: when the first of them has waited long enough; `FOREVER_NS` if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.next_ns = FOREVER_NS
+        self._heap: list[tuple[int, int, Item]] = []
+        self._entered = 0
+
+    def enter(self, item: Item, until_ns: int) -> None:
+        """Let an item wait until a time."""
+        heappush(self._heap, (until_ns, self._entered, item))
+        self._entered += 1
+        self.next_ns = self._heap[0][0]
+
+    def leave(self, now_ns: int) -> list[Item]:
+        """Remove and return the items whose time has come, in the order of their times and entries."""
+        left = []
+        while self.next_ns <= now_ns:
+            left.append(heappop(self._heap)[2])
+            self.next_ns = self._heap[0][0] if self._heap else FOREVER_NS
+        return left
+
+
+class Late(NamedTuple):
+    """A burst that is off the air, and that its receivers or, if it is lost, its sender do not know of yet.
+
+    Attributes:
+        burst: its transfers.
+        since_ns: when it left the air.
+        row: bits on the air, and energy of sending and of each reception in J, to be recorded then; None if they are
+            recorded.
+    """
+
+    burst: Burst
+    since_ns: int
+    row: tuple[float, float, list[float]] | None
+
 
 class Medium:
     """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
+
+    A transfer waits for its connection and its grant (`EndToEndPath`), then in the queue for its turn, and is then on
+    the air. It is received when its tail is over (decoding, propagation); in its tail it is off the air, and its place
+    is free.
 
     Attributes:
         has_snr: whether its links have an SNR; recorded and wired ones have none.
@@ -52,6 +103,7 @@ class Medium:
         cells: int = 1,
         rates: DeviceRates | None = None,
         hands_over: bool = False,
+        path: EndToEndPath | None = None,
     ) -> None:
         self.clock = clock
         self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
@@ -67,8 +119,16 @@ class Medium:
             if timeout_s is None:
                 self._patience = access.patience(band, cells, presence.count)
         self._looks_up, self.has_snr = self._air.looks_up, rates is None and not access.wired
+        self._path = path
+        self._before = Wait[Transfer]()
+        self._early: dict[Transfer, None] = {}  # those in `_before` that nobody has cancelled
+        self._after = Wait[Late]()
+        self._late: dict[Transfer, Late] = {}  # legs that are awaited
         self._rated = self._air if isinstance(self._air, Moving) else None
         self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
+        self._slow_start: ReleasedAir | None = None
+        if path is not None and path.connections is not None:
+            self._air = self._slow_start = ReleasedAir(self._air)
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
@@ -78,7 +138,6 @@ class Medium:
         self._due_ns = FOREVER_NS
         self._timeout_ns = to_ns(MOST_S if timeout_s is None else timeout_s)
         self._notice_ns = min(to_ns(NOTICE_S), self._timeout_ns)
-        self._untold: dict[Transfer, Timer] = {}
         if self._patience is not None:
             self._timeout_ns = to_ns(LEAST_S)
         self._faults = Faults(presence, settings.loss, loss_key)
@@ -132,6 +191,8 @@ class Medium:
         self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
     ) -> list[Transfer]:
         """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
+        if self._path is not None:
+            return [self.send(sender, end, payload, number, size_bit, group=group) for end in receivers]
         clock, kind, stop = self.clock, self.kind, self._stop
         transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
         self._ledger.offered_bit[kind] += size_bit * len(transfers)
@@ -141,10 +202,21 @@ class Medium:
         return transfers
 
     def _join(self, transfer: Transfer) -> None:
-        """Let a transfer wait for its turn from now on."""
+        """Let a transfer wait for its connection and its grant, if any, and then for its turn."""
+        now_ns, path = self.clock.now, self._path
+        if path is not None:
+            phases = transfer.phases = path.enter(transfer, now_ns)
+            transfer.size_bit = phases.wire_bit
+            if phases.wait_ns:
+                self._early[transfer] = None
+                self._before.enter(transfer, now_ns + phases.wait_ns)
+                if now_ns + phases.wait_ns < self._due_ns:
+                    self._settle_at(now_ns + phases.wait_ns)
+                return
         self._requests.append(transfer)
-        if self._turns.left > 0 or self._serving is not None:  # one full cell looks when a place gets free
-            self._settle_at(self.clock.now)
+        # a full cell settles when a place gets free, but waits that end in one instant queue in their order
+        if self._turns.left > 0 or self._serving is not None or path is not None:
+            self._settle_at(now_ns)
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
         """Cancel a transfer that waits or is on the air; its event never triggers, and airtime used so far is recorded.
@@ -154,9 +226,10 @@ class Medium:
         if transfer.triggered or transfer.cancelled:
             return
         transfer.cancelled = reason
-        if transfer in self._untold:
-            self._untold.pop(transfer).cancel()
+        if transfer in self._late:
+            self._give_up(transfer, reason)
             return
+        self._early.pop(transfer, None)
         burst = self._on_air.get(transfer)
         if burst is None:
             self._record_unsent(transfer, reason)
@@ -167,6 +240,17 @@ class Medium:
             for ended in self._air.advance(now_ns):
                 self._end(ended, now_ns)
         self._settle_at(now_ns)
+
+    def _give_up(self, leg: Transfer, reason: str) -> None:
+        """Cancel a leg that is off the air; a burst whose legs are all cancelled or lost is recorded at once."""
+        late = self._late[leg]
+        if late.row is None:
+            del self._late[leg]
+            return
+        leg.lost = reason
+        if all(other.lost for other in late.burst):
+            self._receive(late, self.clock.now)
+            self._settle_at(self.clock.now)
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
         leg.until_ns, leg.until_reason = self.clock.now, reason
@@ -180,7 +264,7 @@ class Medium:
 
     def close(self) -> None:
         """Cancel all transfers at the end of the run."""
-        for transfer in [*self._on_air, *self._turns.waiting(), *self._requests]:
+        for transfer in [*self._on_air, *self._turns.waiting(), *self._requests, *self._early, *self._late]:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
@@ -204,6 +288,8 @@ class Medium:
         """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
         now_ns = self.clock.now
         self._due_ns, self._timer = FOREVER_NS, None
+        if self._path is not None or self._after.next_ns <= now_ns:
+            self._end_waits(now_ns)
         for burst in self._air.advance(now_ns):
             self._end(burst, now_ns)
         if now_ns >= self._moves_ns:
@@ -215,16 +301,34 @@ class Medium:
         if self._loads is not None:
             self._loads.follow(self._air.powers())
             self._loads.follow_bits(self._air.rates())
+        if self._moves_ns < next_ns < FOREVER_NS:
+            next_ns = self._moves_ns
+        next_ns = min(next_ns, self._before.next_ns, self._after.next_ns)
         if next_ns < FOREVER_NS:
-            if next_ns > self._moves_ns:
-                next_ns = self._moves_ns
             self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
             self.clock.trigger_now(came)
 
+    def _end_waits(self, now_ns: int) -> None:
+        """Receive the bursts whose tails are over; queue the transfers whose connection and grant are there."""
+        for late in self._after.leave(now_ns):
+            self._receive(late, now_ns)
+        for transfer in self._before.leave(now_ns):
+            if self._early.pop(transfer, transfer) is not None:
+                continue  # it was cancelled
+            assert transfer.phases is not None
+            transfer.lost = transfer.phases.refused
+            if transfer.lost:
+                self._record_unsent(transfer, transfer.lost)
+                self._deliver(transfer, now_ns)
+            else:
+                self._requests.append(transfer)
+
     def _move(self) -> None:
         """Begin a period of movement: whatever is on the air has new links, and draws the powers that go with them."""
+        if self._slow_start is not None:
+            self._slow_start.settle()
         self._moves_ns = self.links.until_ns()
         if self._rated is None or not self._on_air:
             return
@@ -261,7 +365,10 @@ class Medium:
     def _start(self, burst: Burst) -> bool:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
-        latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns, self._on_air, False
+        gaps_ns = 0 if self._path is None else max([self._path.start(transfer, now_ns) for transfer in burst])
+        if self.settings.timeout_s is not None:
+            gaps_ns = 0  # only timeouts that the scenario leaves open do not count the gaps of slow start
+        latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns + gaps_ns, self._on_air, False
         link = self.links.now().link if self._looks_up else None
         patience, faults = self._patience, self._faults.ending
         for transfer in burst:
@@ -273,7 +380,7 @@ class Medium:
                 snr, transfer.fading_key = link(transfer.sender, transfer.receiver)
                 transfer.snr = snr * transfer.power_part
             if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
-                self._limit(transfer, patience)
+                self._limit(transfer, patience, gaps_ns)
             if link is None and self.has_snr:
                 transfer.snr = self.links.now().snr(*_radios(transfer)) * transfer.power_part
             if faults and not self._may_start(transfer, now_ns):
@@ -296,14 +403,14 @@ class Medium:
             self._loads.start(burst)
         return True
 
-    def _limit(self, transfer: Transfer, patience: Patience) -> None:
+    def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int = 0) -> None:
         """Choose how long a transfer that starts now may take; one that is not worth trying ends at once."""
         snr, key = transfer.snr, transfer.fading_key
         if not self._looks_up:
             snr, key = self.links.now().link(*_radios(transfer))
             snr *= transfer.power_part
         limit_ns = patience.limit_ns(transfer.size_bit, snr, los=key & 1 == 1)
-        transfer.until_ns = self.clock.now + limit_ns
+        transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
         if not limit_ns:
             transfer.until_reason = "unreachable"
 
@@ -331,24 +438,42 @@ class Medium:
                 continue
             if (self._faults.losing or transfer.grant is not None) and not transfer.lost:
                 transfer.lost = self._faults.fate(transfer)
-            if transfer.lost == "unreachable" and now_ns < transfer.started_ns + self._notice_ns:
-                self._tell_later(transfer)
-            else:
+            notice_ns = transfer.started_ns + self._notice_ns
+            if transfer.lost == "unreachable" and now_ns < notice_ns:
+                self._receive_at([transfer], Late([transfer], now_ns, None), notice_ns)
+            elif transfer.lost or not self._tail_ns(transfer, now_ns):
                 self._deliver(transfer, now_ns)
         self._record(burst, now_ns)
 
-    def _tell_later(self, transfer: Transfer) -> None:
-        """Deliver the loss of a transfer that is off the air when its sender notices that nobody answers."""
+    def _tail_ns(self, transfer: Transfer, now_ns: int) -> int:
+        """Set and return the time in ns from now, when its last bit leaves the air, until a transfer is received."""
+        if self._path is None or transfer.phases is None:
+            return 0
+        transfer.phases.tail_ns = self._path.tail_ns(transfer, now_ns)
+        return transfer.phases.tail_ns
 
-        def tell(_event: Event) -> None:
-            del self._untold[transfer]
-            self._deliver(transfer, self.clock.now)
-            self._settle_at(self.clock.now)
+    def _receive_at(self, legs: Burst, late: Late, time_ns: int) -> None:
+        """Let legs wait for their reception; the caller settles."""
+        self._late.update(dict.fromkeys(legs, late))
+        self._after.enter(late, time_ns)
 
-        self._untold[transfer] = self.clock.call_at(transfer.started_ns + self._notice_ns, tell)
+    def _receive(self, late: Late, now_ns: int) -> None:
+        """Deliver the legs of a late burst that are still awaited, and record it unless it has been."""
+        legs = [leg for leg in late.burst if self._late.get(leg) is late]
+        for leg in legs:
+            del self._late[leg]
+            if not leg.cancelled:
+                self._deliver(leg, now_ns)
+        first = late.burst[0]
+        if late.row is not None and legs:
+            assert first.phases is not None
+            first.phases.tail_ns = now_ns - late.since_ns
+            self._write(late.burst, now_ns, *late.row)
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
+        if lost and self._path is not None:
+            self._path.lose(transfer)
         started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
         transfer.complete(_new(Delivery, (
             transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
@@ -373,7 +498,13 @@ class Medium:
         if radios.receive_j_per_bit:
             each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
         self._ledger.energy_j += energy_j + bits_j + sum(each_j)
-        self._write(burst, now_ns, air_bit, energy_j + bits_j, each_j)
+        row = air_bit, energy_j + bits_j, each_j
+        tails_ns = [0 if leg.phases is None else leg.phases.tail_ns for leg in burst]
+        if any(tails_ns):
+            legs = [leg for leg, tail_ns in zip(burst, tails_ns, strict=True) if tail_ns]
+            self._receive_at(legs, Late(burst, now_ns, row), now_ns + max(tails_ns))
+        else:
+            self._write(burst, now_ns, *row)
 
     def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: list[float]) -> None:
         """Write the row of a burst that is over now; `receive_j` has an entry for each of its legs."""
@@ -401,6 +532,8 @@ class Medium:
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         if self._serving is not None:
             self._serving.release(transfer)
+        if transfer.phases is not None:
+            transfer.phases.cut(self.clock.now - transfer.requested_ns)
         row = TransferRow(
             self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
             NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell, 0.0,

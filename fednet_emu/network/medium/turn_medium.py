@@ -20,7 +20,7 @@ from fednet_emu.kernel.streams import uniform
 from fednet_emu.network.access.base import Access, RatedAccess
 from fednet_emu.network.air.separate import BandWalker, horizon_ns
 from fednet_emu.network.air.transfer import Delivery, Transfer, Unheard
-from fednet_emu.network.medium.medium import CANONICAL, Medium
+from fednet_emu.network.medium.medium import CANONICAL, Late, Medium
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.reasons import CODE
@@ -85,12 +85,14 @@ class TurnMedium(Medium):
     @override
     def close(self) -> None:
         sending = [] if self._sending is None else [self._sending]
-        for transfer in [*sending, *self._waiting, *self._requests]:
+        for transfer in [*sending, *self._waiting, *self._requests, *self._late]:
             self.cancel(transfer, "end")
 
     @override
     def _settle(self, timer: Event) -> None:
         now_ns, sending, delivery = self.clock.now, self._sending, None
+        for late in self._after.leave(now_ns) if self._after.next_ns <= now_ns else ():
+            self._receive(late, now_ns)
         told = len(self._came)  # of losses that senders notice in this instant
         if sending is not None and now_ns >= self._end_ns:
             sender, receiver, size_bit, air_bit = sending.sender, sending.receiver, sending.size_bit, sending.air_bit
@@ -112,7 +114,7 @@ class TurnMedium(Medium):
                     air_bit, 0 if lost else size_bit, CODE[lost], energy_j, receive_j, 0, sending.snr,
                 ))  # fmt: skip
                 if lost == "unreachable" and now_ns < started_ns + self._notice_ns:
-                    self._tell_later(sending)
+                    self._receive_at([sending], Late([sending], now_ns, None), started_ns + self._notice_ns)
                 else:
                     delivery = _new(Delivery, (
                         sender, receiver, None if lost else sending.content, size_bit,
@@ -171,11 +173,12 @@ class TurnMedium(Medium):
                 self._end_ns = self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
             self._turns.left, self._sending = 0, transfer
             sending = transfer
-        if sending is None:
+        next_ns = min(FOREVER_NS if sending is None else self._end_ns, self._after.next_ns)
+        if next_ns == FOREVER_NS:
             self._due_ns, self._timer = FOREVER_NS, None
         else:
-            self._due_ns = self._end_ns  # and `_timer` is the one that has just run
-            self.clock.call_again(timer, self._end_ns, self._settle)
+            self._due_ns = next_ns  # and `_timer` is the one that has just run
+            self.clock.call_again(timer, next_ns, self._settle)
 
     def _own_w(self, transfer: Transfer) -> float:
         """Power in W that a sender draws whose transmit power is its own."""

@@ -9,7 +9,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import Tdma
 from fednet_emu.network.access.idle import Promoted, RadioConnections, Rrc
 from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.testing import run_small
 
 MBIT = 1_000_000
@@ -22,7 +22,7 @@ def starts(cell: Callable[..., object]) -> Callable[..., list[float]]:
 
     def play(*requests: tuple[float, int, int]) -> list[float]:
         latency = Promoted(NO_LATENCY, RadioConnections(Rrc(inactivity_s=2, promotion_s=0.3)))
-        its = cell(Tdma(), end_to_end=EndToEnd(latency))
+        its = cell(Tdma(), path=EndToEndPath(latency))
         return [delivery.started_s for delivery in its.play(*requests)]
 
     return play

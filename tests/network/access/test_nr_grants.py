@@ -12,7 +12,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access import NrGrants, Ofdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.settings import Downlink
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.narrowing import narrowed
@@ -30,7 +30,7 @@ PROMPT = NrGrants(sr_period_s=0.0025, target_bler=0)
 
 def end_to_end(access, *, down=False, key=5):
     """The waits and tails of a scheme."""
-    return EndToEnd(access.latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), key, down=down)))
+    return EndToEndPath(access.latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), key, down=down)))
 
 
 # ---- shares ----------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_a_weak_device_has_its_few_blocks_in_its_slots(cell):
 
 def test_an_upload_waits_for_two_grants_and_ends_when_it_is_decoded(cell):
     """Asked for at 0: occasion 2 to 2.5 ms, report 7 to 7.5, bulk from 12 ms; 1 Mbit takes 5 s, decoding two slots."""
-    its = cell(PROMPT, end_to_end=end_to_end(PROMPT))
+    its = cell(PROMPT, path=end_to_end(PROMPT))
 
     (delivery,) = its.play((0.0, 0, MBIT))
 
@@ -186,7 +186,7 @@ def test_an_upload_waits_for_two_grants_and_ends_when_it_is_decoded(cell):
 
 def test_a_download_waits_for_a_downlink_slot():
     """Asked for in a special slot, at 1.6 ms: the next period begins at 2.5 ms."""
-    more = {"way": "downlink", "down": True, "end_to_end": end_to_end(PROMPT, down=True)}
+    more = {"way": "downlink", "down": True, "path": end_to_end(PROMPT, down=True)}
     its = medium_of(PROMPT, FixedRate(bit_rate_bps=1e6), HandMadeLinks([1.0]), 1, **more)
     its.clock.call_at(1_600_000, lambda _event: its.send(SERVER, 0, None, 0, 600_000))
     its.clock.run()

@@ -17,7 +17,7 @@ from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.air.plain import PlainAir, shared_air
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.faults import NoLoss, RandomLoss
-from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
@@ -67,7 +67,7 @@ def outcomes(
     for scheme in (general(access), access):
         if tcp:
             transport = Connections(Tcp(rtt_s=0.004, initial_window=1), NoSession())
-            options["end_to_end"] = EndToEnd(NO_LATENCY, transport)
+            options["path"] = EndToEndPath(NO_LATENCY, transport)
         world = Watched(None, snr, access=scheme, **options)
         for at_ns in watched:
             world.watch(at_ns)

@@ -16,7 +16,7 @@ from fednet_emu.kernel.work import BIT, work_per_ns
 from fednet_emu.network.access import Noma, Ofdma, Planned, Shared, SpatialReuse, Tdma
 from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.medium.loads import Radios
-from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.channel import Channel, Terminal
@@ -254,7 +254,7 @@ def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
     medium = medium_on(
         [1.0], Ofdma(), FixedRate(bit_rate_bps=PACKET_BPS), powers_w=[9.0, 0.1, 0.2, 0.4],
-        radios=Radios(RADIO, controlled=True), end_to_end=EndToEnd(NO_LATENCY, connections),
+        radios=Radios(RADIO, controlled=True), path=EndToEndPath(NO_LATENCY, connections),
     )  # fmt: skip
     played(medium, 0, SERVER, 7 * 8 * 1448)
 

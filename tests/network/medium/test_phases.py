@@ -10,7 +10,7 @@ from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access import Ofdma
 from fednet_emu.network.air.latency import Latency
 from fednet_emu.network.air.transfer import Delivery, Transfer
-from fednet_emu.network.medium.phased_medium import EndToEnd
+from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
@@ -34,9 +34,9 @@ class Given(Latency):
         return round(self._tail_s.get(max(transfer.sender, transfer.receiver), 0.0) * NS_PER_S)
 
 
-def given(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> EndToEnd:
+def given(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> EndToEndPath:
     """What a medium asks."""
-    return EndToEnd(Given(access_s, tail_s or {}))
+    return EndToEndPath(Given(access_s, tail_s or {}))
 
 
 def told(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -46,7 +46,7 @@ def told(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 def test_turns_are_queued_for_when_waits_are_over(cell: Callable[..., Cell]) -> None:
     """Device 0 asks first and is ready last; the channel is free for it in the tail of device 1."""
-    its = cell(end_to_end=given({0: 2.0, 1: 0.5}, {1: 0.25}))
+    its = cell(path=given({0: 2.0, 1: 0.5}, {1: 0.25}))
 
     deliveries = its.play((0.0, 0, MEGA), (1.0, 1, MEGA), (1.25, 2, MEGA))
 
@@ -60,7 +60,7 @@ def test_turns_are_queued_for_when_waits_are_over(cell: Callable[..., Cell]) -> 
 
 def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
     """Device 0 has the whole band of 1 MHz until the wait of device 1 is over, then half of it; tails take no part."""
-    its = cell(Ofdma(), Shannon(), end_to_end=given({1: 0.5}, {0: 0.75, 1: 0.5}))
+    its = cell(Ofdma(), Shannon(), path=given({1: 0.5}, {0: 0.75, 1: 0.5}))
     whole_bps, half_bps = its.band.law.rate_bps(1.0, 1e6), its.band.law.rate_bps(2.0, 0.5e6)
     first_s = 0.5 + (MEGA - 0.5 * whole_bps) / half_bps
     second_s = first_s + 0.5
@@ -73,7 +73,7 @@ def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
 
 def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> None:
     """Who has a tail hears of the message with the last of them, others when it leaves the air; it is one row."""
-    its = cell(multicast=True, end_to_end=given({}, {1: 0.25, 2: 0.5}))
+    its = cell(multicast=True, path=given({}, {1: 0.25, 2: 0.5}))
 
     deliveries = its.play((0.0, 0, MEGA), (0.0, 1, MEGA), (0.0, 2, MEGA))
 
@@ -95,7 +95,7 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
     cell: Callable[..., Cell], at_s: float, row: tuple[str, float, float, float, float]
 ) -> None:
     """It waits 0.5 s, is on the air for 1 s and has a tail of 0.5 s; its place is free once it is off the air."""
-    its = cell(end_to_end=given({0: 0.5}, {0: 0.5}))
+    its = cell(path=given({0: 0.5}, {0: 0.5}))
     sent = its.medium.send(0, SERVER, "payload", 0, MEGA)
 
     def stop() -> Any:
@@ -116,7 +116,7 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
 @pytest.mark.parametrize("end_s", [0.25, 1.0, 1.75])
 def test_the_end_of_the_run_ends_every_phase(cell: Callable[..., Cell], end_s: float) -> None:
     """Whatever phase it is in, what is under way is lost at the end, and every law holds."""
-    its = cell(end_to_end=given({0: 0.5}, {0: 0.5}))
+    its = cell(path=given({0: 0.5}, {0: 0.5}))
     its.medium.send(0, SERVER, "payload", 0, MEGA)
     its.clock.run_process(_sleep(its, end_s))
     its.close()
