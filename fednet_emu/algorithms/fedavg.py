@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from fednet_emu.algorithms.aggregation import Aggregation
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.server import ServerSettings
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Process, computes_only
 
 
 class FedAvg(ServerSettings, Synchronous):
@@ -28,11 +29,14 @@ class FedAvg(ServerSettings, Synchronous):
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
         w, server = fed.initial_model(), self.server(fed)
+        sends_params = type(self).client is FedAvg.client and type(self.aggregation).reply is Aggregation.reply
+        client = LocalStep(self.plan) if sends_params else self.client
         for t in fed.rounds():
-            arrived = yield from self.round(fed, t, self.message(fed, w), self.client)
+            arrived = yield from self.round(fed, t, self.message(fed, w), client)
             w = server.step(arrived)
             fed.end_of_round(w)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
         """A device: train the received model, send the result."""
         *told, t = more

@@ -28,7 +28,7 @@ from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, UntilDeadline
 from fednet_emu.algorithms.server import ServerSettings
 from fednet_emu.compression.base import FLOAT_BIT
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 
 
 class FedProx(ServerSettings, Synchronous):
@@ -79,6 +79,7 @@ class FedProx(ServerSettings, Synchronous):
             if self.adaptive and not fed.timing_only:
                 fed.ledger.record("proximal", round=fed.round, mu=fed.read(fed.defer(_MU, pull, size=1)))
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int, *told: Deferred) -> Process:
         """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
         upload_bit = fed.links.update_bit(w.size) + FLOAT_BIT * self.adaptive
@@ -91,6 +92,7 @@ class FedProx(ServerSettings, Synchronous):
         sent = self.aggregation.reply(fed, k, w, trained.params, *told)
         return (sent, trained.loss) if self.adaptive else sent
 
+    @computes_only
     def unadaptive(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
         """A device that knows mu."""
         *told, t = more

@@ -8,16 +8,17 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 from simpy.events import NORMAL, Event
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.battery import COMPUTING, Load
 from fednet_emu.devices.powers import PerDevice
 from fednet_emu.devices.speeds import Frequency
 from fednet_emu.devices.stragglers import NoStraggler, Straggler
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, to_ns
+from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, all_to_ns, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.radio.energy import ComputeEnergy
@@ -146,7 +147,8 @@ class Processors:
     ) -> None:
         self.clock = clock
         self._ledger = ledger
-        self._flop_per_s: list[float] = (flop_per_s * frequency.part).tolist()
+        self._speeds = flop_per_s * frequency.part
+        self._flop_per_s: list[float] = self._speeds.tolist()
         self._frequency, self.granted = frequency, dict[int, float]()
         self._server_flop_per_s = server_flop_per_s
         self._energy, self._which = energy, which or bytes(len(flop_per_s))
@@ -206,6 +208,77 @@ class Processors:
         else:
             self._begin(computation)
         return computation
+
+    @property
+    def are_certain(self) -> bool:
+        """Whether no computation is under way, and none can stop or be planned: no batteries, no granted clocks."""
+        return self._batteries is None and not self.granted and not self._running
+
+    def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
+        """Durations in ns [n] of computations that begin on idle devices, all different, as `run` would have them.
+
+        Args:
+            devices: [n] their numbers.
+            flop: [n] operations of each.
+            began_ns: when they begin.
+            earlier: number of computations of each device since the last that `run` or `add` has counted.
+        """
+        duration_s = flop / self._speeds[devices]
+        if self._overhead_s is not None:
+            overhead_s = self._overhead_s.of(devices)
+            if self._slowdown:
+                overhead_s *= np.array([self._slowdown.get(k, 1.0) for k in devices.tolist()])
+            duration_s = overhead_s / self._frequency.part + duration_s
+        if not self._always_full:
+            duration_s = np.array([each / self._frequency.chosen(each) for each in duration_s.tolist()])
+        if not self._always_nominal:
+            duration_s = np.array(
+                [
+                    self._straggler.duration_s(
+                        each,
+                        k,
+                        began_ns / NS_PER_S,
+                        uniform(mix(self._straggler_key, k), self._count.get(k, -1) + 1 + earlier),
+                    )
+                    for k, each in zip(devices.tolist(), duration_s.tolist(), strict=True)
+                ]
+            )
+        return all_to_ns(duration_s)
+
+    def add(
+        self,
+        devices: IntArray,
+        flop: Array,
+        started_ns: IntArray,
+        ended_ns: IntArray,
+        inputs: IntArray,
+        outputs: IntArray,
+    ) -> Array:
+        """Record computations that are over, in the order of their ends; return the energy in J of each.
+
+        The caller adds it to the energy of the ledger.
+
+        Args:
+            devices: [n] where they ran.
+            flop: [n] operations of each.
+            started_ns: [n] when each began.
+            ended_ns: [n] when it ended.
+            inputs: [n] numbers of the values that went in.
+            outputs: [n] numbers of the values that came out.
+        """
+        numbers, energy_j = devices.tolist(), np.zeros(len(devices))
+        for k in numbers:
+            self._count[k] = self._count.get(k, -1) + 1
+        if any(law is not None for law in self._energy):
+            rows = zip(numbers, flop.tolist(), ((ended_ns - started_ns) / NS_PER_S).tolist(), strict=True)
+            for place, (k, its_flop, span_s) in enumerate(rows):
+                part = 1.0 if self._always_full else self._frequency.chosen(self._full_s(k, its_flop))
+                energy_j[place] = self.energy_j(k, its_flop, span_s, part)
+        self._ledger.computes.extend(
+            device=devices, started_ns=started_ns, ended_ns=ended_ns, flop=flop, energy_j=energy_j,
+            input=inputs, result=outputs, stopped=np.zeros(len(devices)),
+        )  # fmt: skip
+        return energy_j
 
     def _begin(self, computation: Computation) -> None:
         device = computation.device

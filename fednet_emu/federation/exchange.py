@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.device import Device, Fed, Invitation, Statistic
+from fednet_emu.federation.replies import received, upload_of
 from fednet_emu.federation.sums import MeanOf, mean_update, moved
-from fednet_emu.federation.updates import Since
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
@@ -41,20 +41,6 @@ LEFT = frozenset({"away", "left"})
 """Reasons of a loss because the device was not there; an empty battery is none."""
 GONE = LEFT | {"empty"}
 """Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
-
-
-class Reply(NamedTuple):
-    """A reply that is not sent as usual, for a client to return in the place of the payload.
-
-    Attributes:
-        payload: what the server receives.
-        since: the model, known to the server, that the payload is an update from, as for `Federation.uplink`.
-        power_part: part of the device's power with which it is sent.
-    """
-
-    payload: Any
-    since: Since = None
-    power_part: float = 1.0
 
 
 class Exchange(NamedTuple):
@@ -161,6 +147,10 @@ def exchange(
     invitation = Invitation(cohort, ends_s, how.statistics)
     invited = [Device(fed, k.index, invitation) for k in cohort]
     sums = fed.sums if how.sums else None
+    if sums is None and fed.local_rounds.take(client, message, waits=how.deadline_s is None and how.patience_s is None):
+        replies = yield from fed.local_rounds.play(invited, message, client, args)
+        if replies is not None:
+            return _arrived(fed, invited, replies, message, mean_update, how)
     if callable(message):
         told: Iterable[Any] = map(message, cohort)
     else:
@@ -176,9 +166,16 @@ def exchange(
     else:
         begun, mean = fed.clock.begin(clients), mean_update
         replies = yield AllOf(fed.clock, begun, how.deadline_s, lambda: Delivery.given_up(fed.now_s))
+    return _arrived(fed, invited, replies, message, mean, how)
+
+
+def _arrived(
+    fed: Fed, invited: Sequence[Device], replies: Sequence[Delivery], message: Any, mean: MeanOf, how: Exchange
+) -> Arrived:
+    """What has arrived; it is counted where the exchange says so."""
     arrived = Arrived(fed, invited, replies, message, mean)
     if how.counts:
-        fed.answered(len(cohort), len(arrived))
+        fed.answered(len(invited), len(arrived))
     return arrived
 
 
@@ -211,24 +208,13 @@ def asked(
         raise not_awaited(reply, "its value")
     if summed or isinstance(reply, Delivery):
         return reply if isinstance(reply, Delivery) else (k, reply)
-    payload, since, power_part = reply, None, 1.0
-    if isinstance(reply, Reply):
-        payload, since, power_part = reply
-    elif base is not None:
-        since = _since(base, reply)
-    n = len(k.measured)
-    if n:
-        several = isinstance(payload, tuple)
-        payload = (*(payload if several else (payload,)), *k.measured)
-        since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
+    upload = upload_of(k, reply, base)
+    send = partial(fed.uplink, k, upload.payload, since=upload.since, power_part=upload.power_part)
     if how.retries or how.patience_s is not None or fed.presence.foreseen:
-        sent = yield from _resent(fed, partial(fed.uplink, k, payload, since=since, power_part=power_part), how)
+        sent = yield from _resent(fed, send, how)
     else:
-        sent = yield fed.uplink(k, payload, since=since, power_part=power_part)
-    if n and not sent.lost:
-        payload = sent.payload[:-n]
-        sent = sent._replace(payload=payload if several else payload[0])
-    return sent
+        sent = yield send()
+    return received(upload, sent)
 
 
 def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Transfer]:
@@ -243,14 +229,6 @@ def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
-
-
-def _since(base: Any, reply: Any) -> Since:
-    """The first part of a reply is an update from the first part of the message, if they are of one size."""
-    first = reply[0] if isinstance(reply, tuple) else reply
-    if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
-        return None
-    return (base, *(None,) * (len(reply) - 1)) if isinstance(reply, tuple) else base
 
 
 def retrying(

@@ -20,6 +20,7 @@ from fednet_emu.federation.exchange import PATIENCE_S, PAUSE_S, Client, Exchange
 from fednet_emu.federation.learner import Kept, Learner
 from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.links import Links
+from fednet_emu.federation.local_rounds import LocalRounds
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.rounds import PAUSE, Rounds
@@ -92,6 +93,7 @@ class Federation:
         if self.n_statistics:
             self.links.statistics[self.task.model.size] = self.n_statistics
         self.sums = sums_of(self)
+        self.local_rounds = LocalRounds(self, stop.simulated_s, alone=evaluation.every_s is None)
         self.observers: list[Callable[[Federation], None]] = []
         validate = stop.patience is not None
         score = None if timing_only or task is None else partial(self._score, evaluation, validate)
@@ -307,6 +309,7 @@ class Federation:
 
     def start(self, process: Process) -> Started:
         """Start a process beside the caller's."""
+        self.local_rounds.alone = False
         return self.clock.process(process)
 
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
@@ -314,7 +317,7 @@ class Federation:
 
         Those that have not ended at the deadline are cancelled there; their result is a `Delivery` lost for "deadline".
         """
-        self._rounds.deadline_s = deadline_s
+        self._rounds.deadline_s, self.local_rounds.alone = deadline_s, False
         return gather(self.clock, processes, deadline_s, late=lambda: Delivery.given_up(self.now_s))
 
     def cancel(self, started: Started) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fednet_emu.arrays import IntArray
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.processors import Work
 from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.federation.device import Device
@@ -139,6 +140,22 @@ class Learner:
         job = self.job(device, params, plan, key, t, subset, data, of=of, model=model, squares=squares, **terms)
         trained = self._graph.train(job)
         return Work(job.flop, trained, params.number, trained.params.number)
+
+    def train_cohort(
+        self, devices: IntArray, params: Deferred, plan: SgdPlan, t: int, **terms: Any
+    ) -> tuple[Array, list[Deferred]]:
+        """Local training of devices [n] in round t from one model: operations [n], and the parameters after it.
+
+        The same as `train` of each of them in this order, with the key (t,).
+        """
+        model, n_samples = self._task.model, self._task.n_samples[devices]
+        plain = self._timing_only and plan.private is None and model.least_batch == 1 and params.size == model.size
+        if not plain or not n_samples.all():
+            works = [self.train(Device(None, k), params, plan, (t,), t, **terms) for k in devices.tolist()]
+            return np.array([work.flop for work in works]), [work.result.params for work in works]
+        counts, place = np.unique(n_samples, return_inverse=True)
+        flop = [float(model.flop_per_sample * plan.n_samples_processed(count)) for count in counts.tolist()]
+        return np.array(flop)[place], self._graph.untrained_params(model.size, len(devices))
 
     def job(
         self,

@@ -50,6 +50,15 @@ class Links:
         self._publications = None if type(down) is plain else Publications(Compressor(down, *rest))
         self.compresses_uploads = self._uploads is not None
 
+    @property
+    def sends_plainly(self) -> bool:
+        """Whether messages have the sizes of their payloads: no compression, no weights that a device still lacks."""
+        return self._uploads is None and self._publications is None and not self._base_bit
+
+    def parcel(self, payload: Any) -> tuple[Any, int | None, int, int]:
+        """What is delivered, the group of its broadcast, its number, and the bits on the air, as `payload.parcel`."""
+        return parcel(payload, None, self._wire_bit)
+
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast, by the next number."""
         self._shared += 1

@@ -15,10 +15,12 @@ from heapq import heapify, heappop, heappush
 from math import ceil, ulp
 from typing import Any, cast
 
+import numpy as np
 import simpy
 from simpy.core import StopSimulation
 from simpy.events import URGENT, Event, EventPriority
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.events import Completion, describe
@@ -46,6 +48,13 @@ def to_ns(duration_s: float, what: str = "a duration") -> int:
         raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
     noise = 4 * ulp(exact)
     return ceil(exact - (noise if noise < 0.25 else 0.25))
+
+
+def all_to_ns(durations_s: Array) -> IntArray:
+    """`to_ns` of each duration; the error names the longest."""
+    to_ns(float(durations_s.max(initial=0.0)))
+    exact = durations_s * 1e9
+    return np.ceil(exact - np.minimum(4.0 * np.spacing(exact), 0.25)).astype(np.int64)
 
 
 class Clock(simpy.Environment):
@@ -90,6 +99,20 @@ class Clock(simpy.Environment):
         sleep.complete(None)
         self.schedule(sleep, delay=to_ns(duration_s))
         return sleep
+
+    def sleep_until(self, time_ns: int) -> Sleep:
+        """Return an event that triggers at an instant, now or later."""
+        sleep = Sleep(self)
+        sleep.complete(None)
+        self.schedule(sleep, delay=time_ns - self._now)
+        return sleep
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no event is left that may wake a process, but those of this instant that have run."""
+        if len(self._queue) > self._quiet:
+            self._sweep()
+        return len(self._queue) == self._quiet
 
     def call_at(
         self,

@@ -21,7 +21,7 @@ from torch import Tensor
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.arrays import Mask
-from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, average
+from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, average, computes_only
 
 Cluster = tuple[int, ...]
 """A cluster: the numbers of its devices, in ascending order."""
@@ -59,6 +59,7 @@ class Cfl(Synchronous):
             if fed.round % self.record_every == 0:
                 _record(fed, list(models))
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: train its cluster's model, send the result."""
         trained = yield k.train(w, self.plan, t)

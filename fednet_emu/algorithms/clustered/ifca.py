@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, computes_only
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -49,6 +49,7 @@ class Ifca(Synchronous):
                 able = [k.index for k in fed.devices() if k.n_samples]
                 record_clusters(fed, able, [fed.read(choices[index]) for index in able])
 
+    @computes_only
     def client(self, fed: Federation, k: Device, models: tuple[Deferred, ...], t: int) -> Process:
         """A device: evaluate all models, train the best one, send it with its number."""
         scores = yield k.evaluate(models)

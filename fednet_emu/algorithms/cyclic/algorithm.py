@@ -25,7 +25,7 @@ from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory, check_covered
 from fednet_emu.algorithms.cyclic.turns import Member, Use, turns
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, SgdPlan
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, SgdPlan, computes_only
 from fednet_emu.federation.sums import moved
 
 
@@ -131,6 +131,7 @@ class CyclicFedAvg(Algorithm):
             turn.record(fed, self.structure, started_s)
             fed.end_of_round(w)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, r: int, members: Mapping[Device, Member]) -> Process:
         """A device: train on the group's samples, send its model."""
         own, plan = members[k], SgdPlan(self.lr, self.batch_size, steps=self._steps, epochs=self.local_epochs)

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Work
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Work, computes_only
 from fednet_emu.learning.models.evaluate import outputs_of
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -52,6 +52,7 @@ class FedDF(PublicSamples, Synchronous):
                 w = distilled.params
             fed.end_of_round(w)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: train, and send the model."""
         trained = yield k.train(w, self.plan, t)

@@ -24,7 +24,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, computes_only
 
 
 class FedDyn(Synchronous):
@@ -56,6 +56,7 @@ class FedDyn(Synchronous):
                 w = fed.defer(corrected, mean, h, self.alpha)
             fed.end_of_round(mean if self.evaluated == "mean" else w)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int, minus_g: dict[Device, Deferred]) -> Process:
         """A device: train on the dynamic objective, send the result."""
         trained = yield k.train(w, self.plan, t, linear=minus_g[k], prox=self.alpha)

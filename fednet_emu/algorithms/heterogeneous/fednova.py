@@ -26,7 +26,17 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Momentum, Process, Sgd, SgdPlan
+from fednet_emu.federation import (
+    Accumulation,
+    Deferred,
+    Device,
+    Federation,
+    Momentum,
+    Process,
+    Sgd,
+    SgdPlan,
+    computes_only,
+)
 
 
 class FedNova(Synchronous):
@@ -69,6 +79,7 @@ class FedNova(Synchronous):
                 w = fed.accumulate(normalised_average, arrived.models, w, samples, plain, weights, n)
             fed.end_of_round(w)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: train, send the result and the number of steps."""
         trained = yield k.train(w, self.plan, t, prox=self.prox)

@@ -26,7 +26,7 @@ from torch import Tensor
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
 from fednet_emu.algorithms.selection.rules import Uniform
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, cohort_size
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, cohort_size, computes_only
 
 _LEAST_LOSS = 1e-10
 
@@ -61,6 +61,7 @@ class QFfl(Synchronous):
                 w = fed.accumulate(fair_step, parts, w, len(arrived), self.q, self.lr, fed.n_statistics)
             fed.end_of_round(w)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: compute the loss of the model, train it, send the result and the loss."""
         loss = yield k.loss(w, t, "loss")

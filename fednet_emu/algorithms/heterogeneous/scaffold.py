@@ -39,6 +39,7 @@ from fednet_emu.federation import (
     Sgd,
     SgdPlan,
     Terms,
+    computes_only,
     moved_by_sum,
 )
 
@@ -81,6 +82,7 @@ class Scaffold(Synchronous):
             x = arrived.average(self.weighting, self.server_lr)
             fed.end_of_round(x)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
         """A device: train, send the model and the change of its control variate."""
         if self.option == "I":

@@ -14,7 +14,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 
 
 class Ditto(Synchronous):
@@ -35,6 +35,7 @@ class Ditto(Synchronous):
             w = arrived.average()
             fed.end_of_round(list(own))
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
         """A device: train the global model, then the personal model around it; send only the global one."""
         trained = yield k.train(w, self.plan, t)

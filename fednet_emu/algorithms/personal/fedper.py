@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 from fednet_emu.learning.models.layers import LayerName, Layers
 
 
@@ -34,6 +34,7 @@ class FedPer(Synchronous):
             base = arrived.average("uniform" if self.equal_weights else "samples")
             fed.end_of_round([fed.defer(layers.put, mine, base) for mine in own])
 
+    @computes_only
     def client(
         self, fed: Federation, k: Device, base: Deferred, t: int, own: list[Deferred], layers: Layers
     ) -> Process:

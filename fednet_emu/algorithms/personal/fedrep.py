@@ -15,7 +15,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.algorithms.personal.fedper import FedPer
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 from fednet_emu.learning.models.layers import Layers
 
 
@@ -31,6 +31,7 @@ class FedRep(FedPer):
     def equal_weights(self) -> bool:
         return True
 
+    @computes_only
     def client(
         self, fed: Federation, k: Device, body: Deferred, t: int, own: list[Deferred], layers: Layers
     ) -> Process:

@@ -22,7 +22,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 
 
 class PerFedAvg(Synchronous):
@@ -60,6 +60,7 @@ class PerFedAvg(Synchronous):
                 own[k.index] = k.training(w, adapt, t, "own").result.params
             fed.end_of_round(own)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: make the local steps, each of several gradients, and send the result."""
         one, n = replace(self.plan, lr=1.0, steps=1, epochs=None), fed.n_statistics

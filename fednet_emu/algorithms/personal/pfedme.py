@@ -21,7 +21,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Deferred, Device, Federation, Process
+from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 
 
 class PFedMe(Synchronous):
@@ -53,6 +53,7 @@ class PFedMe(Synchronous):
             w = arrived.average("uniform", self.server_lr)
             fed.end_of_round(list(own))
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
         """A device: find the personal model and step towards it, in turns; send the device's model."""
         for step in range(self.device_steps):

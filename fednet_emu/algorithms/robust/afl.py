@@ -20,7 +20,7 @@ from torch import Tensor
 from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.weights import project
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, Process, SgdPlan
+from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, Process, SgdPlan, computes_only
 
 
 class Afl(Algorithm):
@@ -60,6 +60,7 @@ class Afl(Algorithm):
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
             fed.end_of_round(mean)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: compute one gradient, send the model after it with the loss."""
         trained = yield k.train(w, SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1), t)

@@ -32,6 +32,7 @@ from fednet_emu.federation import (
     SgdPlan,
     average,
     cohort_size,
+    computes_only,
 )
 
 
@@ -112,6 +113,7 @@ class Drfa(Algorithm):
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
             fed.end_of_round(mean)
 
+    @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, early: int, t: int) -> Process:
         """A device in the first exchange: send the model after all steps, and a snapshot after some of them."""
         trained = yield k.train(w, self._plan(early), t, 0)

@@ -43,6 +43,7 @@ from fednet_emu.federation import (
     Terms,
     TrainData,
     Trained,
+    computes_only,
 )
 
 
@@ -126,6 +127,7 @@ class FedUL(Algorithm):
             fed.end_of_round(best.model)
         return best.model
 
+    @computes_only
     def client(
         self,
         fed: Federation,

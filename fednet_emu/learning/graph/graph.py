@@ -192,6 +192,11 @@ class Graph:
         self._created += 1
         return Measured(*trained, Deferred(self._created, 1, None, self))
 
+    def untrained_params(self, size: int, count: int) -> list[Deferred]:
+        """The parameters of that many results of `untrained`, one after the other."""
+        first, self._created = self._created + 2, self._created + 2 * count
+        return [Deferred(number, size, None, self) for number in range(first, self._created + 1, 2)]
+
     def read(self, deferred: Deferred) -> Any:
         """The value of a Deferred of this graph, computed now if it is not known yet.
 

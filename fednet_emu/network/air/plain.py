@@ -58,7 +58,7 @@ class PlainAir:
     def __init__(self, rule: Callable[[Array], Allocation], band: Band, general: SharedAir) -> None:
         self._rule, self._band, self._general, self._is_plain = rule, band, general, True
         self._doubtful_snr, self._gain_of = band.doubtful_snr, band.fading.combined(1).gain
-        self._blocks = BLOCKS
+        self.blocks = BLOCKS
         self._since_ns = 0
         self._clear()
 
@@ -80,7 +80,7 @@ class PlainAir:
         """Add a burst; one that is not plain makes everything on the air the business of `SharedAir`."""
         leg, general = burst[0], self._general
         if not self._is_plain and not len(general):
-            self._is_plain, self._blocks = True, general.blocks
+            self._is_plain, self.blocks = True, general.blocks
         if self._is_plain and (
             len(burst) > 1
             or leg.receiver != SERVER
@@ -98,7 +98,7 @@ class PlainAir:
 
     def _hand_over(self, now_ns: int) -> None:
         self._is_plain, general = False, self._general
-        general.blocks, of = self._blocks, self._of.now
+        general.blocks, of = self.blocks, self._of.now
         if self._bursts:
             general.go_on(self._bursts, self._work, of[_POWER_S], np.array(self._numbers), of[_GAIN:].T, now_ns)
         for burst in self._new:
@@ -215,11 +215,11 @@ class PlainAir:
             per_ns = map(int, (self._rate_bps[block] * SCALE).tolist())
             self._work = list(map(sub, self._work, map(mul, per_ns, repeat(span_ns))))
             power_s += span_ns / NS_PER_S
-        self._blocks = blocks_after(edges_ns, now_ns, self._blocks)
+        self.blocks = blocks_after(edges_ns, now_ns, self.blocks)
 
     def _plan(self) -> None:
         """Compute the rates from now on, and the end times that follow from them."""
-        band, since_ns, work, blocks = self._band, self._since_ns, self._work, self._blocks
+        band, since_ns, work, blocks = self._band, self._since_ns, self._work, self.blocks
         band.check_blocks(self._bursts[0][0].started_ns, since_ns)
         if blocks == 1:
             first = since_ns // band.coherence_ns

@@ -111,7 +111,7 @@ class SeparateAir(Air):
     """
 
     def __init__(self, walker: Walker, *, looks_up: bool = False) -> None:
-        self.looks_up = looks_up
+        self.looks_up, self.walker = looks_up, walker
         self._walk, self._ahead_ns = walker.walk, walker.ahead_ns
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0

@@ -108,27 +108,27 @@ class Medium:
         self.clock = clock
         self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
         self.kind = KINDS.index(settings.DIRECTION)
-        self._ledger = ledger
+        self.ledger = ledger
         access, timeout_s = settings.access, settings.timeout_s
-        self._patience = None
+        self.patience = None
         if rates is not None:
-            self._air: Air = SeparateAir(TraceWalker(rates))
-            self._turns = TurnQueue(None)
+            self.air: Air = SeparateAir(TraceWalker(rates))
+            self.turns = TurnQueue(None)
         else:
-            self._air, self._turns = access.air(band, links, cells), access.queue(cells)
+            self.air, self.turns = access.air(band, links, cells), access.queue(cells)
             if timeout_s is None:
-                self._patience = access.patience(band, cells, presence.count)
-        self._looks_up, self.has_snr = self._air.looks_up, rates is None and not access.wired
-        self._path = path
+                self.patience = access.patience(band, cells, presence.count)
+        self._looks_up, self.has_snr = self.air.looks_up, rates is None and not access.wired
+        self.path = path
         self._before = Wait[Transfer]()
         self._early: dict[Transfer, None] = {}  # those in `_before` that nobody has cancelled
         self._after = Wait[Late]()
         self._late: dict[Transfer, Late] = {}  # legs that are awaited
-        self._rated = self._air if isinstance(self._air, Moving) else None
+        self._rated = self.air if isinstance(self.air, Moving) else None
         self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
         self._slow_start: ReleasedAir | None = None
         if path is not None and path.connections is not None:
-            self._air = self._slow_start = ReleasedAir(self._air)
+            self.air = self._slow_start = ReleasedAir(self.air)
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
@@ -136,15 +136,33 @@ class Medium:
         self.unheard: list[Unheard] = []
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
-        self._timeout_ns = to_ns(MOST_S if timeout_s is None else timeout_s)
-        self._notice_ns = min(to_ns(NOTICE_S), self._timeout_ns)
-        if self._patience is not None:
-            self._timeout_ns = to_ns(LEAST_S)
-        self._faults = Faults(presence, settings.loss, loss_key)
-        self._powers_differ, self._drawn_w = radios.differ, radios.full_w
+        self.timeout_ns = to_ns(MOST_S if timeout_s is None else timeout_s)
+        self._notice_ns = min(to_ns(NOTICE_S), self.timeout_ns)
+        if self.patience is not None:
+            self.timeout_ns = to_ns(LEAST_S)
+        self.faults = Faults(presence, settings.loss, loss_key)
+        self._powers_differ, self._full_w = radios.differ, radios.full_w
         self._stop = self.cancel
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether a transfer is only lost if its link is too weak: no delays, faults, batteries, cells or movement."""
+        one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
+        faultless = self._loads is None and not self.faults.ending and not self.faults.losing
+        return one_band and faultless and self.path is None and self.band.outage_sinr <= 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transfer waits or is on the air."""
+        return not (self._requests or self._on_air or self._early or self._late or any(self.turns.waiting()))
+
+    def drawn_w(self, sender: int, power_part: float = 1.0) -> float:
+        """Power in W that a sender draws while it sends."""
+        if not self._powers_differ and power_part == 1.0:
+            return self._full_w
+        return self.radios.drawn_w(sender, self.links.now().power_w(sender), power_part)
 
     def send(
         self,
@@ -177,13 +195,13 @@ class Medium:
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
         transfer = Transfer(self.clock, self.kind, self._stop, (sender, receiver), payload, number, size_bit, group)
-        if self._turns.clustered:
+        if self.turns.clustered:
             transfer.cell = cluster
         if grant is not None:
             transfer.grant, power_part = grant, power_part * grant.power_part
         if power_part != 1.0:
             transfer.power_part = power_part
-        self._ledger.offered_bit[self.kind] += size_bit
+        self.ledger.offered_bit[self.kind] += size_bit
         self._join(transfer)
         return transfer
 
@@ -191,11 +209,11 @@ class Medium:
         self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
     ) -> list[Transfer]:
         """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
-        if self._path is not None:
+        if self.path is not None:
             return [self.send(sender, end, payload, number, size_bit, group=group) for end in receivers]
         clock, kind, stop = self.clock, self.kind, self._stop
         transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
-        self._ledger.offered_bit[kind] += size_bit * len(transfers)
+        self.ledger.offered_bit[kind] += size_bit * len(transfers)
         if transfers:
             self._requests += transfers[:-1]
             self._join(transfers[-1])
@@ -203,7 +221,7 @@ class Medium:
 
     def _join(self, transfer: Transfer) -> None:
         """Let a transfer wait for its connection and its grant, if any, and then for its turn."""
-        now_ns, path = self.clock.now, self._path
+        now_ns, path = self.clock.now, self.path
         if path is not None:
             phases = transfer.phases = path.enter(transfer, now_ns)
             transfer.size_bit = phases.wire_bit
@@ -215,7 +233,7 @@ class Medium:
                 return
         self._requests.append(transfer)
         # a full cell settles when a place gets free, but waits that end in one instant queue in their order
-        if self._turns.left > 0 or self._serving is not None or path is not None:
+        if self.turns.left > 0 or self._serving is not None or path is not None:
             self._settle_at(now_ns)
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
@@ -237,7 +255,7 @@ class Medium:
         now_ns = self.clock.now
         self._cut(transfer, burst, reason)
         if all(leg.cancelled for leg in burst):
-            for ended in self._air.advance(now_ns):
+            for ended in self.air.advance(now_ns):
                 self._end(ended, now_ns)
         self._settle_at(now_ns)
 
@@ -254,7 +272,7 @@ class Medium:
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
         leg.until_ns, leg.until_reason = self.clock.now, reason
-        self._air.cut(leg, burst, self.clock.now)
+        self.air.cut(leg, burst, self.clock.now)
 
     def _lose(self, legs: Burst) -> None:
         """Lose legs of a burst that is on the air, because the battery of an end is empty."""
@@ -264,7 +282,7 @@ class Medium:
 
     def close(self) -> None:
         """Cancel all transfers at the end of the run."""
-        for transfer in [*self._on_air, *self._turns.waiting(), *self._requests, *self._early, *self._late]:
+        for transfer in [*self._on_air, *self.turns.waiting(), *self._requests, *self._early, *self._late]:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
@@ -288,19 +306,19 @@ class Medium:
         """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
         now_ns = self.clock.now
         self._due_ns, self._timer = FOREVER_NS, None
-        if self._path is not None or self._after.next_ns <= now_ns:
+        if self.path is not None or self._after.next_ns <= now_ns:
             self._end_waits(now_ns)
-        for burst in self._air.advance(now_ns):
+        for burst in self.air.advance(now_ns):
             self._end(burst, now_ns)
         if now_ns >= self._moves_ns:
             self._move()
         if self._requests:
             self._enqueue()
-        self._turns.start_ready(self._start)
-        next_ns = self._air.next_end_ns()
+        self.turns.start_ready(self._start)
+        next_ns = self.air.next_end_ns()
         if self._loads is not None:
-            self._loads.follow(self._air.powers())
-            self._loads.follow_bits(self._air.rates())
+            self._loads.follow(self.air.powers())
+            self._loads.follow_bits(self.air.rates())
         if self._moves_ns < next_ns < FOREVER_NS:
             next_ns = self._moves_ns
         next_ns = min(next_ns, self._before.next_ns, self._after.next_ns)
@@ -349,7 +367,7 @@ class Medium:
             for transfer in requests:
                 self._serving.serve(transfer)
         if len(requests) == 1:
-            self._turns.add(requests)
+            self.turns.add(requests)
             return
         self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
         bursts, broadcasts = defaultdict[Any, Burst](list), self.settings.broadcasts
@@ -360,17 +378,17 @@ class Medium:
                 key = *its, transfer.group
             bursts[key].append(transfer)
         for burst in bursts.values():
-            self._turns.add(burst)
+            self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
         """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
         now_ns: int = self.clock.now
-        gaps_ns = 0 if self._path is None else max([self._path.start(transfer, now_ns) for transfer in burst])
+        gaps_ns = 0 if self.path is None else max([self.path.start(transfer, now_ns) for transfer in burst])
         if self.settings.timeout_s is not None:
             gaps_ns = 0  # only timeouts that the scenario leaves open do not count the gaps of slow start
-        latest_ns, on_air, some_are_gone = now_ns + self._timeout_ns + gaps_ns, self._on_air, False
+        latest_ns, on_air, some_are_gone = now_ns + self.timeout_ns + gaps_ns, self._on_air, False
         link = self.links.now().link if self._looks_up else None
-        patience, faults = self._patience, self._faults.ending
+        patience, faults = self.patience, self.faults.ending
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
@@ -393,12 +411,8 @@ class Medium:
             if not burst:
                 return False
         first = burst[0]
-        self._air.start(burst, now_ns)
-        if self._powers_differ or first.power_part != 1.0:
-            power_w = self.links.now().power_w(first.sender)
-            first.drawn_w = self.radios.drawn_w(first.sender, power_w, first.power_part)
-        else:
-            first.drawn_w = self._drawn_w
+        self.air.start(burst, now_ns)
+        first.drawn_w = self.drawn_w(first.sender, first.power_part)
         if self._loads is not None:
             self._loads.start(burst)
         return True
@@ -416,7 +430,7 @@ class Medium:
 
     def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
         """Whether no fault keeps a transfer from starting; sets `until_ns` if one ends it before the timeout."""
-        for fault in self._faults.ending:
+        for fault in self.faults.ending:
             until_ns = fault.until_ns(transfer, now_ns)
             if until_ns <= now_ns:
                 transfer.lost = fault.unsent
@@ -428,7 +442,7 @@ class Medium:
         return True
 
     def _end(self, burst: Burst, now_ns: int) -> None:
-        self._turns.give_back(burst)
+        self.turns.give_back(burst)
         for transfer in burst:
             del self._on_air[transfer]
             if self._serving is not None:
@@ -436,8 +450,8 @@ class Medium:
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
-            if (self._faults.losing or transfer.grant is not None) and not transfer.lost:
-                transfer.lost = self._faults.fate(transfer)
+            if (self.faults.losing or transfer.grant is not None) and not transfer.lost:
+                transfer.lost = self.faults.fate(transfer)
             notice_ns = transfer.started_ns + self._notice_ns
             if transfer.lost == "unreachable" and now_ns < notice_ns:
                 self._receive_at([transfer], Late([transfer], now_ns, None), notice_ns)
@@ -447,9 +461,9 @@ class Medium:
 
     def _tail_ns(self, transfer: Transfer, now_ns: int) -> int:
         """Set and return the time in ns from now, when its last bit leaves the air, until a transfer is received."""
-        if self._path is None or transfer.phases is None:
+        if self.path is None or transfer.phases is None:
             return 0
-        transfer.phases.tail_ns = self._path.tail_ns(transfer, now_ns)
+        transfer.phases.tail_ns = self.path.tail_ns(transfer, now_ns)
         return transfer.phases.tail_ns
 
     def _receive_at(self, legs: Burst, late: Late, time_ns: int) -> None:
@@ -472,8 +486,8 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
-        if lost and self._path is not None:
-            self._path.lose(transfer)
+        if lost and self.path is not None:
+            self.path.lose(transfer)
         started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
         transfer.complete(_new(Delivery, (
             transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
@@ -497,7 +511,7 @@ class Medium:
             each_j = [0.0] * len(burst)
         if radios.receive_j_per_bit:
             each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
-        self._ledger.energy_j += energy_j + bits_j + sum(each_j)
+        self.ledger.energy_j += energy_j + bits_j + sum(each_j)
         row = air_bit, energy_j + bits_j, each_j
         tails_ns = [0 if leg.phases is None else leg.phases.tail_ns for leg in burst]
         if any(tails_ns):
@@ -508,7 +522,7 @@ class Medium:
 
     def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: list[float]) -> None:
         """Write the row of a burst that is over now; `receive_j` has an entry for each of its legs."""
-        ledger, first, count = self._ledger, burst[0], len(burst)
+        ledger, first, count = self.ledger, burst[0], len(burst)
         receiver, requested_ns, lost, size_bit = first.receiver, first.requested_ns, first.lost, first.size_bit
         arrived, snr = 0 if lost else 1, first.snr
         if count > 1:
@@ -538,7 +552,7 @@ class Medium:
             self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
             NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell, 0.0,
         )  # fmt: skip
-        self._ledger.transfers.append(row if transfer.phases is None else transfer.phases.extend(row))
+        self.ledger.transfers.append(row if transfer.phases is None else transfer.phases.extend(row))
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:

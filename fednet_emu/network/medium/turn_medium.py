@@ -68,6 +68,11 @@ class TurnMedium(Medium):
         self._least_sinr = max(self.band.threshold, self.band.outage_sinr)
         self._link = self.links.now().link  # of devices at rest, so that none ever changes
 
+    @property
+    @override
+    def is_idle(self) -> bool:
+        return self._sending is None and not self._waiting and super().is_idle
+
     @override
     def cancel(self, transfer: Transfer, reason: str) -> None:
         if transfer is not self._sending:
@@ -78,7 +83,7 @@ class TurnMedium(Medium):
         self._walk_leg(transfer, started_ns, now_ns)
         transfer.power_s = (now_ns - started_ns) / NS_PER_S
         transfer.cancelled = transfer.lost = reason
-        self._sending, self._turns.left = None, 1
+        self._sending, self.turns.left = None, 1
         self._record([transfer], now_ns)
         self._settle_at(now_ns)
 
@@ -100,9 +105,9 @@ class TurnMedium(Medium):
             if air_bit < size_bit and not lost:
                 self._end_ns = self._walk_leg(sending, started_ns, horizon_ns(started_ns, now_ns, self._ahead_ns))
             else:
-                ledger, radios, kind, requested_ns = self._ledger, self.radios, self.kind, sending.requested_ns
-                if (self._faults.losing or sending.grant is not None) and not lost:
-                    lost = sending.lost = self._faults.fate(sending)
+                ledger, radios, kind, requested_ns = self.ledger, self.radios, self.kind, sending.requested_ns
+                if (self.faults.losing or sending.grant is not None) and not lost:
+                    lost = sending.lost = self.faults.fate(sending)
                 bits_j, receive_j = radios.transmit_j_per_bit * air_bit, radios.receive_j_per_bit * air_bit
                 energy_j = sending.drawn_w * ((now_ns - started_ns) / NS_PER_S) + bits_j
                 if radios.receive_w is not None:
@@ -122,7 +127,7 @@ class TurnMedium(Medium):
                     ))  # fmt: skip
                     if not sending.callbacks:
                         self.unheard.append(Unheard(sending))
-                self._turns.left, self._sending = 1, None
+                self.turns.left, self._sending = 1, None
         self._go_on(timer, now_ns)
         came = self._came
         if came:
@@ -149,13 +154,13 @@ class TurnMedium(Medium):
                 continue
             snr, transfer.fading_key = self._link(transfer.sender, transfer.receiver)
             transfer.snr = snr = snr * transfer.power_part
-            transfer.until_ns, patience = now_ns + self._timeout_ns, self._patience
+            transfer.until_ns, patience = now_ns + self.timeout_ns, self.patience
             if patience is not None and snr < patience.ample[transfer.size_bit.bit_length()]:
                 self._limit(transfer, patience)
-            if self._faults.ending and not self._may_start(transfer, now_ns):
+            if self.faults.ending and not self._may_start(transfer, now_ns):
                 continue
             at_full_power = not self._powers_differ and transfer.power_part == 1.0
-            transfer.drawn_w = self._drawn_w if at_full_power else self._own_w(transfer)
+            transfer.drawn_w = self._full_w if at_full_power else self.drawn_w(transfer.sender, transfer.power_part)
             transfer.started_ns = now_ns
             # most transfers end in the fading block in which they start, at the rate that they have there
             size_bit, key, needed_ns = transfer.size_bit, transfer.fading_key, _LONG_NS
@@ -171,7 +176,7 @@ class TurnMedium(Medium):
                 transfer.air_bit, self._end_ns = float(size_bit), end_ns
             else:
                 self._end_ns = self._walk_leg(transfer, now_ns, now_ns + self._ahead_ns)
-            self._turns.left, self._sending = 0, transfer
+            self.turns.left, self._sending = 0, transfer
             sending = transfer
         next_ns = min(FOREVER_NS if sending is None else self._end_ns, self._after.next_ns)
         if next_ns == FOREVER_NS:
@@ -179,11 +184,6 @@ class TurnMedium(Medium):
         else:
             self._due_ns = next_ns  # and `_timer` is the one that has just run
             self.clock.call_again(timer, next_ns, self._settle)
-
-    def _own_w(self, transfer: Transfer) -> float:
-        """Power in W that a sender draws whose transmit power is its own."""
-        power_w = self.links.now().power_w(transfer.sender)
-        return self.radios.drawn_w(transfer.sender, power_w, transfer.power_part)
 
 
 _new = tuple.__new__

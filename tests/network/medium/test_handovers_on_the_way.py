@@ -34,7 +34,7 @@ def test_a_handover_on_the_way_goes_on_at_the_next_station(access: Any, way: str
 
     assert expected_s > 32.0
     assert delivery.ended_s == pytest.approx(expected_s, rel=0, abs=2e-9)
-    frames = medium._ledger.frames()
+    frames = medium.ledger.frames()
     assert frames["handovers"].to_dict("records") == [
         {"kind": way, "device": 0, "simulated_s": 31.0, "payload": 0, "from_cell": 0, "to_cell": 1}
     ]
@@ -54,7 +54,7 @@ def test_who_hears_a_broadcast_stays_in_its_cell_until_it_is_over() -> None:
         yield medium.clock.all_of(sent)
 
     medium.clock.run_process(everything())
-    frames = medium._ledger.frames()
+    frames = medium.ledger.frames()
     assert (frames["transfers"]["ended_s"] > 32.0).all()
     assert frames["transfers"]["cell"].tolist() == [0, 0]
     assert "handovers" not in frames

@@ -1,0 +1,291 @@
+"""Rounds of clients that only compute, without events: where nothing sets devices apart, a round is arrays.
+
+A client marked by `computes_only` waits for nothing but computations of its own device between the message and its
+reply. If no transfer of a round can be lost or cut, its times follow from sizes, work and links. The server then
+sends one broadcast, all clients run in the order of their events, and the uploads are computed together: the same
+events, records, energies and values as one by one, at a fraction of the cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from heapq import heapify, heappop, heappush
+from itertools import starmap
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, final
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.devices.processors import Work
+from fednet_emu.federation.device import Device, Fed
+from fednet_emu.federation.replies import Upload, received, upload_of
+from fednet_emu.kernel.all_of import AllOf
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Process, to_ns
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import SgdPlan
+from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.medium.cohort import Cohort, Uploads
+from fednet_emu.records.ledger import SERVER
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def computes_only(client: Function) -> Function:
+    """Mark a client that yields nothing but computations of its device, and reads neither clock nor network."""
+    client.computes_only = True  # type: ignore[attr-defined]
+    return client
+
+
+class LocalDevice(Device):
+    """A device whose computations are handed over instead of started."""
+
+    __slots__ = ()
+
+    def train(self, w: Any, plan: Any, *key: Any, **what: Any) -> Any:
+        """Local training, as work."""
+        return self.training(w, plan, *key, **what)
+
+    def compute(self, work: Work) -> Any:
+        """The work itself."""
+        return work
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LocalStep:
+    """A client as data: it trains the received model once on all its samples, and sends the result.
+
+    Attributes:
+        plan: steps and batches.
+        terms: further terms of the objective, the same for all devices, as for `Device.training`.
+    """
+
+    plan: SgdPlan
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    computes_only: ClassVar[bool] = True
+
+    def __call__(self, fed: Fed, k: Device, w: Deferred, t: int) -> Process:
+        """The same as a process of device k in round t."""
+        trained = yield k.train(w, self.plan, t, **self.terms)
+        return trained.params
+
+
+class Computed(NamedTuple):
+    """Computations in the order of their ends.
+
+    Attributes:
+        place: [computations] place of the device in the cohort.
+        flop: [computations] operations.
+        started_ns, ended_ns: [computations] times in ns.
+        input, output: [computations] numbers of the values that go in and come out.
+    """
+
+    place: IntArray
+    flop: Array
+    started_ns: IntArray
+    ended_ns: IntArray
+    input: IntArray
+    output: IntArray
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, Work, int, int]]) -> Self:
+        """Columns of rows (place, work, start and end in ns)."""
+        places, works, started_ns, ended_ns = zip(*rows, strict=True) if rows else ((), (), (), ())
+        numbers = (np.array([work[column] for work in works], np.int64) for column in (2, 3))
+        times_ns = np.array(started_ns, np.int64), np.array(ended_ns, np.int64)
+        return cls(np.array(places, np.int64), np.array([work.flop for work in works]), *times_ns, *numbers)
+
+
+class Answers(NamedTuple):
+    """The replies of a cohort, by place.
+
+    Attributes:
+        payloads: [devices] what each device sends.
+        size_bit: [devices] bits on the air.
+        number: [devices] number of each payload in the records.
+        ready_ns: [devices] when it is ready, in ns.
+        uploads: [devices] the uploads; None if all are replies without more.
+    """
+
+    payloads: Sequence[Any]
+    size_bit: IntArray
+    number: IntArray
+    ready_ns: IntArray
+    uploads: Sequence[Upload] | None = None
+
+
+@final
+class LocalRounds:
+    """Decides which exchanges are rounds of arrays, and plays them.
+
+    Attributes:
+        alone: whether nothing else acts during an exchange: the algorithm is one process, and no evaluation between
+            rounds reads the records.
+
+    Args:
+        fed: the federation.
+        until_s: when the run ends at the latest, in simulated s; None for no limit.
+        alone: the attribute, at the start.
+    """
+
+    def __init__(self, fed: Fed, until_s: float | None, *, alone: bool) -> None:
+        self._fed, self.alone = fed, alone
+        self._limit_ns = FOREVER_NS if until_s is None else to_ns(until_s)
+
+    @cached_property
+    def _bands(self) -> tuple[Cohort, Cohort] | None:
+        """Downlink and uplink where every round may be played; None where none may."""
+        fed = self._fed
+        down, up = Cohort(fed.network.downlink), Cohort(fed.network.uplink)
+        plain = down.broadcasts and up.uploads and fed.presence.always and fed.links.sends_plainly
+        return (down, up) if plain else None
+
+    def take(self, client: Any, message: Any, *, waits: bool) -> bool:
+        """Whether an exchange with this client and message may be played; `waits` if it waits for all, and once."""
+        fed = self._fed
+        return (
+            waits
+            and self.alone
+            and getattr(client, "computes_only", False)
+            and not callable(message)
+            and self._bands is not None
+            and fed.processors.are_certain
+            and not fed.links.grants
+            and all(band.is_idle for band in self._bands)
+            and fed.clock.is_quiet
+        )
+
+    def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any]) -> Process:
+        """Process whose value is the deliveries of all replies, in the order of the devices invited; None if not."""
+        fed, clock, bands = self._fed, self._fed.clock, self._bands
+        assert bands is not None
+        down, up = bands
+        order = sorted(range(len(invited)), key=lambda place: invited[place].index)
+        cohort = [invited[place] for place in order]
+        devices = np.array([k.index for k in cohort])
+        payload, _, number, size_bit = fed.links.parcel(
+            message if isinstance(message, Deferred) else fed.shared(message)
+        )
+        began_ns = clock.now
+        arrived_ns = down.broadcast_end_ns(devices, size_bit, began_ns) if cohort else None
+        if arrived_ns is None or arrived_ns >= self._limit_ns:
+            return None
+        yield clock.sleep_until(arrived_ns)
+        down.record_broadcast(devices, size_bit, number, began_ns, arrived_ns)
+        parts = payload if isinstance(payload, tuple) else (payload,)
+        if isinstance(client, LocalStep) and not cohort[0].invitation.statistics:
+            computed, answers = self._step(devices, client, *parts, *args)
+        else:
+            computed, answers = self._run(cohort, devices, partial(client, fed), (*parts, *args))
+        fed.asks(2 * len(cohort) + len(computed.place))
+        sent = self._sent(up, devices, answers)
+        if sent is None:
+            deliveries = yield from self._one_by_one(devices, computed, answers)
+        else:
+            yield clock.sleep_until(int(sent.ended_ns[-1]))
+            deliveries = self._record(up, devices, computed, answers, sent)
+        if answers.uploads is not None:
+            deliveries = [received(*each) for each in zip(answers.uploads, deliveries, strict=True)]
+        return [deliveries[place] for place in np.argsort(order).tolist()]
+
+    def _step(self, devices: IntArray, client: LocalStep, w: Deferred, t: int) -> tuple[Computed, Answers]:
+        """Train all devices from now on: their computations, and what they answer."""
+        fed, now_ns, n = self._fed, self._fed.clock.now, len(devices)
+        flop, trained = fed.learner.train_cohort(devices, w, client.plan, t, **client.terms)
+        ended_ns = now_ns + fed.processors.durations_ns(devices, flop, now_ns)
+        order, number = np.argsort(ended_ns, kind="stable"), np.array([params.number for params in trained])
+        values = np.full(n, w.number), number[order]
+        computed = Computed(order, flop[order], np.full(n, now_ns), ended_ns[order], *values)
+        size_bit = np.full(n, fed.links.parcel(trained[0])[3])
+        return computed, Answers(trained, size_bit, number, ended_ns)
+
+    def _run(
+        self, invited: Sequence[Device], devices: IntArray, client: Callable[..., Process], args: tuple[Any, ...]
+    ) -> tuple[Computed, Answers]:
+        """Run all clients from now on: their computations in the order of the ends, and what they answer."""
+        fed, processors, now_ns = self._fed, self._fed.processors, self._fed.clock.now
+        cohort = [LocalDevice(fed, k.index, k.invitation) for k in invited]
+        processes = [client(k, *args) for k in cohort]
+        replies: list[Any] = [None] * len(cohort)
+        works: list[tuple[int, Work]] = []
+        for place, process in enumerate(processes):
+            try:
+                works.append((place, cast("Work", next(process))))
+            except StopIteration as end:
+                replies[place] = end.value, now_ns
+        places = np.array([place for place, _ in works], np.int64)
+        spans_ns = processors.durations_ns(devices[places], np.array([work.flop for _, work in works]), now_ns)
+        running = [
+            (now_ns + span_ns, count, place, work, now_ns)
+            for count, ((place, work), span_ns) in enumerate(zip(works, spans_ns.tolist(), strict=True))
+        ]
+        del works
+        heapify(running)
+        begun, rows, earlier = len(running), [], [0] * len(cohort)
+        while running:
+            ended_ns, _, place, work, started_ns = heappop(running)
+            rows.append((place, work._replace(result=None), started_ns, ended_ns))
+            try:
+                work = cast("Work", processes[place].send(work.result))
+            except StopIteration as end:
+                replies[place] = end.value, ended_ns
+                continue
+            earlier[place] += 1
+            which, flop = devices[place : place + 1], np.array([work.flop])
+            span_ns = int(processors.durations_ns(which, flop, ended_ns, earlier[place])[0])
+            heappush(running, (ended_ns + span_ns, begun, place, work, ended_ns))
+            begun += 1
+        for k, one in zip(invited, cohort, strict=True):
+            k.measured = one.measured
+        uploads = [upload_of(k, reply, None) for k, (reply, _) in zip(cohort, replies, strict=True)]
+        parcels = [fed.links.parcel(upload.payload) for upload in uploads]
+        payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in (0, 3, 2))
+        ready_ns = np.array([ready_ns for _, ready_ns in replies])
+        return Computed.of(rows), Answers(payloads, np.array(size_bit), np.array(number), ready_ns, uploads)
+
+    def _sent(self, up: Cohort, devices: IntArray, answers: Answers) -> Uploads | None:
+        """The uploads as arrays; None if they have to be sent one by one."""
+        if answers.uploads is not None and any(upload.power_part != 1.0 for upload in answers.uploads):
+            return None
+        sent = up.upload(devices, answers.size_bit, answers.ready_ns)
+        return None if sent is None or sent.ended_ns[-1] >= self._limit_ns else sent
+
+    def _one_by_one(self, devices: IntArray, computed: Computed, answers: Answers) -> Process:
+        """Go on with events from the end of the broadcast."""
+        fed, works = self._fed, [list[Work]() for _ in devices]
+        uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
+        columns = (column.tolist() for column in (computed.place, computed.flop, computed.input, computed.output))
+        for place, flop, given, made in zip(*columns, strict=True):
+            works[place].append(Work(flop, None, given, made))
+
+        def rest(place: int, device: int) -> Process:
+            upload = uploads[place]
+            for work in works[place]:
+                yield fed.processors.run(device, work)
+            return (yield fed.links.uplink(device, upload.payload, None, upload.power_part, upload.since))
+
+        return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(devices.tolist())))))
+
+    def _record(
+        self, up: Cohort, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads
+    ) -> list[Delivery]:
+        """Record computations and uploads, and return the deliveries in the order of `devices`."""
+        ledger, payloads = self._fed.ledger, answers.payloads
+        places = np.searchsorted(devices, sent.device)
+        compute_j = self._fed.processors.add(devices[computed.place], *computed[1:])
+        upload_j = up.record_uploads(sent, answers.number[places])
+        # one after the other in the order of events, as floating-point sums depend on it
+        order = np.argsort(np.concatenate((computed.ended_ns, sent.ended_ns)), kind="stable")
+        spent_j = np.concatenate((compute_j, upload_j))[order]
+        ledger.energy_j = float(np.cumsum(np.append(ledger.energy_j, spent_j))[-1])
+        deliveries: list[Any] = [None] * len(devices)
+        times_s = (column / NS_PER_S for column in (sent.requested_ns, sent.started_ns, sent.ended_ns))
+        columns = [column.tolist() for column in (places, sent.device, sent.size_bit, *times_s)]
+        for place, device, size_bit, *its_s in zip(*columns, strict=True):
+            deliveries[place] = _new(Delivery, (device, SERVER, payloads[place], size_bit, *its_s, ""))
+        return deliveries
+
+
+_new = tuple.__new__  # half the time of the named tuple's own constructor

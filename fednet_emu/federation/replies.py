@@ -1,0 +1,72 @@
+"""The reply of a client, and the upload that carries it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fednet_emu.federation.device import Device
+from fednet_emu.federation.updates import Since
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.network.air.transfer import Delivery
+
+
+class Reply(NamedTuple):
+    """A reply that is not sent as usual, for a client to return in the place of the payload.
+
+    Attributes:
+        payload: what the server receives.
+        since: the model, known to the server, that the payload is an update from, as for `Federation.uplink`.
+        power_part: part of the device's power with which it is sent.
+    """
+
+    payload: Any
+    since: Since = None
+    power_part: float = 1.0
+
+
+class Upload(NamedTuple):
+    """An upload with a reply, and behind it the statistics of the device.
+
+    Attributes:
+        payload: what is sent.
+        since: as for `Federation.uplink`.
+        power_part: part of the device's power with which it is sent.
+        n_statistics: number of statistics at the end of the payload.
+        several: whether the reply has several parts.
+    """
+
+    payload: Any
+    since: Since
+    power_part: float
+    n_statistics: int
+    several: bool
+
+
+def upload_of(k: Device, reply: Any, base: Any) -> Upload:
+    """The upload of a reply; `base` is the model of the message where the uplink compresses, else None."""
+    payload, since, power_part = reply, None, 1.0
+    if isinstance(reply, Reply):
+        payload, since, power_part = reply
+    elif base is not None:
+        since = _since(base, reply)
+    n, several = len(k.measured), isinstance(payload, tuple)
+    if n:
+        payload = (*(payload if several else (payload,)), *k.measured)
+        since = (*(since if isinstance(since, tuple) else (since,) * (len(payload) - n)), *(None,) * n)
+    return Upload(payload, since, power_part, n, several)
+
+
+def received(upload: Upload, sent: Delivery) -> Delivery:
+    """The delivery without the statistics."""
+    if not upload.n_statistics or sent.lost:
+        return sent
+    payload = sent.payload[: -upload.n_statistics]
+    return sent._replace(payload=payload if upload.several else payload[0])
+
+
+def _since(base: Any, reply: Any) -> Since:
+    """The first part of a reply is an update from the first part of the message, if they are of one size."""
+    first = reply[0] if isinstance(reply, tuple) else reply
+    if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
+        return None
+    return (base, *(None,) * (len(reply) - 1)) if isinstance(reply, tuple) else base

@@ -1,0 +1,205 @@
+"""The transfers of a cohort as arrays: a broadcast to many devices, and an upload of each, without events.
+
+The starts and ends of transfers of which none is lost follow from their requests alone. They are computed here with the
+arithmetic of `Medium`, equal to the last bit. A result of None means that a transfer may be lost or cut; nothing has
+happened then, and the caller sends one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray, Keys
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.network.air.band import ROUGHLY
+from fednet_emu.network.air.plain import PlainAir
+from fednet_emu.network.air.separate import BandWalker, SeparateAir
+from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.medium.medium import Medium
+from fednet_emu.records.ledger import SERVER, SEVERAL
+
+
+class Uploads(NamedTuple):
+    """Uploads that all arrive, in the order of their ends, and of the requests where these are equal.
+
+    Attributes:
+        device: [uploads] the sender.
+        size_bit: [uploads] bits on the air.
+        requested_ns, started_ns, ended_ns: [uploads] times in ns.
+        air_s: [uploads] time on the air in s.
+        power_w: [uploads] power in W that the sender draws on the air.
+        snr: [uploads] mean SNR (linear).
+    """
+
+    device: IntArray
+    size_bit: IntArray
+    requested_ns: IntArray
+    started_ns: IntArray
+    ended_ns: IntArray
+    air_s: Array
+    power_w: Array
+    snr: Array
+
+
+@final
+class Cohort:
+    """Broadcasts and uploads of one medium.
+
+    Args:
+        medium: the medium; it may have one cell, and one antenna or more.
+    """
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        air, places = medium.air, medium.turns.places
+        alone = isinstance(air, SeparateAir) and isinstance(air.walker, BandWalker)
+        self.broadcasts = medium.is_certain and alone and medium.settings.broadcasts
+        """Whether `broadcast_end_ns` can be asked."""
+        self.uploads = (
+            medium.is_certain
+            and not medium.turns.clustered
+            and ((alone and places == 1) or (isinstance(air, PlainAir) and places is None))
+        )
+        """Whether `upload` can be asked."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no other transfer waits or is on the air."""
+        return self._medium.is_idle
+
+    def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:
+        """When a broadcast to devices [n] that starts now ends in ns; None if it may not reach all of them."""
+        band, (snr, keys) = self._medium.band, self._links(devices, down=True)
+        until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
+        if until_ns is None:
+            return None
+        soon = band.soon_through(snr, keys, size_bit, now_ns)
+        last_ns = soon.end_ns[soon.is_through].max(initial=now_ns)
+        decisive = ~soon.is_through | (soon.end_ns >= last_ns - 1 - (last_ns - now_ns) * ROUGHLY)
+        limit_ns = now_ns + int(until_ns.min())
+        ends_ns, carried_bit = zip(*(
+            band.alone(each, key, size_bit, now_ns, limit_ns)[:2]
+            for each, key in zip(snr[decisive].tolist(), keys[decisive].tolist(), strict=True)
+        ), strict=True)  # fmt: skip
+        return max(ends_ns) if min(carried_bit) == size_bit else None
+
+    def record_broadcast(self, devices: IntArray, size_bit: int, number: int, started_ns: int, ended_ns: int) -> None:
+        """Record a broadcast of the value of this number to devices [n], in increasing order."""
+        medium, n = self._medium, len(devices)
+        ledger, radios, air_s = medium.ledger, medium.radios, (ended_ns - started_ns) / NS_PER_S
+        energy_j = medium.drawn_w(SERVER) * air_s + radios.transmit_j_per_bit * float(size_bit)
+        each_j, (snr, _) = np.zeros(n), self._links(devices, down=True)
+        if radios.receive_w is not None:
+            each_j = radios.receive_w.of(devices) * (ended_ns - started_ns) / NS_PER_S
+        if radios.receive_j_per_bit:
+            each_j = each_j + radios.receive_j_per_bit * float(size_bit)
+        receive_j = sum(each_j.tolist())
+        if n > 1:
+            ledger.receptions.extend(
+                transfer=np.full(n, len(ledger.transfers)), receiver=devices, lost=np.zeros(n), receive_j=each_j, snr=snr
+            )
+        receiver = SEVERAL if n > 1 else int(devices[0])
+        ledger.transfers.append((
+            medium.kind, SERVER, receiver, n, size_bit, number, started_ns, started_ns, ended_ns,
+            float(size_bit), size_bit * n, 0, energy_j, receive_j, 0, float(snr.min()),
+        ))  # fmt: skip
+        ledger.offered_bit[medium.kind] += size_bit * n
+        ledger.sent_bit[medium.kind] += size_bit
+        ledger.energy_j += energy_j + receive_j
+
+    def upload(self, devices: IntArray, size_bit: IntArray, requested_ns: IntArray) -> Uploads | None:
+        """One upload of each of these devices [n], all different; None if one of them may not arrive."""
+        snr, keys = self._links(devices, down=False)
+        limit_ns = self._until_ns(snr, keys, size_bit)
+        if limit_ns is None:
+            return None
+        order = np.lexsort((devices, requested_ns))
+        columns = [column[order].tolist() for column in (devices, size_bit, requested_ns, limit_ns, snr, keys)]
+        rows = list(zip(*columns, strict=True))
+        ended = self._in_turn(rows) if self._medium.turns.places == 1 else self._together(rows)
+        if ended is None:
+            return None
+        place, started_ns, ended_ns, air_s = (np.array(column) for column in zip(*ended, strict=True))
+        order = order[place]
+        drawn_w = np.array([self._medium.drawn_w(k) for k in devices[order].tolist()])
+        of_sender = devices[order], size_bit[order], requested_ns[order]
+        return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
+
+    def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
+        """Place, start, end and time on the air in s of uploads of which one is on the air at a time."""
+        alone, free_ns, ended = self._medium.band.alone, 0, []
+        for place, (_, size_bit, requested_ns, limit_ns, snr, key) in enumerate(rows):
+            start_ns = requested_ns if requested_ns > free_ns else free_ns
+            free_ns, air_bit, _ = alone(snr, key, size_bit, start_ns, start_ns + limit_ns)
+            if air_bit < size_bit:
+                return None
+            ended.append((place, start_ns, free_ns, (free_ns - start_ns) / NS_PER_S))
+        return ended
+
+    def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
+        """The same of uploads that share the band."""
+        medium, air = self._medium, self._medium.air
+        assert isinstance(air, PlainAir)
+        before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0
+        places: dict[Transfer, int] = {}
+        while place < len(rows) or next_ns < FOREVER_NS:
+            now_ns = next_ns if place == len(rows) else min(next_ns, rows[place][2])
+            for (leg,) in air.advance(now_ns):
+                ended.append((places[leg], leg.started_ns, now_ns, leg.power_s))
+                place = len(rows) if leg.lost else place
+            while place < len(rows) and rows[place][2] == now_ns:
+                device, size_bit, _, limit_ns, snr, key = rows[place]
+                leg = Transfer(medium.clock, medium.kind, medium.cancel, (device, SERVER), None, -1, size_bit, None)
+                leg.started_ns, leg.until_ns, leg.snr, leg.fading_key = now_ns, now_ns + limit_ns, snr, key
+                places[leg] = place
+                air.start([leg], now_ns)
+                place += 1
+            next_ns = air.next_end_ns()
+        if len(ended) == len(rows) and not any(leg.lost for leg in places):
+            return ended
+        air.blocks = before
+        return None
+
+    def record_uploads(self, sent: Uploads, numbers: IntArray) -> Array:
+        """Record uploads of the values of these numbers [uploads]; return the energy in J of each, in the same order.
+
+        The caller adds it to the energy of the ledger.
+        """
+        medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
+        ledger, radios = medium.ledger, medium.radios
+        energy_j = sent.power_w * sent.air_s + radios.transmit_j_per_bit * size_bit
+        zeros = np.zeros(n)
+        ledger.transfers.extend(
+            kind=np.full(n, medium.kind), sender=sent.device, receiver=np.full(n, SERVER), receivers=np.ones(n),
+            size_bit=sent.size_bit, payload=numbers, requested_ns=sent.requested_ns, started_ns=sent.started_ns,
+            ended_ns=sent.ended_ns, air_bit=size_bit, delivered_bit=sent.size_bit, lost=zeros, energy_j=energy_j,
+            receive_j=zeros, cell=zeros, snr=sent.snr,
+        )  # fmt: skip
+        total_bit = int(sent.size_bit.sum())
+        ledger.offered_bit[medium.kind] += total_bit
+        ledger.sent_bit[medium.kind] += total_bit
+        return energy_j
+
+    def _links(self, devices: IntArray, *, down: bool) -> tuple[Array, Keys]:
+        links, station = self._medium.links.now(), np.full(len(devices), SERVER)
+        ends = (station, devices) if down else (devices, station)
+        return links.snrs(*ends), links.fading_keys(*ends)
+
+    def _until_ns(self, snr: Array, keys: Keys, size_bit: IntArray) -> IntArray | None:
+        """Longest times on the air in ns [n]; None if a transfer carries nothing, or a link may not carry it."""
+        medium = self._medium
+        if size_bit.min() <= 0 or snr.min() <= medium.band.doubtful_snr:
+            return None
+        limit_ns, patience = np.full(len(snr), medium.timeout_ns), medium.patience
+        if patience is not None:
+            digits = [size.bit_length() for size in size_bit.tolist()]
+            for place, size in dict(zip(digits, size_bit.tolist(), strict=True)).items():
+                if math.isinf(patience.ample[place]):  # not known yet
+                    patience.limit_ns(size, 1.0, los=False)
+            for place in np.flatnonzero(snr < np.array(patience.ample)[digits]).tolist():
+                los = bool(int(keys[place]) & 1)
+                limit_ns[place] = patience.limit_ns(int(size_bit[place]), float(snr[place]), los=los)
+        return limit_ns if limit_ns.min() > 0 else None

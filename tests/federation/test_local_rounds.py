@@ -1,0 +1,136 @@
+"""Rounds played as arrays: the same events, records, energies and models as one by one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fednet_emu.emulation.build import build
+from fednet_emu.errors import FednetError
+from fednet_emu.federation.local_rounds import LocalRounds
+from fednet_emu.testing import small_scenario
+
+STREET = (
+    "channel=urban-micro",
+    "devices.placement={kind: disc, radius_m: 150, inner_radius_m: 10}",
+    "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.6}",
+)
+CLIENTS = {
+    "fedavg": ("algorithm.kind=fedavg",),
+    "fedavg-adam": ("algorithm.server_optimizer={kind: adam, lr: 0.1}",),
+    "fedprox": ("algorithm={kind: fedprox, mu: 0.1, lr: 0.1, batch_size: 20}",),
+    "scaffold": ("algorithm={kind: scaffold, option: I, lr: 0.1, batch_size: 20}",),
+    "fednova": ("algorithm={kind: fednova, lr: 0.1, batch_size: 20}",),
+    "feddyn": ("algorithm={kind: feddyn, alpha: 0.1, lr: 0.1, batch_size: 20}",),
+    "ditto": ("algorithm={kind: ditto, pull: 0.1, lr: 0.1, batch_size: 20}",),
+    "ifca": ("algorithm={kind: ifca, clusters: 2, lr: 0.1, batch_size: 20}",),
+    "q-ffl": ("algorithm={kind: q-ffl, q: 1.0, lr: 0.1, batch_size: 20}",),
+    "oort": ("algorithm.selection={kind: oort}",),
+}
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Play a scenario as arrays where that is possible, or one by one; the number of rounds played as arrays."""
+    taken = []
+    take = LocalRounds.take
+
+    def run(settings, *, arrays, timing_only=True):
+        def choose(self, *args, **options):
+            taken.append(arrays and take(self, *args, **options))
+            return taken[-1]
+
+        monkeypatch.setattr(LocalRounds, "take", choose)
+        taken.clear()
+        scenario = small_scenario(*settings)
+        fed = build(scenario, timing_only=timing_only)
+        fed.run(scenario.algorithm)
+        tables = {name: frame.to_csv() for name, frame in fed.ledger.frames().items()}
+        return (tables, fed.ledger.energy_j, fed.clock.now, fed.ledger.sent_bit, fed.ledger.offered_bit), sum(taken)
+
+    return run
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_trained_rounds_are_those_of_events_to_the_last_bit(played, name):
+    """All tables, scores of every round among them, the energy and the end; three of three rounds are arrays."""
+    settings = ("devices.count=8", "data.n_samples=160", "stop.rounds=3", *STREET, *CLIENTS[name])
+    one_by_one, _ = played(settings, arrays=False, timing_only=False)
+    arrays, rounds = played(settings, arrays=True, timing_only=False)
+
+    assert arrays == one_by_one
+    assert rounds >= 3
+
+
+ACCESS = ("tdma", "ofdma", "noma", "{kind: shared, threshold_db: -20}")
+SPEEDS = (
+    "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.6}",
+    "devices.speed={kind: fixed, flop_per_s: 1e6}",
+)
+MORE = (
+    "devices.straggler={kind: shifted-exponential, mean_factor: 1.0}",
+    "devices.profile=pi-4b",
+    "channel.device={transmit_j_per_bit: 1e-7, receive_j_per_bit: 1e-8}",
+    "network.power_control={kind: target-snr, target_snr_db: 20}",
+    "algorithm.selection={kind: oort}",
+    "stop={rounds: 4, simulated_s: 0.02}",
+    "stop={rounds: 4, simulated_s: 0.3}",
+    "network.uplink.timeout_s=0.05",
+    "channel.device.tx_power_dbm=-5",
+    "algorithm.local_steps=3",
+)
+
+
+def drawn(number):
+    """Settings of one small world, drawn by a number."""
+    rng = random.Random(number)
+    count = rng.choice((1, 2, 7, 20, 40))
+    street = (*STREET[:2], f"devices.placement.radius_m={rng.choice((50, 150, 400))}") if rng.random() < 0.8 else ()
+    size = (f"devices.count={count}", f"data.n_samples={20 * count}", f"algorithm.cohort={rng.randint(1, count)}")
+    world = (f"network.uplink.access={rng.choice(ACCESS)}", rng.choice(SPEEDS), f"seed={number}")
+    return (*size, "stop.rounds=3", *street, *world, *rng.sample(MORE, rng.randint(0, 3)))
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_drawn_worlds_are_those_of_events_to_the_last_bit(played, number):
+    """Timing only: all tables, the energy and the end of worlds that are drawn, most of which are played as arrays."""
+    settings = drawn(number)
+    try:
+        one_by_one, _ = played(settings, arrays=False)
+    except FednetError as error:
+        with pytest.raises(type(error)):
+            played(settings, arrays=True)
+        return
+    assert played(settings, arrays=True)[0] == one_by_one
+
+
+def test_most_drawn_worlds_are_played_as_arrays(played):
+    """Of the worlds above that can be played, at least half have such a round."""
+    counts = []
+    for number in range(40):
+        try:
+            counts.append(played(drawn(number), arrays=True)[1] > 0)
+        except FednetError:
+            continue
+    assert sum(counts) >= len(counts) / 2
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "network.uplink.loss={kind: random, probability: 0.4}",
+        "network.transport={kind: tcp}",
+        "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}",
+        "devices.mobility={kind: random-waypoint}",
+        "algorithm.deadline_s=0.4",
+        "network.uplink.compression={kind: top-k, share: 0.1}",
+        "network.downlink.mode=unicast",
+        "evaluation.every_s=0.01",
+        "devices.frequency={within_s: 0.1, least_part: 0.1}",
+    ],
+)
+def test_worlds_that_set_devices_apart_are_played_one_by_one(played, setting):
+    """Losses, delays, absences, movement, deadlines, compression, unicast, or scores between rounds: no arrays."""
+    _, rounds = played(("devices.count=4", "stop.rounds=2", *STREET, setting), arrays=True)
+    assert rounds == (2 if "frequency" in setting else 0)
