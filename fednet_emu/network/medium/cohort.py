@@ -99,7 +99,11 @@ class Cohort:
         receive_j = sum(each_j.tolist())
         if n > 1:
             ledger.receptions.extend(
-                transfer=np.full(n, len(ledger.transfers)), receiver=devices, lost=np.zeros(n), receive_j=each_j, snr=snr
+                transfer=np.full(n, len(ledger.transfers)),
+                receiver=devices,
+                lost=np.zeros(n),
+                receive_j=each_j,
+                snr=snr,
             )
         receiver = SEVERAL if n > 1 else int(devices[0])
         ledger.transfers.append((
