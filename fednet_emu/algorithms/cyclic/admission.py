@@ -59,7 +59,7 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 
     Args:
         fed: the federation.
-        sinr_db: SINR in dB that each sender needs; None for the lowest at which the rate is above zero.
+        sinr_db: SINR in dB that each sender needs; None for the lowest at which the whole band carries bits.
         margin_db: margin in dB on top of that SINR.
 
     Raises:

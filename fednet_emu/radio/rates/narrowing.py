@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, least
 from fednet_emu.radio.rates.base import OfLaw, RateLaw
 from fednet_emu.radio.rates.shannon import AnyRateLaw
 
@@ -69,7 +70,7 @@ class Narrowed(OfLaw):
         """Rates of many transmissions in bit/s, in the broadcast shape, at their SINRs on the whole band."""
         highest_peak, _, rates_bps = self._whole_band
         whole_bps = rates_bps(sinr, bandwidth_hz)
-        if not (sinr < highest_peak).any():
+        if least(sinr, None, initial=math.inf) >= highest_peak:
             return whole_bps
         peaks, slopes = self._ramps
         ramp = np.searchsorted(peaks, sinr, side="right")

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.arrays import Array, log1p
+from fednet_emu.arrays import Array, least, log1p
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.radio.rates.base import RateLaw, Repeating
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
@@ -67,20 +67,21 @@ class Shannon(Repeating):
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """Rate of one transmission in bit/s."""
-        gap, highest_bps_hz, least, enough, slope = self._terms
+        gap, highest_bps_hz, lowest, enough, slope = self._terms
         if sinr < enough:
-            return bandwidth_hz * slope * sinr if sinr >= least else 0.0
+            return bandwidth_hz * slope * sinr if sinr >= lowest else 0.0
         efficiency_bps_hz = math.log1p(sinr / gap) / _LN_2
         return bandwidth_hz * (efficiency_bps_hz if efficiency_bps_hz < highest_bps_hz else highest_bps_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
         """Rates of many transmissions in bit/s, in the broadcast shape."""
-        gap, highest_bps_hz, _, enough, _ = self._terms
+        gap, highest_bps_hz, lowest, enough, slope = self._terms
         efficiency_bps_hz = log1p(sinr / gap)
         efficiency_bps_hz /= _LN_2
         capped_bps_hz = np.minimum(efficiency_bps_hz, highest_bps_hz)
-        if enough > 0.0 and (weak := sinr < enough).any():
-            capped_bps_hz = np.where(weak, self.repeated_bps_hz(sinr), capped_bps_hz)
+        if least(sinr, None, initial=math.inf) < enough:
+            repeated_bps_hz = np.where(sinr >= lowest, slope * sinr, 0.0)
+            capped_bps_hz = np.where(sinr < enough, repeated_bps_hz, capped_bps_hz)
         return bandwidth_hz * capped_bps_hz
 
 

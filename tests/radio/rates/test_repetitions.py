@@ -1,5 +1,7 @@
 """Claims about repetition below the least efficiency: copies of a block add up, and the rate falls with the SINR."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -64,12 +66,13 @@ def test_attempts_and_repetitions_are_not_both_counted(count):
 @examples(60)
 @given(level_db=st.floats(-40, 40), more=st.floats(1.0, 30.0))
 def test_more_power_and_more_repetitions_never_lower_the_rate(law, level_db, more):
-    """On the whole band, at any SINR."""
+    """On the whole band, at any SINR; but in `nr-blocks` repetition replaces HARQ, which is 5 % faster at its steps."""
     sinr = 10 ** (level_db / 10)
     at_most = [with_repetitions(law, count).rate_bps(sinr, 1.0) for count in (1, 8, 16)]
 
     assert law.rate_bps(sinr * more, 1.0) >= law.rate_bps(sinr, 1.0) * (1 - 1e-12)
-    assert at_most == sorted(at_most) or isinstance(law, NrBlocks)
+    loss = 0.95 if isinstance(law, NrBlocks) else 1.0
+    assert all(more >= loss * fewer for fewer, more in pairwise(at_most))
 
 
 @pytest.mark.parametrize("law", LAWS[:4], ids=NAMES[:4])
