@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from simpy.events import NORMAL, Event
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.battery import COMPUTING, Load
 from fednet_emu.devices.powers import PerDevice
@@ -193,6 +193,12 @@ class Processors:
         if self._overhead_s is None:
             return full_s
         return self._overhead_s[device] * self._slowdown.get(device, 1.0) / self._frequency.part + full_s
+
+    @property
+    def energy_known(self) -> Mask:
+        """Whether it is known what the computations of each device [devices] draw."""
+        known = np.array([law is not None for law in self._energy])
+        return np.asarray(known[np.frombuffer(self._which, np.uint8)])
 
     def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
         """Energy in J of some work beside the idle power; 0 where no law is known."""

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from fednet_emu.arrays import Array, Mask
+from fednet_emu.arrays import Array
 from fednet_emu.devices.powers import DevicePowers, PerDevice, Stated
 from fednet_emu.devices.profiles import Profile, dealt
 from fednet_emu.kernel.streams import Streams
@@ -34,12 +32,6 @@ class Hardware:
     powers: DevicePowers
     overhead_s: PerDevice
     energy: tuple[ComputeEnergy | None, ...]
-
-    @property
-    def energy_known(self) -> Mask:
-        """Whether the law of each device [devices] is known."""
-        known = np.array([law is not None for law in self.energy])
-        return np.asarray(known[np.frombuffer(self.which, np.uint8)])
 
 
 def hardware(scenario: Scenario, streams: Streams) -> Hardware:

@@ -31,7 +31,7 @@ from fednet_emu.records.folder.store import LOG_FILE, RunFolder
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.records.rows import KINDS, EnergyRow
-from fednet_emu.records.summaries import add_energies, asking, empty_s, messages, spread
+from fednet_emu.records.summaries import asking, empty_s, messages, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -85,8 +85,6 @@ def recorded(
                 books.attempt(lambda: saver.save(fed))
             with fed.graph.host.part("records"):
                 fed.close()
-                hard = hardware(scenario, Streams(scenario.seed))
-                add_energies(fed.ledger, hard.powers.idle_w.all, hard.energy_known, fed.clock.now)
                 books.write_tables(fed.ledger)
                 totals = _totals(fed, scenario, measured=measured)
             if status == "done":

@@ -41,7 +41,7 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.network import Network
 from fednet_emu.network.topology import Digraph
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
-from fednet_emu.records.summaries import recent_losses
+from fednet_emu.records.summaries import add_energies, recent_losses
 
 
 class Federation:
@@ -427,3 +427,5 @@ class Federation:
         self.network.close()
         self.processors.close()
         self.presence.close()
+        if self.ledger.ended_ns != self.clock.now or not len(self.ledger.energies):
+            add_energies(self.ledger, self.network.idle_w, self.processors.energy_known, self.clock.now)

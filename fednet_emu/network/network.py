@@ -279,6 +279,11 @@ class Network:
         heights_m = [its.device.height_m if medium is not None and medium.has_snr else None for medium, its in kinds]
         return Distances(self._paths, stations_m, heights_m, to_ns(self.settings.movement_s))
 
+    @property
+    def idle_w(self) -> Array:
+        """Idle power [devices] in W of each device."""
+        return self._powers.idle_w.all
+
     def unheard(self) -> list[Unheard]:
         """Return the transfers that ended without a waiting process since the last call."""
         found: list[Unheard] = []

@@ -11,6 +11,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import MEANINGS, REASONS
+from fednet_emu.records.table import Table
 
 
 def jain(counts: Iterable[float]) -> float:
@@ -165,7 +166,7 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
     stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
     idle_j, charged = idle_w * (ended_ns / 1e9), ledger.batteries.column
     idle_j[charged("device")] = charged("idle_j")  # the last row of each battery is written last
-    ledger.ended_ns = ended_ns
+    ledger.ended_ns, ledger.energies = ended_ns, Table(ledger.energies.columns)
     ledger.energies.extend(
         device=np.append(np.arange(count), SERVER),
         computing_j=np.append(np.where(counted, own_j["computing_j"], np.nan), 0.0),

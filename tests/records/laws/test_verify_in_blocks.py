@@ -58,7 +58,8 @@ def in_blocks(ledger: Ledger, rows: int, changes: dict[tuple[str, int, str], int
                 table.append(row)
         copy.given, copy.series = ledger.given, ledger.series
         copy.offered_bit, copy.energy_j = ledger.offered_bit, ledger.energy_j
-        copy.backhaul_bit = ledger.backhaul_bit
+        copy.backhaul_bit, copy.backhaul_j, copy.ended_ns = ledger.backhaul_bit, ledger.backhaul_j, ledger.ended_ns
+        copy.idle, copy.stations_w = ledger.idle, ledger.stations_w
         return verify(copy, BOTH if not len(ledger.backhaul) else frozenset(), SIDE)
 
 
