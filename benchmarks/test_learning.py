@@ -113,7 +113,7 @@ def test_softmax_regression_of_a_hundred_clients(data: TrainData) -> None:
 
 def test_perceptrons_of_ten_clients(data: TrainData) -> None:
     """W2, 10 clients x 1 epoch of 600 in batches of 50: at most 1.25x the loop."""
-    plan, model = SgdPlan(lr=LR, batch_size=50, epochs=1), flat(Mlp())
+    plan, model = SgdPlan(lr=LR, batch_size=50, epochs=1), flat(Mlp(hidden=(200,)))
     w, rng, x = model.initial(), np.random.default_rng(0), data.x.view(-1, 784)
     plays: dict[str, Callable[[], Any]] = {
         "by hand": lambda: mlp_round(w, x, data.y, draw(rng, np.arange(10), 12, 50), LR),
@@ -143,7 +143,7 @@ def test_convolutions_of_ten_clients(data: TrainData) -> None:
 
 def test_the_loops_by_hand_do_the_same_arithmetic(data: TrainData) -> None:
     """From the same batches the loops and the serial engine come to the same model within 1e-5."""
-    for model, by_hand in ((flat(Softmax()), softmax_round), (flat(Mlp()), mlp_round)):
+    for model, by_hand in ((flat(Softmax()), softmax_round), (flat(Mlp(hidden=(200,))), mlp_round)):
         graph, streams, w = Graph(SerialEngine()), Streams(0), model.initial()
         plan, start = SgdPlan(lr=LR, batch_size=32, steps=3), graph.constant(w)
         jobs = [

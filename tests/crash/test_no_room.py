@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_written(
     if name not in ("summary.json", "manifest.json"):
         assert json.loads((out / "summary.json").read_text())["status"] == "failed"
     kept = tables(out)
-    assert len(kept) == 8 - (name.endswith(".parquet"))
+    assert len(kept) == 9 - (name.endswith(".parquet"))
     for table in kept:
         pd.read_parquet(out / table)
     assert not list(out.glob(f".*{PART}"))

@@ -1,5 +1,6 @@
 """Warnings of scenarios that are valid but suspicious: who is told what, where, and how often."""
 
+import re
 import sys
 import warnings
 
@@ -79,7 +80,7 @@ def test_devices_at_the_edge_are_named_with_their_time():
         "1 of 3 devices is at the edge of reach where they start: 77,120 bits are expected to take dev-2"
     )
     assert "is not tried" in text
-    assert "expected to take dev-2, 4 d 2 h;" in text, "not 98.2 h, nor 2.24e+03 h"
+    assert re.search(r"expected to take dev-2, \d d \d+ h;", text), "not 98.2 h, nor 2.24e+03 h"
     given = [text for key, text in sentences({**far, "network.uplink.timeout_s": 50}) if "uplink" in key]
     assert "is not tried" not in given[0]
 

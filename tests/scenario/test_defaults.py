@@ -47,7 +47,7 @@ def test_a_scenario_of_three_lines_runs() -> None:
 
 VARIANTS = {
     "channel: {bandwidth_hz: 10e6}": "channel.bandwidth_hz",
-    "channel: {carrier_hz: 2.4e9}": "channel.carrier_hz",
+    "channel: {carrier_hz: 2.4e9}": "channel",  # the coherence time follows
     "channel: {rate: {min_efficiency_bps_hz: 0.1}}": "channel.rate.min_efficiency_bps_hz",
     "channel: {fading: {coherence_s: 0.01}}": "channel.fading.coherence_s",
     "channel: {path_loss: {los: always}}": "channel.path_loss.los",
@@ -59,7 +59,7 @@ VARIANTS = {
     "devices: {count: 7}": "devices.count",
     "devices: {placement: {radius_m: 500}}": "devices.placement.radius_m",
     "devices: {straggler: {mean_factor: 2}}": "devices.straggler",
-    "devices: {profile: {idle_w: 2}}": "devices.profile.idle_w",
+    "devices: {profile: {idle_w: 0.5}}": "devices.profile.idle_w",
     "devices: {profile: {compute: {active_w: 6}}}": "devices.profile.compute.active_w",
     "devices: {speed: {sigma: 0.5}}": "devices.speed",
     "devices: {slowdown: {0: 10, dev-3: 2}}": "devices.slowdown",
@@ -138,9 +138,10 @@ def test_a_channel_needs_its_path_loss_and_its_carrier_only() -> None:
     assert (channel.device.tx_power_dbm, channel.device.noise_figure_db, channel.device.height_m) == (23, 9, 1.5)
     station = channel.base_station
     assert (station.tx_power_dbm, station.noise_figure_db, station.height_m) == (30, 5, 10)
-    default = fe.check(THREE_LINES).channel
-    assert fe.check(THREE_LINES | {"channel": {"carrier_hz": 2.4e9}}).channel == default.model_copy(
-        update={"carrier_hz": 2.4e9}
+    default, changed = (fe.check(THREE_LINES | its).channel for its in ({}, {"channel": {"carrier_hz": 2.4e9}}))
+    assert changed == default.model_copy(update={"carrier_hz": 2.4e9, "fading": changed.fading})
+    assert changed.fading.coherence_s == pytest.approx(
+        default.fading.coherence_s * default.carrier_hz / 2.4e9, rel=5e-3
     )
     with pytest.raises(ScenarioError, match="no standard deviation of shadowing, got free-space with shadowing: of-p"):
         fe.check(THREE_LINES | {"channel": {"path_loss": "free-space"}})

@@ -26,7 +26,7 @@ class Played(Loop):
         self.frames = frames = fed.ledger.frames()
         sent = frames["transfers"].set_index("transfer")
         several = frames["receptions"].set_index("transfer")
-        joined = several.join(sent.drop(columns=["receiver", "lost"]), how="inner")
+        joined = several.join(sent.drop(columns=[*several.columns.intersection(sent.columns)]), how="inner")
         self.messages = pd.concat([sent[sent["receivers"] == 1], joined])
         self.rounds = list(zip(frames["rounds"]["started_s"], frames["rounds"]["ended_s"], strict=True))
 

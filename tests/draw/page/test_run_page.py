@@ -114,7 +114,7 @@ def test_the_words_name_the_slowest_device(run, told):
 
 def test_what_the_end_of_a_run_cut_off_was_not_lost():
     """Transfers that the end stopped do not count as time lost."""
-    cut = fe.run("aspire_digits", settings=["stop={simulated_s: 1.0}"], timing_only=True)
+    cut = fe.run("aspire_digits", settings=["stop={simulated_s: 0.3}"], timing_only=True)
     records = Usage(cut)
 
     assert (records.transfers["lost"] == "end").any()

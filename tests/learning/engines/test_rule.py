@@ -57,7 +57,7 @@ def job(model: FlatModel, plan: SgdPlan, samples: int = 600, name: int = 0) -> R
 OTHERS = [(SMALL, 10, "batched"), (SMALL, 9, "serial"), (LARGE, 100, "serial")]
 WORKLOADS = {
     "W1": (Softmax(), SgdPlan(lr=0.1, batch_size=32, steps=5), 600, 100, "batched"),
-    "W2": (Mlp(), SgdPlan(lr=0.1, batch_size=50, epochs=1), 600, 10, "batched"),
+    "W2": (Mlp(hidden=(200,)), SgdPlan(lr=0.1, batch_size=50, epochs=1), 600, 10, "batched"),
     "W3": (McMahanCnn(), SgdPlan(lr=0.1, batch_size=20, steps=5), 600, 10, "serial"),
     "W4": (Softmax(), SgdPlan(lr=0.1, steps=1), 60, 50, "batched"),
 }
