@@ -34,6 +34,8 @@ REFERENCE = Path(__file__).parents[1] / "results/reference"
 EXAMPLES = Path(__file__).parents[1] / "examples"
 Row = Mapping[str, Any]
 """A row of a table by its columns, and its `place` there."""
+OLDER = ("before repetition", "before narrowing", "former quickstart")
+"""Words of a paragraph of the page about the tables that names tables of earlier versions."""
 TO_TARGET = {"time_to_target_s": "simulated_s", "bits_to_target": "total_bit", "energy_to_target_j": "energy_j"}
 COMPARED = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "backhaul_bit", "energy_j", "backhaul_j")
 
@@ -134,7 +136,7 @@ def until(run: StudyRun, rounds: int) -> fe.Scenario:
 def said_to_be_old() -> set[str]:
     """The folders that the text of the page about the tables, above its list, calls older than today's code."""
     text, _, _ = (REFERENCE / "README.md").read_text(encoding="utf-8").partition("\n|")
-    parts = [part for part in text.split("\n\n") if "before narrowing" in part or "former quickstart" in part]
+    parts = [part for part in text.split("\n\n") if any(words in part for words in OLDER)]
     return {name for part in parts for name in re.findall(r"`(\w+)/", part)}
 
 
