@@ -134,3 +134,30 @@ def test_worlds_that_set_devices_apart_are_played_one_by_one(played, setting):
     """Losses, delays, absences, movement, deadlines, compression, unicast, or scores between rounds: no arrays."""
     _, rounds = played(("devices.count=4", "stop.rounds=2", *STREET, setting), arrays=True)
     assert rounds == (2 if "frequency" in setting else 0)
+
+
+STRAGGLERS = "devices.straggler={kind: shifted-exponential, mean_factor: 1.0}"
+LAW = "algorithm={kind: %s, lr: 0.1, batch_size: 20%s}"
+SPECIAL = {
+    "several computations in one exchange": (STRAGGLERS, LAW % ("ditto", ", pull: 0.1")),
+    "a battery that ends": (
+        "devices.battery={capacity_j: 0.0003}",
+        "channel.device={receive_w: 0.2, idle_w: 0.01}",
+        "stop={rounds: 4, simulated_s: 5}",
+    ),
+    "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
+    "edge of reach": (
+        "channel.device.tx_power_dbm=-20",
+        "devices.placement.radius_m=400",
+        "network.uplink.access=ofdma",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_worlds_are_those_of_events_to_the_last_bit(played, name):
+    """Whatever may stop a computation or lose an upload: all tables, the energy and the end are equal."""
+    settings = ("devices.count=8", "data.n_samples=160", "stop.rounds=4", *STREET, *SPECIAL[name])
+    one_by_one, _ = played(settings, arrays=False)
+
+    assert played(settings, arrays=True)[0] == one_by_one
