@@ -8,7 +8,8 @@ import pytest
 
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import FednetError
-from fednet_emu.federation.local_rounds import LocalRounds
+from fednet_emu.federation.local_rounds import LocalRounds, computes_only
+from fednet_emu.kernel.clock import to_ns
 from fednet_emu.testing import small_scenario
 
 STREET = (
@@ -161,3 +162,31 @@ def test_special_worlds_are_those_of_events_to_the_last_bit(played, name):
     one_by_one, _ = played(settings, arrays=False)
 
     assert played(settings, arrays=True)[0] == one_by_one
+
+
+def test_messages_of_each_device_are_sent_one_by_one():
+    """A function gives each device its own message, which no broadcast can carry: only one message is a round."""
+    fed = build(small_scenario("devices.count=4", *STREET), timing_only=True)
+    rounds = LocalRounds(fed, None, alone=True)
+    client = computes_only(lambda fed, k, w: iter(()))
+
+    assert rounds.take(client, 0, waits=True)
+    assert not rounds.take(client, lambda k: 0, waits=True)
+    assert not rounds.take(client, 0, waits=False)
+
+
+def test_whatever_else_may_act_in_a_round_lets_it_be_played_one_by_one():
+    """An event that is scheduled, a planned upload, or a granted clock: alone, each refuses a round of arrays."""
+    client = computes_only(lambda fed, k, w: iter(()))
+    changes = (
+        lambda fed: fed.clock.call_at(to_ns(1.0), lambda _: None),
+        lambda fed: fed.links.grants.update({0: None}),
+        lambda fed: fed.processors.granted.update({0: None}),
+    )
+    for change in changes:
+        fed = build(small_scenario("devices.count=4", *STREET), timing_only=True)
+        rounds = LocalRounds(fed, None, alone=True)
+
+        assert rounds.take(client, 0, waits=True)
+        change(fed)
+        assert not rounds.take(client, 0, waits=True)
