@@ -48,7 +48,7 @@ def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
     found = False
     for name, content in _contents(path, select):
         found = True
-        yield name, decoded(f"{path}:{name}", content)
+        yield name, decoded(str(path) if path.is_file() and name == path.name else f"{path}:{name}", content)
     if not found:
         raise DataError(str(path), f"holds no file that is called {select!r}", "correct `select` or `path`")
 

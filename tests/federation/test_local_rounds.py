@@ -8,7 +8,8 @@ import pytest
 
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import FednetError
-from fednet_emu.federation.local_rounds import LocalRounds
+from fednet_emu.federation.local_rounds import LocalRounds, computes_only
+from fednet_emu.kernel.clock import to_ns
 from fednet_emu.testing import small_scenario
 
 STREET = (
@@ -134,3 +135,58 @@ def test_worlds_that_set_devices_apart_are_played_one_by_one(played, setting):
     """Losses, delays, absences, movement, deadlines, compression, unicast, or scores between rounds: no arrays."""
     _, rounds = played(("devices.count=4", "stop.rounds=2", *STREET, setting), arrays=True)
     assert rounds == (2 if "frequency" in setting else 0)
+
+
+STRAGGLERS = "devices.straggler={kind: shifted-exponential, mean_factor: 1.0}"
+LAW = "algorithm={kind: %s, lr: 0.1, batch_size: 20%s}"
+SPECIAL = {
+    "several computations in one exchange": (STRAGGLERS, LAW % ("ditto", ", pull: 0.1")),
+    "a battery that ends": (
+        "devices.battery={capacity_j: 0.0003}",
+        "channel.device={receive_w: 0.2, idle_w: 0.01}",
+        "stop={rounds: 4, simulated_s: 5}",
+    ),
+    "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
+    "edge of reach": (
+        "channel.device.tx_power_dbm=-20",
+        "devices.placement.radius_m=400",
+        "network.uplink.access=ofdma",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_worlds_are_those_of_events_to_the_last_bit(played, name):
+    """Whatever may stop a computation or lose an upload: all tables, the energy and the end are equal."""
+    settings = ("devices.count=8", "data.n_samples=160", "stop.rounds=4", *STREET, *SPECIAL[name])
+    one_by_one, _ = played(settings, arrays=False)
+
+    assert played(settings, arrays=True)[0] == one_by_one
+
+
+def test_messages_of_each_device_are_sent_one_by_one():
+    """A function gives each device its own message, which no broadcast can carry: only one message is a round."""
+    fed = build(small_scenario("devices.count=4", *STREET), timing_only=True)
+    rounds = LocalRounds(fed, None, alone=True)
+    client = computes_only(lambda fed, k, w: iter(()))
+
+    assert rounds.take(client, 0, waits=True)
+    assert not rounds.take(client, lambda k: 0, waits=True)
+    assert not rounds.take(client, 0, waits=False)
+
+
+def test_whatever_else_may_act_in_a_round_lets_it_be_played_one_by_one():
+    """An event that is scheduled, a planned upload, or a granted clock: alone, each refuses a round of arrays."""
+    client = computes_only(lambda fed, k, w: iter(()))
+    changes = (
+        lambda fed: fed.clock.call_at(to_ns(1.0), lambda _: None),
+        lambda fed: fed.links.grants.update({0: None}),
+        lambda fed: fed.processors.granted.update({0: None}),
+    )
+    for change in changes:
+        fed = build(small_scenario("devices.count=4", *STREET), timing_only=True)
+        rounds = LocalRounds(fed, None, alone=True)
+
+        assert rounds.take(client, 0, waits=True)
+        change(fed)
+        assert not rounds.take(client, 0, waits=True)

@@ -47,7 +47,7 @@ def took_s(network, medium, *ends):
     medium.send(*ends, "x", 0, 100_000)
     network.uplink.clock.run()
     network.close()
-    (row,) = network.uplink._ledger.frames()["transfers"].to_dict("records")
+    (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
     return row["ended_s"] - row["started_s"], row["lost"]
 
 
@@ -73,7 +73,7 @@ def test_a_downlink_narrows():
     network.downlink.send_all(SERVER, [0, 1], "x", 0, 100_000, 0)
     network.uplink.clock.run()
     network.close()
-    (row,) = network.uplink._ledger.frames()["transfers"].to_dict("records")
+    (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
     assert (row["ended_s"], row["lost"]) == (pytest.approx(100_000 / TENTH_BPS), "")
 
 
@@ -108,7 +108,7 @@ def test_two_at_once_each_narrow_within_their_halves():
         network.uplink.send(device, SERVER, "x", 0, 100_000)
     network.uplink.clock.run()
 
-    assert network.uplink._ledger.frames()["transfers"]["ended_s"].tolist() == pytest.approx([1e5 / TENTH_BPS] * 2)
+    assert network.uplink.ledger.frames()["transfers"]["ended_s"].tolist() == pytest.approx([1e5 / TENTH_BPS] * 2)
 
 
 def test_the_mean_over_fading_is_narrowed_too():
@@ -154,7 +154,7 @@ def lone_s(way, access, law, *, width_hz=2e7, more_db=0.0, fading="none", others
     medium.send(*ends, "x", 0, 100_000)
     wired.uplink.clock.run()
     wired.close()
-    rows = wired.uplink._ledger.frames()["transfers"]
+    rows = wired.uplink.ledger.frames()["transfers"]
     (row,) = rows[(rows["sender"] == first) & (rows["lost"] == "")].to_dict("records") or [{"ended_s": math.inf}]
     return row["ended_s"]
 

@@ -43,7 +43,7 @@ def wire(count=4, *, uplink=None, downlink=None, sidelink=None, **changes):
 
 def finish(network):
     """Run to the end, check the laws, and give the transfers."""
-    ledger = network.uplink._ledger
+    ledger = network.uplink.ledger
     network.uplink.clock.run()
     network.close()
     assert not any(verify(ledger, frozenset({"uplink", "downlink", "sidelink"})).values())
@@ -122,7 +122,7 @@ def test_closing_closes_every_medium():
     network.uplink.clock.run(until=500_000_000)
     network.close()
 
-    rows = network.uplink._ledger.frames()["transfers"]
+    rows = network.uplink.ledger.frames()["transfers"]
     assert rows["lost"].tolist() == ["end"] * 3
     assert rows["air_bit"].tolist() == pytest.approx([MBIT / 2] * 3)
 
@@ -199,7 +199,7 @@ def test_sidelinks_have_the_distance_of_two_devices():
     network.sidelink.send(1, 3, "z", 0, MBIT)
     network.uplink.clock.run(until=1_500_000_000)
     network.sidelink.close()
-    first, second = network.uplink._ledger.frames()["transfers"].to_dict("records")
+    first, second = network.uplink.ledger.frames()["transfers"].to_dict("records")
 
     noise_dbm = -174 + 60 + 9
     assert (first["distance_m"], first["mean_rate_bps"]) == pytest.approx((100.0, 1e6))

@@ -1,6 +1,7 @@
 """Claims about movement files of ns-2."""
 
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -190,3 +191,12 @@ def test_more_devices_than_nodes_are_refused(tmp_path):
     path.write_text(STORY)
     with pytest.raises(ScenarioError, match=r"count: .*story.tcl has no node 2, got 3 devices; give 2 or fewer"):
         paths(path, 3)
+
+
+def test_a_file_that_is_no_text_is_named_once(tmp_path):
+    """The message begins with the path and the problem, without the name of the only file in front again."""
+    path = tmp_path / "m.tcl"
+    path.write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(DataError, match=rf"^{re.escape(str(path))}: is not text"):
+        read_movements(path)

@@ -45,7 +45,7 @@ class Watched(World):
 
     def planned(self) -> Any:
         """Powers and rates of all bursts, and the next time at which the medium looks at them."""
-        air = self.medium._air
+        air = self.medium.air
         powers = [(power.first.number, [*power.from_ns], [*power.shares]) for power in air.powers()]
         rates = [(rates.burst[0].number, [*rates.from_ns], rates.bps.tolist()) for rates in air.rates()]
         return self.clock.now, self.medium._due_ns, powers, rates
@@ -125,7 +125,7 @@ def test_a_band_that_fills_and_empties_is_plain_again(cell):
     world = cell(Ofdma(), Shannon(), snr=(1.0, 1.0))
     kept = []
     for at_s in (0.0, 0.5, 1.0):
-        world.clock.call_at(round(at_s * 1e9), lambda _: kept.append(len(world.medium._air._general)), COLLECT)
+        world.clock.call_at(round(at_s * 1e9), lambda _: kept.append(len(world.medium.air._general)), COLLECT)
 
     deliveries = world.play((0.0, 0, 400_000), (0.0, 1, 400_000), (0.4, 1, 1000), (0.9, 0, 400_000))
 
@@ -144,7 +144,7 @@ def test_what_may_not_be_plain_is_never_asked_to_be(cell):
         (Shared(), None, arrays),
         (Shared(), lossy, {}),
     ):
-        assert type(cell(access, law, **more).medium._air) is SharedAir
+        assert type(cell(access, law, **more).medium.air) is SharedAir
     moving = SimpleNamespace(until_ns=lambda: 1)
     assert type(shared_air(Shared(), cell().band, moving, 1)) is SharedAir
     assert type(shared_air(Shared(), cell().band, HandMadeLinks((1.0,)), 1)) is PlainAir

@@ -72,7 +72,7 @@ def test_between_transfers_a_device_stays_in_the_cell_where_it_began() -> None:
 
     first, _ = clock.run_process(two())
     assert first.ended_s == pytest.approx(end_s(SIZE_BIT, 1.0, lambda time_s: bps_at(time_s, STATIONS_M[:1])), abs=2e-9)
-    frames = network.uplink._ledger.frames()
+    frames = network.uplink.ledger.frames()
     assert frames["transfers"]["cell"].tolist() == [0, 1]
     assert "handovers" not in frames
 

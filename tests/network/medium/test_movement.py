@@ -57,7 +57,7 @@ def test_an_upload_on_the_way_past_a_station_is_the_sum_over_periods(access: Any
 
     assert delivery.ended_s == pytest.approx(end_s(SIZE_BIT, period_s), rel=0, abs=2e-9)
     assert 25.0 < delivery.ended_s < 60.0
-    row = network.uplink._ledger.frames()["transfers"].iloc[0]
+    row = network.uplink.ledger.frames()["transfers"].iloc[0]
     assert row["energy_j"] == pytest.approx(0.1 * delivery.ended_s)
 
 
@@ -84,7 +84,7 @@ def test_a_broadcast_is_as_slow_as_its_worst_receiver_is_now(access: Any) -> Non
     medium.clock.run_process(broadcast())
     medium.close()
     still_bps = HERTZ * math.log2(1.0 + snr_at(math.sqrt(200.0**2 - ASIDE_M**2)))
-    (row,) = medium._ledger.frames()["transfers"].to_dict("records")
+    (row,) = medium.ledger.frames()["transfers"].to_dict("records")
     assert row["receivers"] == 2
     assert row["ended_s"] == pytest.approx(max(end_s(SIZE_BIT, 1.0), SIZE_BIT / still_bps), rel=0, abs=2e-9)
 
@@ -102,7 +102,7 @@ def test_who_stays_has_the_same_row_beside_moving_devices(access: Any, way: str)
         network = network_of(paths, 2, channel, uplink={"access": access}, downlink=down)
         medium = getattr(network, way)
         played(medium, *((1, SERVER) if way == "uplink" else (SERVER, 1)), 50_000_000)
-        table = medium._ledger.frames()["transfers"]
+        table = medium.ledger.frames()["transfers"]
         rows.append(table.drop(columns="energy_j").to_dict("records"))
         energies_j.append(float(table["energy_j"].iloc[0]))
 
@@ -226,7 +226,7 @@ def test_who_does_not_come_back_has_the_timeout() -> None:
     delivery = played(medium, 0, SERVER, 3_000_000)
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 5.0)
-    assert medium._ledger.frames()["transfers"]["air_bit"].tolist() == [1_000_000]
+    assert medium.ledger.frames()["transfers"]["air_bit"].tolist() == [1_000_000]
 
 
 def test_a_timeout_that_is_left_open_judges_the_place_of_the_start() -> None:
@@ -245,8 +245,8 @@ def test_energy_follows_the_power_of_each_period() -> None:
     medium = medium_on([1.0], Ofdma(), law, powers_w=[0.1, 0.2, 0.4], radios=radios)
     played(medium, 0, SERVER, 3_000_000)
 
-    assert medium._ledger.frames()["transfers"]["energy_j"].tolist() == pytest.approx([0.2 + 0.4 + 0.8 + 3 * 0.25])
-    assert medium._ledger.energy_j == pytest.approx(2.15)
+    assert medium.ledger.frames()["transfers"]["energy_j"].tolist() == pytest.approx([0.2 + 0.4 + 0.8 + 3 * 0.25])
+    assert medium.ledger.energy_j == pytest.approx(2.15)
 
 
 def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
@@ -258,6 +258,6 @@ def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     )  # fmt: skip
     played(medium, 0, SERVER, 7 * 8 * 1448)
 
-    (row,) = medium._ledger.frames()["transfers"].to_dict("records")
+    (row,) = medium.ledger.frames()["transfers"].to_dict("records")
     assert row["started_s"] == 1.0
     assert row["energy_j"] == pytest.approx(0.1 * 0.2 + 0.2 * 0.4 + 0.4 * 0.8 + 0.7 * 0.25)

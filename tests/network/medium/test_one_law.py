@@ -49,7 +49,7 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
     for shared in (False, True):
         world = cell(access, law, fading, snr=(snr,), timeout_s=timeout_s, medium=Medium if shared else None)
         if shared:
-            world.medium._air, world.medium._looks_up = SharedAir(access, world.band, world.medium.links), False
+            world.medium.air, world.medium._looks_up = SharedAir(access, world.band, world.medium.links), False
         (delivery,) = world.play((0.0013, 0, size_bit))
         row = world.rows.iloc[0]
         books.append((delivery.ended_s, delivery.lost, round(row["air_bit"], 3), round(row["energy_j"], 12)))
@@ -180,7 +180,7 @@ def test_too_many_blocks_are_an_error_that_names_the_setting(cell, monkeypatch, 
 def test_the_choice_of_air_follows_from_who_can_disturb_whom(cell):
     """Turns of one cell and clusters apart walk alone; everything else shares, in the short way where it can."""
     chosen = {
-        access: type(cell(access).medium._air)
+        access: type(cell(access).medium.air)
         for access in (Tdma(), Shared(max_senders=1), SpatialReuse(interference=False), SpatialReuse(), Ofdma(), Noma())
     }
 

@@ -153,7 +153,7 @@ def open_ended(cell, access, snr, **more):
 def test_a_link_without_fading_has_twenty_times_its_duration(cell):
     """In whole seconds, at its SNR rounded down to 1 dB; small messages have a minute, large ones an hour."""
     band = open_ended(cell, Tdma(), [1.0]).medium
-    patience = band._patience
+    patience = band.patience
     snr_db = 3.0
     rate_bps = Shannon().rate_bps(10 ** (snr_db / 10), 1e6)
 
@@ -186,7 +186,7 @@ def test_waiting_for_a_turn_does_not_count(cell):
 @pytest.mark.parametrize(("cells", "limit_s"), [(1, 60), (2, 3600)])
 def test_other_cells_disturb_even_those_who_take_turns(cell, cells, limit_s):
     """In one cell 1 kbit has a minute; where another cell sends in the same band, nobody knows how long it takes."""
-    patience = open_ended(cell, Tdma(), [2.0], cells=cells).medium._patience
+    patience = open_ended(cell, Tdma(), [2.0], cells=cells).medium.patience
 
     assert patience.limit_ns(1000, 2.0, los=False) == limit_s * NS_PER_S
 
