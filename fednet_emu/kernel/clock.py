@@ -17,10 +17,10 @@ from typing import Any, cast
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 from simpy.core import StopSimulation
 from simpy.events import URGENT, Event, EventPriority
 
-from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.events import Completion, describe
@@ -50,7 +50,7 @@ def to_ns(duration_s: float, what: str = "a duration") -> int:
     return ceil(exact - (noise if noise < 0.25 else 0.25))
 
 
-def all_to_ns(durations_s: Array) -> IntArray:
+def all_to_ns(durations_s: NDArray[np.float64]) -> NDArray[np.int64]:
     """`to_ns` of each duration; the error names the longest."""
     to_ns(float(durations_s.max(initial=0.0)))
     exact = durations_s * 1e9

@@ -51,6 +51,8 @@ COLUMN = {
     "devices/processors.py": ("given, made, CODE[stopped]", "1.0, "),
 }
 """What a contributor writes, by file: before which text, that is there once, and what."""
+OF_COHORTS = "input=inputs,", "clock_part=np.ones(len(devices)), "
+"""The same where the rows of a whole cohort are written."""
 LOOK = """
 import json, sys
 
@@ -67,7 +69,7 @@ print(json.dumps(found))
 """
 
 
-def test_a_column_is_a_line_of_its_row_and_one_of_its_writer(tmp_path):
+def test_a_column_is_a_line_of_its_row_and_one_of_each_writer(tmp_path):
     """In a copy of the package, with its meaning below it: the table and the reference have it, events are the same."""
     package = Path(fe.__file__).parent
     shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -78,6 +80,9 @@ def test_a_column_is_a_line_of_its_row_and_one_of_its_writer(tmp_path):
         pieces = path.read_text(encoding="utf-8").split(place)
         assert len(pieces) == 2
         path.write_text((new + place).join(pieces), encoding="utf-8")
+    path = tmp_path / package.name / "devices/processors.py"
+    place, new = OF_COHORTS
+    path.write_text(path.read_text(encoding="utf-8").replace(place, new + place), encoding="utf-8")
 
     looked = Forked("-c", LOOK, tmp_path, Path(record_tables.__file__).parent, cwd=tmp_path).ended()
 

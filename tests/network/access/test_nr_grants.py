@@ -191,7 +191,7 @@ def test_a_download_waits_for_a_downlink_slot():
     its.clock.call_at(1_600_000, lambda _event: its.send(SERVER, 0, None, 0, 600_000))
     its.clock.run()
 
-    (row,) = its._ledger.frames()["transfers"].to_dict("records")
+    (row,) = its.ledger.frames()["transfers"].to_dict("records")
     assert (row["requested_s"], row["started_s"]) == (0.0016, 0.0025)
     assert row["ended_s"] == pytest.approx(1.0025 + 0.001)
 
