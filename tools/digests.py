@@ -1,8 +1,8 @@
 """Event digests, end times and energies of the shipped scenarios and of small worlds, held against a stored table.
 
 Plays every file of scenarios/, cut to a few rounds, and the worlds of this file, and prints a line for each: name,
-digest of its events, simulated time in s, and energy in J. Training is left out where events do not depend on it. A scenario whose data or library are missing gets `name skipped: reason`;
-FEDNET_DATA names the folder with data.
+digest of its events, simulated time in s, and energy in J. Training is left out where events do not depend on it. A
+scenario whose data or library are missing gets `name skipped: reason`; FEDNET_DATA names the folder with data.
 
 `--check` compares the lines with tools/digests.txt and exits with 1 if any differs; `--write` stores them there.
 """
