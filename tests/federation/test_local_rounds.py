@@ -6,11 +6,13 @@ import random
 
 import pytest
 
+from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import FednetError
+from fednet_emu.federation import Reply
 from fednet_emu.federation.local_rounds import LocalRounds, computes_only
 from fednet_emu.kernel.clock import to_ns
-from fednet_emu.testing import small_scenario
+from fednet_emu.testing import small_federation, small_scenario
 
 STREET = (
     "channel=urban-micro",
@@ -190,3 +192,24 @@ def test_whatever_else_may_act_in_a_round_lets_it_be_played_one_by_one():
         assert rounds.take(client, 0, waits=True)
         change(fed)
         assert not rounds.take(client, 0, waits=True)
+
+
+def test_a_reply_at_a_part_of_the_power_is_sent_one_by_one(monkeypatch):
+    """Half the power over the whole band takes longer and draws less: with events in both cases."""
+
+    class Quiet(FedAvg):
+        kind = "quiet"
+
+        @computes_only
+        def client(self, fed, k, w, t):
+            trained = yield k.train(w, self.plan, t)
+            return Reply(trained.params, power_part=0.5)
+
+    def outcome(*, arrays):
+        if not arrays:
+            monkeypatch.setattr(LocalRounds, "take", lambda self, *args, **options: False)
+        fed = small_federation("devices.count=4", *STREET, timing_only=True)
+        fed.run(Quiet(cohort=4, local_epochs=1))
+        return fed.ledger.event_digest(), fed.ledger.energy_j, fed.clock.now
+
+    assert outcome(arrays=True) == outcome(arrays=False)
