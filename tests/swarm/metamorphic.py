@@ -223,11 +223,12 @@ def twice_the_time(settings: Settings) -> str | None:
 def _slower(value: Any, name: str = "") -> Any:
     """Settings with every time doubled and every rate halved, by the units in their names; windows are by device."""
     if isinstance(value, dict):
-        return {key: _slower(inner, "windows_s" if key.isdigit() else key) for key, inner in value.items()}
+        names = {key: "windows_s" if name == "devices" and key.isdigit() else key for key in value}
+        return {key: _slower(inner, names[key]) for key, inner in value.items()}
     if isinstance(value, list):
         return [_slower(inner, name) for inner in value]
     if isinstance(value, float | int) and not isinstance(value, bool):
-        if name.endswith(("_bps", "_per_s")):
+        if name.endswith(("_bps", "_per_s", "_m_s")):
             return value / 2
         if name.endswith("_s") and name != "checkpoint_s":
             return value * 2
