@@ -82,6 +82,32 @@ def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> No
     assert its.rows["delivered_bit"].tolist() == [3 * MEGA]
 
 
+def test_a_receiver_that_is_cancelled_in_its_tail_ends_no_tail_of_others(cell: Callable[..., Cell]) -> None:
+    """Device 1 stops waiting 0.2 s after the last bit, device 2 receives 0.5 s after it; the row ends then."""
+    its = cell(multicast=True, path=given({}, {1: 0.25, 2: 0.5}))
+    sent = its.medium.send_all(SERVER, [0, 1, 2], "payload", 0, MEGA, 1)
+
+    def stop() -> Any:
+        yield its.clock.sleep(1.2)
+        its.medium.cancel(sent[1], "deadline")
+        last: Delivery = yield sent[2]
+        return last
+
+    assert its.clock.run_process(stop()).ended_s == 1.5
+    assert not sent[1].triggered
+    assert told(its.rows) == [(SERVER, 0.0, 0.0, 0.0, 1.5, 0.5)]
+    assert its.rows["delivered_bit"].tolist() == [2 * MEGA]
+
+
+def test_turns_follow_the_ends_of_waits_on_a_full_channel(cell: Callable[..., Cell]) -> None:
+    """Device 1 asks first and is ready at 0.4 s, device 2 asks at 0.1 s and is ready at once: it is next."""
+    its = cell(path=given({1: 0.4}))
+
+    its.play((0.0, 0, MEGA), (0.0, 1, MEGA), (0.1, 2, MEGA))
+
+    assert its.rows.set_index("sender")["started_s"].to_dict() == {0: 0.0, 2: 1.0, 1: 2.0}
+
+
 @pytest.mark.parametrize(
     ("at_s", "row"),
     [
