@@ -269,8 +269,8 @@ class Processors:
             flop: [n] operations of each.
             started_ns: [n] when each began.
             ended_ns: [n] when it ended.
-            inputs: [n] numbers of the values that went in.
-            outputs: [n] numbers of the values that came out.
+            inputs: [n] numbers of the input values.
+            outputs: [n] numbers of the results.
         """
         numbers, energy_j = devices.tolist(), np.zeros(len(devices))
         for k in numbers:

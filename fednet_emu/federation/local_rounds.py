@@ -13,20 +13,22 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import starmap
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, final
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.processors import Work
+from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.device import Device, Fed
 from fednet_emu.federation.replies import Upload, received, upload_of
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Process, to_ns
+from fednet_emu.kernel.events import describe
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.medium.cohort import Cohort, Uploads
+from fednet_emu.network.medium.cohort import CohortBand, Uploads
 from fednet_emu.records.ledger import SERVER
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -102,7 +104,7 @@ class Answers(NamedTuple):
     """The replies of a cohort, by place.
 
     Attributes:
-        payloads: [devices] what each device sends.
+        payloads: [devices] the content of each upload.
         size_bit: [devices] bits on the air.
         number: [devices] number of each payload in the records.
         ready_ns: [devices] when it is ready, in ns.
@@ -135,10 +137,10 @@ class LocalRounds:
         self._limit_ns = FOREVER_NS if until_s is None else to_ns(until_s)
 
     @cached_property
-    def _bands(self) -> tuple[Cohort, Cohort] | None:
+    def _bands(self) -> tuple[CohortBand, CohortBand] | None:
         """Downlink and uplink where every round may be played; None where none may."""
         fed = self._fed
-        down, up = Cohort(fed.network.downlink), Cohort(fed.network.uplink)
+        down, up = CohortBand(fed.network.downlink), CohortBand(fed.network.uplink)
         plain = down.broadcasts and up.uploads and fed.presence.always and fed.links.sends_plainly
         return (down, up) if plain else None
 
@@ -191,7 +193,7 @@ class LocalRounds:
         return [deliveries[place] for place in np.argsort(order).tolist()]
 
     def _step(self, devices: IntArray, client: LocalStep, w: Deferred, t: int) -> tuple[Computed, Answers]:
-        """Train all devices from now on: their computations, and what they answer."""
+        """Train all devices from now on; return their computations and replies."""
         fed, now_ns, n = self._fed, self._fed.clock.now, len(devices)
         flop, trained = fed.learner.train_cohort(devices, w, client.plan, t, **client.terms)
         ended_ns = now_ns + fed.processors.durations_ns(devices, flop, now_ns)
@@ -204,7 +206,7 @@ class LocalRounds:
     def _run(
         self, invited: Sequence[Device], devices: IntArray, client: Callable[..., Process], args: tuple[Any, ...]
     ) -> tuple[Computed, Answers]:
-        """Run all clients from now on: their computations in the order of the ends, and what they answer."""
+        """Run all clients from now on; return their computations in the order of the ends, and their replies."""
         fed, processors, now_ns = self._fed, self._fed.processors, self._fed.clock.now
         cohort = [LocalDevice(fed, k.index, k.invitation) for k in invited]
         processes = [client(k, *args) for k in cohort]
@@ -212,7 +214,7 @@ class LocalRounds:
         works: list[tuple[int, Work]] = []
         for place, process in enumerate(processes):
             try:
-                works.append((place, cast("Work", next(process))))
+                works.append((place, _computation(next(process))))
             except StopIteration as end:
                 replies[place] = end.value, now_ns
         places = np.array([place for place, _ in works], np.int64)
@@ -228,7 +230,7 @@ class LocalRounds:
             ended_ns, _, place, work, started_ns = heappop(running)
             rows.append((place, work._replace(result=None), started_ns, ended_ns))
             try:
-                work = cast("Work", processes[place].send(work.result))
+                work = _computation(processes[place].send(work.result))
             except StopIteration as end:
                 replies[place] = end.value, ended_ns
                 continue
@@ -239,13 +241,18 @@ class LocalRounds:
             begun += 1
         for k, one in zip(invited, cohort, strict=True):
             k.measured = one.measured
+        for reply, _ in replies:
+            if isinstance(reply, Work | Delivery):
+                raise _not_local(
+                    f"returns a {type(reply).__name__}", "write `yield` before k.train, and return its value"
+                )
         uploads = [upload_of(k, reply, None) for k, (reply, _) in zip(cohort, replies, strict=True)]
         parcels = [fed.links.parcel(upload.payload) for upload in uploads]
         payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in (0, 3, 2))
         ready_ns = np.array([ready_ns for _, ready_ns in replies])
         return Computed.of(rows), Answers(payloads, np.array(size_bit), np.array(number), ready_ns, uploads)
 
-    def _sent(self, up: Cohort, devices: IntArray, answers: Answers) -> Uploads | None:
+    def _sent(self, up: CohortBand, devices: IntArray, answers: Answers) -> Uploads | None:
         """The uploads as arrays; None if they have to be sent one by one."""
         if answers.uploads is not None and any(upload.power_part != 1.0 for upload in answers.uploads):
             return None
@@ -253,7 +260,7 @@ class LocalRounds:
         return None if sent is None or sent.ended_ns[-1] >= self._limit_ns else sent
 
     def _one_by_one(self, devices: IntArray, computed: Computed, answers: Answers) -> Process:
-        """Go on with events from the end of the broadcast."""
+        """Compute and upload with events, from the end of the broadcast on."""
         fed, works = self._fed, [list[Work]() for _ in devices]
         uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
         columns = (column.tolist() for column in (computed.place, computed.flop, computed.input, computed.output))
@@ -269,7 +276,7 @@ class LocalRounds:
         return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(devices.tolist())))))
 
     def _record(
-        self, up: Cohort, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads
+        self, up: CohortBand, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads
     ) -> list[Delivery]:
         """Record computations and uploads, and return the deliveries in the order of `devices`."""
         ledger, payloads = self._fed.ledger, answers.payloads
@@ -286,6 +293,21 @@ class LocalRounds:
         for place, device, size_bit, *its_s in zip(*columns, strict=True):
             deliveries[place] = _new(Delivery, (device, SERVER, payloads[place], size_bit, *its_s, ""))
         return deliveries
+
+
+def _computation(event: Any) -> Work:
+    """The computation that a client yields.
+
+    Raises:
+        AlgorithmError: the client waits for something else.
+    """
+    if type(event) is not Work:
+        raise _not_local(f"waits for {describe(event)}", "yield computations of k only, or leave the mark out")
+    return event
+
+
+def _not_local(what: str, remedy: str) -> AlgorithmError:
+    return AlgorithmError("computes_only", f"marks clients that only compute, got one that {what}", remedy)
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

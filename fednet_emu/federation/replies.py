@@ -11,10 +11,10 @@ from fednet_emu.network.air.transfer import Delivery
 
 
 class Reply(NamedTuple):
-    """A reply that is not sent as usual, for a client to return in the place of the payload.
+    """A reply with options of its upload; a client returns it instead of the payload.
 
     Attributes:
-        payload: what the server receives.
+        payload: the content that the server receives.
         since: the model, known to the server, that the payload is an update from, as for `Federation.uplink`.
         power_part: part of the device's power with which it is sent.
     """
@@ -28,7 +28,7 @@ class Upload(NamedTuple):
     """An upload with a reply, and behind it the statistics of the device.
 
     Attributes:
-        payload: what is sent.
+        payload: the content.
         since: as for `Federation.uplink`.
         power_part: part of the device's power with which it is sent.
         n_statistics: number of statistics at the end of the payload.

@@ -109,7 +109,7 @@ class Clock(simpy.Environment):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no event is left that may wake a process, but those of this instant that have run."""
+        """Whether the queue holds no event that may wake a process."""
         if len(self._queue) > self._quiet:
             self._sweep()
         return len(self._queue) == self._quiet

@@ -8,8 +8,8 @@ import pytest
 
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.emulation.build import build
-from fednet_emu.errors import FednetError
-from fednet_emu.federation import Reply
+from fednet_emu.errors import AlgorithmError, FednetError
+from fednet_emu.federation import Reply, SgdPlan
 from fednet_emu.federation.local_rounds import LocalRounds, computes_only
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.testing import small_federation, small_scenario
@@ -213,3 +213,37 @@ def test_a_reply_at_a_part_of_the_power_is_sent_one_by_one(monkeypatch):
         return fed.ledger.event_digest(), fed.ledger.energy_j, fed.clock.now
 
     assert outcome(arrays=True) == outcome(arrays=False)
+
+
+@pytest.mark.parametrize(
+    ("client", "words"),
+    [
+        (lambda fed, k, w, t: (yield fed.sleep(1.0)), "got one that waits for sleep; yield computations of k only"),
+        (lambda fed, k, w, t: (yield fed.uplink(k, w)), "got one that waits for the uplink from dev-0 to server"),
+    ],
+)
+def test_a_marked_client_that_waits_for_something_else_is_refused(client, words):
+    """The mark promises computations only."""
+    with pytest.raises(AlgorithmError, match=words):
+        _run_marked(client)
+
+
+def test_a_marked_client_that_returns_its_training_unawaited_is_refused():
+    """As an unmarked one is."""
+
+    def client(fed, k, w, t):
+        yield k.train(w, SgdPlan(lr=0.1, batch_size=20, epochs=1), t)
+        return k.train(w, SgdPlan(lr=0.1, batch_size=20, epochs=1), t, "again")
+
+    with pytest.raises(AlgorithmError, match=r"write `yield` before k\.train"):
+        _run_marked(client)
+
+
+def _run_marked(client):
+    """Run one round of a client that is marked as one that only computes."""
+    fed = small_federation("devices.count=4", *STREET, timing_only=True)
+
+    def server():
+        yield from fed.exchange(list(fed.devices()), fed.initial_model(), computes_only(client), 0)
+
+    fed.clock.run_process(server())

@@ -1,8 +1,8 @@
 """The transfers of a cohort as arrays: a broadcast to many devices, and an upload of each, without events.
 
-The starts and ends of transfers of which none is lost follow from their requests alone. They are computed here with the
-arithmetic of `Medium`, equal to the last bit. A result of None means that a transfer may be lost or cut; nothing has
-happened then, and the caller sends one by one.
+If no transfer is lost, the starts and ends of all follow from the requests alone. They are computed with the arithmetic
+of `Medium`, equal to the last bit. A result of None means that a transfer may be lost or cut: the state is unchanged,
+and the caller sends the transfers one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Uploads(NamedTuple):
 
 
 @final
-class Cohort:
+class CohortBand:
     """Broadcasts and uploads of one medium.
 
     Args:
@@ -133,7 +133,7 @@ class Cohort:
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
     def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Place, start, end and time on the air in s of uploads of which one is on the air at a time."""
+        """Place, start, end and time on the air in s of each upload, for uploads that take turns."""
         alone, free_ns, ended = self._medium.band.alone, 0, []
         for place, (_, size_bit, requested_ns, limit_ns, snr, key) in enumerate(rows):
             start_ns = requested_ns if requested_ns > free_ns else free_ns
@@ -144,7 +144,7 @@ class Cohort:
         return ended
 
     def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """The same of uploads that share the band."""
+        """Place, start, end and time on the air in s of each upload, for uploads that share the band."""
         medium, air = self._medium, self._medium.air
         assert isinstance(air, PlainAir)
         before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0

@@ -55,7 +55,7 @@ class Wait(Generic[Item]):
         self.next_ns = self._heap[0][0]
 
     def leave(self, now_ns: int) -> list[Item]:
-        """Remove and return the items whose time has come, in the order of their times and entries."""
+        """Remove and return the items whose wait is over, in the order of times and entries."""
         left = []
         while self.next_ns <= now_ns:
             left.append(heappop(self._heap)[2])
@@ -121,7 +121,7 @@ class Medium:
         self._looks_up, self.has_snr = self.air.looks_up, rates is None and not access.wired
         self.path = path
         self._before = Wait[Transfer]()
-        self._early: dict[Transfer, None] = {}  # those in `_before` that nobody has cancelled
+        self._early: dict[Transfer, None] = {}  # transfers in `_before` that are not cancelled
         self._after = Wait[Late]()
         self._late: dict[Transfer, Late] = {}  # legs that are awaited
         self._rated = self.air if isinstance(self.air, Moving) else None
@@ -333,8 +333,9 @@ class Medium:
         for late in self._after.leave(now_ns):
             self._receive(late, now_ns)
         for transfer in self._before.leave(now_ns):
-            if self._early.pop(transfer, transfer) is not None:
+            if transfer not in self._early:
                 continue  # it was cancelled
+            del self._early[transfer]
             assert transfer.phases is not None
             transfer.lost = transfer.phases.refused
             if transfer.lost:
@@ -556,7 +557,7 @@ class Medium:
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
-    """The radios of sender and receiver; that of the server is the base station of the transfer's cell."""
+    """The radios of sender and receiver; the server uses the base station of the transfer's cell."""
     sender, receiver = transfer.sender, transfer.receiver
     return (sender if sender >= 0 else -1 - transfer.cell), (receiver if receiver >= 0 else -1 - transfer.cell)
 

@@ -14,7 +14,7 @@ class EndToEndPath:
     """The delays of a transfer from end to end, in addition to its turn and its time on the air.
 
     Args:
-        latency: what the access scheme takes.
+        latency: delays of the access scheme.
         connections: the connections between ends; None without a transport.
         way_ns: time in ns from antenna to antenna; None for none.
     """
@@ -29,7 +29,7 @@ class EndToEndPath:
         self._latency, self._way_ns = latency, way_ns
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
-        """The phases of a transfer that is asked for now, as far as they are known."""
+        """The phases of a transfer that is requested now, as far as they are known."""
         if self.connections is None:
             phases = Phases(transfer.size_bit, transfer.size_bit)
         else:
