@@ -12,7 +12,9 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import Access, Noma, Ofdma, Shared
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.rates import rate_cells

@@ -19,7 +19,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import Tdma
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.medium.loads import Radios

@@ -29,7 +29,7 @@ from fednet_emu.federation.device import Device as Device
 from fednet_emu.network.air.transfer import Delivery as Delivery
 from fednet_emu.learning.graph.jobs import SgdPlan as SgdPlan
 from fednet_emu.kernel.clock import Process as Process
-from fednet_emu.algorithms.flower.algorithm import flower as Flower  # noqa: N812
+from fednet_emu.flower.algorithm import flower as Flower  # noqa: N812
 from fednet_emu.component.component import Component as Component
 from fednet_emu.errors import FednetError as FednetError
 from fednet_emu.errors import ScenarioError as ScenarioError

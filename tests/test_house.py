@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "fednet_emu"
-ENGINE = ("kernel", "radio", "devices", "network", "federation", "algorithms")
+ENGINE = ("kernel", "radio", "devices", "network", "federation", "algorithms", "flower")
 
 
 def calls(text):

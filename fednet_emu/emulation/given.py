@@ -9,18 +9,18 @@ from typing import Any
 
 from torch import nn
 
-from fednet_emu.algorithms import brings_own_learning
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.flower.algorithm import GivenFlower
-from fednet_emu.algorithms.flower.folder import AppFolder, NoApp
 from fednet_emu.component.component import Component, is_ours
 from fednet_emu.emulation.load import UNNAMED, examined
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.flower.algorithm import GivenFlower
+from fednet_emu.flower.folder import AppFolder, NoApp
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.data.datasets.npz import GivenSamples
 from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.user_module import GivenModule
+from fednet_emu.scenario.algorithms import brings_own_learning
 from fednet_emu.scenario.document import Document, apply_overrides, filled, from_mapping, load
 from fednet_emu.scenario.library import run_name
 from fednet_emu.scenario.model import LEARNING, Scenario

@@ -17,10 +17,10 @@ from fednet_emu.devices.profiles import DeviceClass, Profile
 from fednet_emu.emulation.hardware import law_of, unsplit
 from fednet_emu.emulation.outlook import AtStart, Outlook, expected_s
 from fednet_emu.learning.graph.optimizers import Adam, Momentum
-from fednet_emu.network.access import Planned
+from fednet_emu.network.planning.access import Planned
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.energy import KAPPA, CmosEnergy, ComputeEnergy, PublishedEnergy
-from fednet_emu.radio.numerology import FR1_TOP_HZ
+from fednet_emu.radio.nr.numerology import FR1_TOP_HZ
 from fednet_emu.radio.profiles import Mark
 from fednet_emu.radio.receiver.power_control import FullPower
 from fednet_emu.scenario.model import Problem, Scenario

@@ -15,9 +15,9 @@ from typing import Any
 
 from fednet_emu import __version__
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.flower.algorithm import Flower
 from fednet_emu.component.component import Component, is_ours
 from fednet_emu.files.data_folder import Read, checksum
+from fednet_emu.flower.algorithm import Flower
 from fednet_emu.learning.models.user_module import UserModule
 from fednet_emu.records.folder.manifest import fingerprint, versions
 from fednet_emu.scenario.model import Scenario

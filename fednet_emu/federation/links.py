@@ -15,10 +15,9 @@ from fednet_emu.federation.updates import Compressor, Publications, Read, Since,
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.transfer import Grant, Transfer
 from fednet_emu.network.backhaul import Message as BackhaulMessage
 from fednet_emu.network.network import Network
-from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import SERVER
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.processors import Processors
 from fednet_emu.federation.links import Links
-from fednet_emu.network.access import Planned
+from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.network import Network
 from fednet_emu.network.planning import Planner
-from fednet_emu.network.planning.base import Grant, Round
+from fednet_emu.network.planning.access import Planned
+from fednet_emu.network.planning.base import Round
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.units import db_to_linear

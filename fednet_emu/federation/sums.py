@@ -28,9 +28,8 @@ from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation, of_means
-from fednet_emu.network.access.over_the_air import Superposition
 from fednet_emu.network.air.transfer import Delivery, Transfer
-from fednet_emu.radio.receiver.over_the_air import relative_error
+from fednet_emu.network.over_the_air import Superposition, relative_error
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]
 """From w [P] and weights, the weighted mean [P] of the differences to w of the models that come one by one."""

@@ -18,8 +18,6 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.files.gains import Gains
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.idle import Promoted, RadioConnections, Rrc
-from fednet_emu.network.access.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.air.patience import Patience
@@ -41,6 +39,8 @@ from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.medium.turn_medium import medium_class
+from fednet_emu.network.nr.rrc import Promoted, RadioConnections, Rrc
+from fednet_emu.network.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates

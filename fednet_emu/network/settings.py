@@ -11,13 +11,13 @@ from typing_extensions import override
 from fednet_emu.component.component import Component
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.access import ACCESSES, Access, AnyAccess, Planned, Tdma
-from fednet_emu.network.access.idle import AnyIdle
+from fednet_emu.network.access_schemes import ACCESSES, Access, AnyAccess, Planned, Tdma
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.delay import AnyDelay, NoDelay
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
+from fednet_emu.network.nr.rrc import AnyIdle
 from fednet_emu.network.secure_aggregation import AnySecureAggregation
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces

@@ -11,21 +11,22 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
+from fednet_emu.radio.ageing import AgedRate, ages
 from fednet_emu.radio.energy import Transmitter
 from fednet_emu.radio.fading import AnyFading, BlockFading, Fading, NoFading, Rician, independent_parts
-from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz, resource_blocks
+from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz, resource_blocks
 from fednet_emu.radio.profiles import RadioProfile, StationProfile, TransmitterProfile
 from fednet_emu.radio.propagation.base import Propagation
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from fednet_emu.radio.propagation.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
 from fednet_emu.radio.propagation.tr38901.delay_spread import KINDS, median_delay_spread_s
-from fednet_emu.radio.rates.ageing import AgedRate, ages
+from fednet_emu.radio.rate_laws import AnyRateLaw
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.ergodic import averaged, require_mean
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
-from fednet_emu.radio.rates.shannon import AnyRateLaw, Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
 HANDSET_DBM = 23.0

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.algorithms.flower.algorithm import Flower
-from fednet_emu.algorithms.flower.control import TASK_POLL_S
 from fednet_emu.devices.stragglers import SlowWindow
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
+from fednet_emu.flower.algorithm import Flower
+from fednet_emu.flower.control import TASK_POLL_S
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.realtime.packets import SERVER_NODE, address
@@ -214,7 +214,7 @@ class _Rounds:
         self._since_ns, self._invited, self._arrived = now_ns, 0, 0
 
     def _measure(self, source: str, metrics: Mapping[str, float], now_ns: int) -> None:
-        from fednet_emu.algorithms.flower.scores import ACCURACY, LOSS, found
+        from fednet_emu.flower.scores import ACCURACY, LOSS, found
 
         number = self._number + bool(self._invited)
         at = {"round": number, "simulated_s": now_ns / NS_PER_S, "source": source}

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from fednet_emu.errors import FednetError
 from fednet_emu.network.access.contention import SlottedAloha
-from fednet_emu.network.access.lora import Lora
-from fednet_emu.network.access.nr_grants import NrGrants
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.access.over_the_air import OverTheAir
-from fednet_emu.network.access.planned import Planned
 from fednet_emu.network.delay import NoDelay
 from fednet_emu.network.faults import NoLoss
+from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.nr.grants import NrGrants
+from fednet_emu.network.over_the_air import OverTheAir
+from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.transport.sessions import NoSession
 from fednet_emu.network.transport.transports import NoTransport, Tcp, Transport

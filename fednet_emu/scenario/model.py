@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
-from fednet_emu.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.component.component import Component
 from fednet_emu.devices.availability import Always, AnyAvailability
@@ -35,6 +34,7 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
+from fednet_emu.scenario.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 
 Problem = tuple[tuple[str, ...], str]
 """The key path of a setting, and what is wrong with it."""

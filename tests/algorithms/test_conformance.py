@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 import torch
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import batched
 from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import (
     ALGORITHM_SETTINGS,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.federation import accumulated, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.quick import examples
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
 

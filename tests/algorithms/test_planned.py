@@ -2,9 +2,9 @@
 
 import pytest
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_scenario
 from tests.algorithms.small import WITH_CLASSES
 from tests.quick import crossed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fednet_emu.algorithms import brings_own_learning
 from fednet_emu.algorithms.fedavg import FedAvg
+from fednet_emu.scenario.algorithms import brings_own_learning
 from fednet_emu.testing import run_small
 
 WORK = "lr: 0.003, batch_size: null"

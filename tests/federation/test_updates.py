@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.compression import COMPRESSIONS
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
@@ -18,6 +17,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, resumed_every_round, settings_of
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.algorithms.flower import control
 from fednet_emu.errors import ScenarioError
+from fednet_emu.flower import control
 from fednet_emu.kernel.streams import Streams
 from tests.flower.conftest import WriteApp, on_small
 

@@ -16,7 +16,7 @@ def test_a_folder_of_data_hides_no_package(tmp_path):
     """Results of `torch` in a folder of this name are no module; the package stays what it is, before and after."""
     import torch
 
-    from fednet_emu.algorithms.flower.loading import importable
+    from fednet_emu.flower.loading import importable
 
     (tmp_path / "torch").mkdir()
     (tmp_path / "time").mkdir()
@@ -28,7 +28,7 @@ def test_a_folder_of_data_hides_no_package(tmp_path):
 
 def test_a_package_of_the_app_hides_another(tmp_path):
     """An app may have a package of a name that something else has, of the standard library, too."""
-    from fednet_emu.algorithms.flower.loading import importable
+    from fednet_emu.flower.loading import importable
 
     import_module("calendar")
     ours = sys.modules["calendar"]
@@ -41,7 +41,7 @@ def test_a_package_of_the_app_hides_another(tmp_path):
 
 def test_a_package_without_init_is_forgotten(tmp_path):
     """A folder of modules is a package for Python, and nothing of it is left for the next app."""
-    from fednet_emu.algorithms.flower.loading import importable
+    from fednet_emu.flower.loading import importable
 
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "server_app.py").write_text("", encoding="utf-8")
@@ -52,8 +52,8 @@ def test_a_package_without_init_is_forgotten(tmp_path):
 
 def test_an_environment_inside_the_folder_is_not_part_of_the_app(write_app, monkeypatch):
     """What is installed there stays imported, as NumPy must, and does not count as the app's code."""
-    from fednet_emu.algorithms.flower.folder import AppFolder
-    from fednet_emu.algorithms.flower.loading import importable
+    from fednet_emu.flower.folder import AppFolder
+    from fednet_emu.flower.loading import importable
 
     folder = write_app()
     packages = folder / ".venv" / "lib" / "site-packages"

@@ -39,8 +39,8 @@ def test_empty_values_have_the_size_of_their_name():
     """Flower's own count fails for empty texts, bytes and lists, which its secure aggregation sends."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    from fednet_emu.algorithms.flower.post import size_bit
-    from fednet_emu.algorithms.flower.versions import SERVER_NODE, identity
+    from fednet_emu.flower.post import size_bit
+    from fednet_emu.flower.versions import SERVER_NODE, identity
 
     full = {"many": [1, 2], "n": 3}
     with identity(SERVER_NODE):

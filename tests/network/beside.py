@@ -10,10 +10,10 @@ from simpy.events import NORMAL
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import COLLECT, Clock
-from fednet_emu.network.access import Access, Tdma
-from fednet_emu.network.air.transfer import Delivery, Transfer
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.orthogonal import Tdma
+from fednet_emu.network.air.transfer import Delivery, Grant, Transfer
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.planning.base import Grant
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import HandMadeLinks, medium_of

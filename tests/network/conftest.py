@@ -9,7 +9,8 @@ import pytest
 from fednet_emu.devices.availability import Always, Availability, Presence
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access import Access, Tdma
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import Loss
 from fednet_emu.network.medium.loads import Radios

@@ -11,7 +11,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, mixes
-from fednet_emu.network.access import Access
+from fednet_emu.network.access.base import Access
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.faults import Loss, NoLoss
 from fednet_emu.network.links.links import Links, LinksOverTime

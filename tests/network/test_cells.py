@@ -12,7 +12,8 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
 from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.network import Network

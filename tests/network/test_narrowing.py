@@ -10,7 +10,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import ACCESSES
+from fednet_emu.network.access_schemes import ACCESSES
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel

@@ -7,7 +7,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel

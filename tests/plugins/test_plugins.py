@@ -125,7 +125,7 @@ def test_order_and_imports_do_not_matter(python):
     code = """
 import fednet_extras.parts, fednet_extras.gossip
 from fednet_emu.learning.models import AnyModel
-from fednet_emu.algorithms import AnyAlgorithm
+from fednet_emu.scenario.algorithms import AnyAlgorithm
 from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from pydantic import TypeAdapter
 found = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.radio.numerology import occupied_hz, resource_blocks
+from fednet_emu.radio.nr.numerology import occupied_hz, resource_blocks
 
 with (Path(__file__).parent / "reference" / "nr_rb_table.csv").open(encoding="utf-8") as _file:
     ROWS = list(csv.DictReader(_file))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.integrate import quad
 
-from fednet_emu.network.access import Tdma
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import InBand, Nakagami, Rayleigh, Rician, independent_parts
+from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.propagation.tr38901.delay_spread import median_delay_spread_s
 from fednet_emu.radio.rates.ergodic import ErgodicRate, averaged
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import HandMadeLinks, medium_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.radio.slots import TddPattern, UplinkAccess
+from fednet_emu.network.nr.slots import TddPattern, UplinkAccess
 
 with (Path(__file__).parent / "reference" / "link_nr_ul_access_latency.csv").open(encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.radio.wifi import FAMILIES, control_ns, schemes
+from fednet_emu.network.wifi.standards import FAMILIES, control_ns, schemes
 
 REFERENCE = Path(__file__).parent / "reference"
 STANDARDS = {"Ofdm": "a", "ErpOfdm": "a", "Ht": "n", "Vht": "ac", "He": "ax"}

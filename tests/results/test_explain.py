@@ -12,7 +12,7 @@ from fednet_emu.analysis.explanation import Explanation, Remedy
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import run_document
 from fednet_emu.emulation.outlook import Outlook
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
+from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.results.explanation import Replay, remedies, replayed, shed, weaker, weighed
 from fednet_emu.results.explanation import explained as explained_run
 from fednet_emu.scenario.document import from_text

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.scenario.document import apply_overrides, from_mapping, load
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.devices.stragglers import SlowWindow
 from fednet_emu.errors import ScenarioError
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS
 

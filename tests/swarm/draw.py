@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.component.slot import Slot
 from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
 from tests.swarm.mixtures import mixture

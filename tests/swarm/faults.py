@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.emulation.outlook import links_at_start
 from fednet_emu.records.ledger import Ledger
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from tests.swarm.draw import Settings, refusal
 from tests.swarm.plays import scenario_of
 

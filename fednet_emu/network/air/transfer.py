@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from typing import Any, Generic, NamedTuple, TypeVar, final
 from weakref import ref
 
+import numpy as np
+
+from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion, not_awaited
 from fednet_emu.network.air.phases import Phases
-from fednet_emu.network.planning.base import Grant
 from fednet_emu.records.ledger import NEVER_NS, SERVER, device_label
 from fednet_emu.records.rows import KINDS
 
@@ -35,6 +37,34 @@ class Delivery(NamedTuple):
     def given_up(cls, now_s: float) -> Delivery:
         """The outcome of what the algorithm stops waiting for now: lost for the reason "deadline"."""
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
+
+
+N = TypeVar("N", Array, float)
+
+
+class Grant(NamedTuple, Generic[N]):
+    """What one device of a round is given, numbers; or what each of them is, arrays [n].
+
+    Attributes:
+        share: part of the band, 1 where devices take turns on the whole of it; 0 for one that is left out of the round.
+        power_part: part of the full transmit power.
+        clock_part: part of the full clock.
+        ends_s: when its upload should arrive, from the start of the round.
+        noise: noise and interference over the noise alone in its part of the band.
+        error: probability that its upload is lost, in addition to other losses.
+    """
+
+    share: N
+    power_part: N
+    clock_part: N
+    ends_s: N
+    noise: N
+    error: N
+
+    @staticmethod
+    def undisturbed(share: Array, power_part: Array, clock_part: Array, ends_s: Array) -> Grant[Array]:
+        """Grants without interference and errors."""
+        return Grant(share, power_part, clock_part, ends_s, np.ones(len(share)), np.zeros(len(share)))
 
 
 class Transfer(Completion):

@@ -20,13 +20,12 @@ from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.released import ReleasedAir
 from fednet_emu.network.air.separate import Air, Moving, SeparateAir, TraceWalker
-from fednet_emu.network.air.transfer import Burst, Delivery, Transfer, Unheard
+from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
 from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.medium.serving import Serving
-from fednet_emu.network.planning.base import Grant
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label

@@ -6,13 +6,14 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask, log1p
 from fednet_emu.component.component import Component
+from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.planning.closed_forms import LN_2
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.narrowing import Narrowed
@@ -104,34 +105,6 @@ class Round:
                 log1p(np.divide(self.gamma, widest, where=widest > 0, out=widest * 0)), self.highest
             )
             return np.asarray(self.need_s / (widest * efficiency))
-
-
-N = TypeVar("N", Array, float)
-
-
-class Grant(NamedTuple, Generic[N]):
-    """What one device of a round is given, numbers; or what each of them is, arrays [n].
-
-    Attributes:
-        share: part of the band, 1 where devices take turns on the whole of it; 0 for one that is left out of the round.
-        power_part: part of the full transmit power.
-        clock_part: part of the full clock.
-        ends_s: when its upload should arrive, from the start of the round.
-        noise: noise and interference over the noise alone in its part of the band.
-        error: probability that its upload is lost, in addition to other losses.
-    """
-
-    share: N
-    power_part: N
-    clock_part: N
-    ends_s: N
-    noise: N
-    error: N
-
-    @staticmethod
-    def undisturbed(share: Array, power_part: Array, clock_part: Array, ends_s: Array) -> Grant[Array]:
-        """Grants without interference and errors."""
-        return Grant(share, power_part, clock_part, ends_s, np.ones(len(share)), np.zeros(len(share)))
 
 
 class Planner(Component):

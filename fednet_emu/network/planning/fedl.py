@@ -23,7 +23,8 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, expm1, log1p, power
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.planning.base import Grant, Planner, Round
+from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.closed_forms import priced_efficiency
 
 

@@ -26,7 +26,8 @@ import scipy
 from pydantic import Field
 
 from fednet_emu.arrays import Array, Mask, expm1
-from fednet_emu.network.planning.base import Grant, Planner, Round
+from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency, root
 from fednet_emu.network.planning.least_time import powers, shortest
 

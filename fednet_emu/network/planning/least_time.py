@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from fednet_emu.arrays import Array, expm1
-from fednet_emu.network.planning.base import Grant, Planner, Round
+from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.closed_forms import full_power_efficiency, least
 
 

@@ -21,7 +21,8 @@ import scipy
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, Mask, exp10, expm1
-from fednet_emu.network.planning.base import Grant, Planner, Round
+from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.units import db_to_linear
 
 

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import to_ns
-from fednet_emu.network.access.planned import Planned
 from fednet_emu.network.air.window import Window
+from fednet_emu.network.planning.access import Planned
 from fednet_emu.radio.overhead import HEADER_BYTE, Packets
 
 IP_MTU_BYTE = 1500

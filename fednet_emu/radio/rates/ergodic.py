@@ -15,7 +15,6 @@ from fednet_emu.arrays import Array, IntArray, exp, log, log10
 from fednet_emu.radio.fading import AnyFading, Fading
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.narrowing import Narrowed
-from fednet_emu.radio.rates.shannon import AnyRateLaw
 from fednet_emu.units import db_to_linear
 
 LOW_DB, HIGH_DB, STEP_DB = -60.0, 80.0, 0.02
@@ -37,7 +36,7 @@ class ErgodicRate(RateLaw):
 
     kind = "ergodic"
 
-    law: AnyRateLaw
+    law: RateLaw
     """The law of one block."""
 
     fading: AnyFading

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array, least
 from fednet_emu.radio.rates.base import OfLaw, RateLaw
-from fednet_emu.radio.rates.shannon import AnyRateLaw
 
 _JUST_ABOVE = 1 + 1e-14
 
@@ -43,7 +42,7 @@ class Narrowed(OfLaw):
     selectivity, by which some parts of a band are better than others.
     """
 
-    law: AnyRateLaw
+    law: RateLaw
     """The law of a given part of the band."""
 
     narrowest_hz: float = Field(gt=0)

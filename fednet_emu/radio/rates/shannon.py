@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from fednet_emu.arrays import Array, least, log1p
-from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.radio.rates.base import RateLaw, Repeating
-from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
-from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.units import db_to_linear
 
 CQI_1_BPS_HZ = 0.1523
@@ -124,8 +120,3 @@ class FixedRate(RateLaw):
         sinrs, _ = np.broadcast_arrays(sinr, bandwidth_hz)
         threshold = self.min_sinr if self.on_outage == "stall" else 0.0
         return np.where(sinrs < threshold, 0.0, self.bit_rate_bps)
-
-
-RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
-
-AnyRateLaw = Annotated[RateLaw, Slot("rate", RATE_LAWS)]

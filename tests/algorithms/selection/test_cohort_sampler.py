@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.algorithms import ALGORITHMS
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection import SELECTIONS
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
+from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
 from tests.quick import crossed

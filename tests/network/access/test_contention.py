@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.radio.fading import NoFading, Rayleigh

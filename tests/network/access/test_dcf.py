@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fednet_emu.network.access import Dcf
-from fednet_emu.network.access.wifi import Mode, contend
+from fednet_emu.network.wifi.contention import Mode, contend
+from fednet_emu.network.wifi.dcf import Dcf
+from fednet_emu.network.wifi.standards import schemes
 from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.wifi import schemes
 
 MBIT = 1_000_000
 GOOD, LOWEST = 10**3, 10**0.0925

@@ -6,10 +6,10 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.access import Tdma
-from fednet_emu.network.access.idle import Promoted, RadioConnections, Rrc
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.medium.path import EndToEndPath
+from fednet_emu.network.nr.rrc import Promoted, RadioConnections, Rrc
 from fednet_emu.testing import run_small
 
 MBIT = 1_000_000

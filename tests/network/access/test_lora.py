@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fednet_emu.devices.availability import Windows
-from fednet_emu.network.access import Lora
+from fednet_emu.network.lora.access import Lora
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 

@@ -9,14 +9,15 @@ from pydantic import ValidationError
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.access import NrGrants, Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.medium.path import EndToEndPath
+from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.settings import Downlink
 from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import HandMadeLinks, medium_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.access import Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
-from fednet_emu.network.access import Ofdma, Shared
+from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.transfer import Transfer
 

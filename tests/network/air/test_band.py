@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT
-from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import band as module
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.shared import end_of

@@ -1,6 +1,6 @@
 """Claims about the SNRs between all senders and receivers of a band."""
 
-from fednet_emu.network.access import Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.link_gains import LinkGains
 
 

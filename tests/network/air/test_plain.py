@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Windows
 from fednet_emu.kernel.clock import COLLECT
-from fednet_emu.network.access import Access, Noma, Ofdma, Shared, SlottedAloha
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.air.plain import PlainAir, shared_air
 from fednet_emu.network.air.shared import SharedAir

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access import Planned, SlottedAloha
+from fednet_emu.network.access.contention import SlottedAloha
+from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.planning.base import Grant
+from fednet_emu.network.planning.access import Planned
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.media import medium_of

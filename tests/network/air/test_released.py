@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.network.access import Access, Ofdma, Tdma
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.transport import Tcp
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import mix
-from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.separate import BandWalker, SeparateAir
 from fednet_emu.radio.fading import NoFading, Rayleigh

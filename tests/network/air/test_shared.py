@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.kernel.work import work_per_ns
-from fednet_emu.network.access import Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.shared import end_of

@@ -7,7 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import expn, gammainc, gammaincc
 
-from fednet_emu.network.access import Ofdma, Shared, SlottedAloha, Tdma
+from fednet_emu.network.access.contention import Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio, ZeroForcing

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
-from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import separate as air
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import RandomLoss

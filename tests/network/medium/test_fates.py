@@ -8,7 +8,7 @@ import pytest
 from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
-from fednet_emu.network.access import Ofdma, Tdma
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh

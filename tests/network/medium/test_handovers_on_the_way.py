@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fednet_emu.network.access import Ofdma, Shared
+from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.cells import ListedCells
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fednet_emu.devices.availability import Always, Presence
+from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.faults import Faults, NoLoss, RandomLoss
-from fednet_emu.network.planning.base import Grant
 
 
 @given(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access import Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from fednet_emu.devices.availability import Windows
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, SETTLE
-from fednet_emu.network.access import Noma, Ofdma, Shared, SlottedAloha, SpatialReuse, Tdma
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.access.spatial_reuse import SpatialReuse
 from fednet_emu.network.air.plain import PlainAir
 from fednet_emu.network.air.separate import BandWalker, SeparateAir
 from fednet_emu.network.air.shared import SharedAir
@@ -193,7 +195,9 @@ import hashlib, json, sys
 import numpy as np
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams, uniforms
-from fednet_emu.network.access import Ofdma, Shared, Tdma
+from fednet_emu.network.access.orthogonal import Ofdma
+from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.air.band import Band
@@ -202,7 +206,8 @@ from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import FADINGS
-from fednet_emu.radio.rates.shannon import FiniteBlocklength, Shannon
+from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 
 draws, found = uniforms(7, np.arange(100_000)), {}

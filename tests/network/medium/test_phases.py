@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.access import Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.latency import Latency
 from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.medium.path import EndToEndPath

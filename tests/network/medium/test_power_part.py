@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from fednet_emu.network.access import Noma, Shared, Tdma
+from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
-from fednet_emu.network.access import Noma, Ofdma, SlottedAloha, Tdma
-from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon

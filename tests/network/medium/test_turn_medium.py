@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Presence, Windows
-from fednet_emu.network.access import Noma, Ofdma, Shared, SpatialReuse, Tdma
+from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.access.spatial_reuse import SpatialReuse
 from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.turn_medium import TurnMedium, medium_class

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.access import Ofdma
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.transport import NoSession, Session, Transport

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.special import j0, ndtr
 
+from fednet_emu.radio.ageing import AgedRate, aged_efficiency, aged_gains
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import CombinedRician, Nakagami, NoFading, Rayleigh, Rician
-from fednet_emu.radio.rates.ageing import AgedRate, aged_efficiency, aged_gains
+from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.ergodic import ErgodicRate
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
 
 SLOT_S = 5e-4
 LAW = NrBlocks(margin_db=0, blocks=51, feedback="aged")

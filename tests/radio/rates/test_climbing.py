@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
+from fednet_emu.radio.nr.blocks import NrBlocks
 
 LAW = NrBlocks(margin_db=0, blocks=106, feedback="climbing")
 

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import exp1
 
 from fednet_emu.radio.fading import Nakagami, Rayleigh, Rician
+from fednet_emu.radio.nr.mcs import NrMcs
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
-from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.quick import crossed
 

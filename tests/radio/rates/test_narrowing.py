@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import Nakagami, Rayleigh, Rician
+from fednet_emu.radio.nr.mcs import NrMcs
 from fednet_emu.radio.rates.ergodic import averaged
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import Narrowed, narrowed
-from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ, FixedRate, Shannon
 from tests.quick import crossed, examples
 

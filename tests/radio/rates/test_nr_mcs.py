@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fednet_emu.radio.rates.nr_mcs import CQI_RATES_X1024, NrMcs, mcs_table
+from fednet_emu.radio.nr.mcs import CQI_RATES_X1024, NrMcs, mcs_table
 from fednet_emu.radio.rates.shannon import Shannon
 
 REFERENCE = Path(__file__).parents[1] / "reference"

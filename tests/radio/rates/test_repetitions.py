@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.mcs import NrMcs
 from fednet_emu.radio.rates.ergodic import averaged
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
-from fednet_emu.radio.rates.nr_mcs import NrMcs
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.survey import uplink_rates
 from tests.quick import examples

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.radio.rates.nr_mcs import attempts, chase_combining, truncated_arq
+from fednet_emu.radio.nr.mcs import attempts, chase_combining, truncated_arq
 
 TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())[
     "truncated_arq_M4"

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.mcs import NrMcs
+from fednet_emu.radio.rate_laws import RATE_LAWS
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
-from fednet_emu.radio.rates.nr_mcs import NrMcs
-from fednet_emu.radio.rates.shannon import RATE_LAWS, FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.network.access import NrGrants
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.nr.grant_rates import WholeBlocks, in_whole_blocks
+from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.radio.fading import NoFading
+from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.radio.rates.shannon import Shannon
-from fednet_emu.radio.rates.whole_blocks import WholeBlocks, in_whole_blocks
 from tests.quick import examples
 
 BLOCK_HZ = 360e3

@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import exp1
 
+from fednet_emu.network.over_the_air import mean_inverse, misalignment, n_slots, relative_error
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
-from fednet_emu.radio.receiver.over_the_air import mean_inverse, misalignment, n_slots, relative_error
 
 
 @pytest.mark.parametrize("cutoff", [1e-200, 1e-9, 1e-6, 1e-3, 0.01, 0.2, 1.0, 3.0, 20.0])

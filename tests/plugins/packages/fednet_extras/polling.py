@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
-from fednet_emu.network.access import Tdma
+from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.separate import BandWalker, SeparateAir
 
 

@@ -15,10 +15,10 @@ import torch
 from flwr.clientapp import ClientApp
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fednet_emu.algorithms.flower.client import App, Done, Result, Task, done
-from fednet_emu.algorithms.flower.host import CLOCKS, app_code
-from fednet_emu.algorithms.flower.versions import OURS, logged
 from fednet_emu.errors import AppFailed, ScenarioError
+from fednet_emu.flower.client import App, Done, Result, Task, done
+from fednet_emu.flower.host import CLOCKS, app_code
+from fednet_emu.flower.versions import OURS, logged
 from fednet_emu.host import Beside, clean_context, end_with_parent
 
 

@@ -8,17 +8,17 @@ from multiprocessing import parent_process
 
 from flwr.app import Context, RecordDict
 
-from fednet_emu.algorithms.flower.classic import CLASSIC
-from fednet_emu.algorithms.flower.client import App
-from fednet_emu.algorithms.flower.clients import Clients
-from fednet_emu.algorithms.flower.control import Flower141, Loops
-from fednet_emu.algorithms.flower.executors import InProcess, WorkerProcesses
-from fednet_emu.algorithms.flower.grid import EmulatedGrid, Program
-from fednet_emu.algorithms.flower.host import CLOCKS, CurrentFolder, Generators, SimulatedTime, app_code, simulated
-from fednet_emu.algorithms.flower.post import Over, Post, Turns
-from fednet_emu.algorithms.flower.scores import STRATEGIES, Scores
-from fednet_emu.algorithms.flower.versions import RUN_ID, SERVER_NODE, identity, logged
 from fednet_emu.federation import Federation, Process
+from fednet_emu.flower.classic import CLASSIC
+from fednet_emu.flower.client import App
+from fednet_emu.flower.clients import Clients
+from fednet_emu.flower.control import Flower141, Loops
+from fednet_emu.flower.executors import InProcess, WorkerProcesses
+from fednet_emu.flower.grid import EmulatedGrid, Program
+from fednet_emu.flower.host import CLOCKS, CurrentFolder, Generators, SimulatedTime, app_code, simulated
+from fednet_emu.flower.post import Over, Post, Turns
+from fednet_emu.flower.scores import STRATEGIES, Scores
+from fednet_emu.flower.versions import RUN_ID, SERVER_NODE, identity, logged
 from fednet_emu.host import frozen_before
 
 

@@ -1,4 +1,4 @@
-"""Grants of whole resource blocks: a sender too weak for all of them gets as many as its power suffices for."""
+"""Rate laws of NR grants: whole resource blocks of a carrier, and shares of the slots of a TDD pattern."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import Field
 from fednet_emu.arrays import Array, exp10, log10
 from fednet_emu.radio.rates.base import OfLaw, RateLaw
 from fednet_emu.radio.rates.narrowing import Narrowed
-from fednet_emu.radio.rates.shannon import AnyRateLaw
 
 _STEP_DB = 0.01
 
@@ -26,7 +25,7 @@ class WholeBlocks(OfLaw):
     Ignored here: that sizes of transport blocks are rounded more in few blocks, by 0.5 % in ten.
     """
 
-    law: AnyRateLaw
+    law: RateLaw
     """The law of a part of the carrier."""
 
     count: int = Field(gt=0)
@@ -93,3 +92,40 @@ def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateL
         return law.law
     fewest = min(max(int(np.ceil(law.narrowest_hz / block_hz - 1e-9)), 1), count)
     return WholeBlocks(law=law.law, count=count, fewest=fewest)
+
+
+class InSlots(OfLaw):
+    """Another law on the whole band in a share of all slots, for senders that take turns in slots.
+
+    A sender with the part x of the band has that part of the slots: its rate is x times that of the whole band. As with
+    parts of the band its SINR is the one that its power would have on its part alone, s / x, so that any two schemes
+    see the same SINR for the same mean power.
+    """
+
+    law: RateLaw
+    """The law on the whole band."""
+
+    whole_hz: float = Field(gt=0)
+    """Width of the band in Hz."""
+
+    share: float = Field(gt=0, le=1)
+    """Share of all slots that are sent in."""
+
+    @property
+    def peaks(self) -> Array:
+        """Those of the law, for a sender alone."""
+        return self.law.peaks
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        """That of the law on the whole band."""
+        return self.law.narrowest_part(self.whole_hz)
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        """Rate of one transmission in bit/s."""
+        part = bandwidth_hz / self.whole_hz
+        return part * self.share * self.law.rate_bps(sinr * part, self.whole_hz)
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        """Rates of many transmissions in bit/s, in the broadcast shape."""
+        part = bandwidth_hz / self.whole_hz
+        return part * self.share * self.law.rates_bps(sinr * part, self.whole_hz)

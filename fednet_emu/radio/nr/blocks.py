@@ -14,10 +14,10 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
-from fednet_emu.radio.numerology import rows
+from fednet_emu.radio.nr.numerology import rows
+from fednet_emu.radio.nr.outer_loop import FLOOR, climb
+from fednet_emu.radio.nr.transport_blocks import transport_block_bit
 from fednet_emu.radio.rates.base import REPETITIONS, Repeating
-from fednet_emu.radio.rates.climbing import FLOOR, climb
-from fednet_emu.radio.transport_blocks import transport_block_bit
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2

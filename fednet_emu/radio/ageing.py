@@ -10,8 +10,8 @@ import scipy
 
 from fednet_emu.arrays import Array, bisected, exp10, log, log10
 from fednet_emu.radio.fading import CombinedRician, Fading, Nakagami, Rayleigh, Rician
+from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.ergodic import HIGH_DB, LOW_DB, STEP_DB, ErgodicRate, Means
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
 from fednet_emu.units import db_to_linear
 
 _PAIRS = 8192

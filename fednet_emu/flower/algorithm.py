@@ -20,10 +20,10 @@ from pydantic import Field, field_serializer
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.flower.control import AnyControl, NoControl
-from fednet_emu.algorithms.flower.folder import AppFolder, Config, NoApp, flat
-from fednet_emu.algorithms.flower.work import FlowerWork
 from fednet_emu.federation import Federation, Process
+from fednet_emu.flower.control import AnyControl, NoControl
+from fednet_emu.flower.folder import AppFolder, Config, NoApp, flat
+from fednet_emu.flower.work import FlowerWork
 
 
 class FlowerApp(Algorithm):
@@ -66,7 +66,7 @@ class FlowerApp(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The `ServerApp`, with the devices as its nodes."""
-        from fednet_emu.algorithms.flower.running import played
+        from fednet_emu.flower.running import played
 
         return played(self, fed)
 
@@ -100,19 +100,19 @@ class Flower(FlowerApp):
 
     def home(self) -> AbstractContextManager[None]:
         """Modules are imported from the folder, anew in each run."""
-        from fednet_emu.algorithms.flower.loading import importable
+        from fednet_emu.flower.loading import importable
 
         return importable(AppFolder.read(self.app).path)
 
     def load_server(self) -> Any:
         """The `ServerApp` that `pyproject.toml` names."""
-        from fednet_emu.algorithms.flower.loading import part_of
+        from fednet_emu.flower.loading import part_of
 
         return part_of(AppFolder.read(self.app), "server")
 
     def load_client(self) -> Any:
         """The `ClientApp` that `pyproject.toml` names."""
-        from fednet_emu.algorithms.flower.loading import part_of
+        from fednet_emu.flower.loading import part_of
 
         return part_of(AppFolder.read(self.app), "client")
 

@@ -13,8 +13,8 @@ from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Allocation, RateInputs, Sharing
 from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
-from fednet_emu.radio.rates.climbing import WINDOW_NS
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
+from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 
 @final

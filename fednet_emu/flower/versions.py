@@ -11,7 +11,7 @@ from typing import Any
 
 from flwr.app import Message
 
-from fednet_emu.algorithms.flower.host import host_time_s
+from fednet_emu.flower.host import host_time_s
 
 RUN_ID = 1
 SERVER_NODE = 1

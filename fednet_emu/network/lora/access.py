@@ -13,12 +13,19 @@ from typing_extensions import override
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.duty_cycle import DutyCycleAir, Frames
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.network.lora.duty_cycle import DutyCycleAir, Frames
+from fednet_emu.network.lora.modulation import (
+    HEADER_BYTE,
+    MOST_BYTE,
+    REQUIRED_DB,
+    adapted,
+    adapted_from_db,
+    time_on_air_ns,
+)
 from fednet_emu.radio.fading import NoFading
-from fednet_emu.radio.lora import HEADER_BYTE, MOST_BYTE, REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
 from fednet_emu.radio.rates.staircase import Staircase
 from fednet_emu.radio.receiver.combining import Reception
 from fednet_emu.units import db_to_linear, linear_to_db

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array
-from fednet_emu.radio.numerology import rows
+from fednet_emu.radio.nr.numerology import rows
 from fednet_emu.radio.rates.base import Repeating
 from fednet_emu.radio.rates.staircase import Staircase
 from fednet_emu.units import db_to_linear

@@ -14,8 +14,8 @@ from typing import Any
 from flwr.app import Message
 from greenlet import getcurrent, greenlet
 
-from fednet_emu.algorithms.flower.grid import EmulatedGrid
-from fednet_emu.algorithms.flower.host import StandIn, StandIns
+from fednet_emu.flower.grid import EmulatedGrid
+from fednet_emu.flower.host import StandIn, StandIns
 
 LOOK_S = 1.0
 """Simulated time between two looks for clients that are awaited, as in the strategies of the message interface."""

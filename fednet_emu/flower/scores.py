@@ -10,11 +10,11 @@ from typing import Any, final
 from flwr.app import Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
-from fednet_emu.algorithms.flower.host import StandIn, StandIns
-from fednet_emu.algorithms.flower.post import Turns
-from fednet_emu.algorithms.flower.versions import FIRST_NODE
-from fednet_emu.algorithms.flower.work import EXAMPLES
 from fednet_emu.federation import Federation
+from fednet_emu.flower.host import StandIn, StandIns
+from fednet_emu.flower.post import Turns
+from fednet_emu.flower.versions import FIRST_NODE
+from fednet_emu.flower.work import EXAMPLES
 from fednet_emu.records.rows import DeviceEvaluationRow
 
 _PLACES = ("", "eval_", "test_", "val_", "valid_", "validation_", "evaluate_", "centralized_", "central_", "server_")

@@ -11,9 +11,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fednet_emu.algorithms.flower.folder import Config
-from fednet_emu.algorithms.flower.host import NS_PER_S, CurrentFolder, Generators, SimulatedTime, app_code, simulated
-from fednet_emu.algorithms.flower.versions import RUN_ID, identity
+from fednet_emu.flower.folder import Config
+from fednet_emu.flower.host import NS_PER_S, CurrentFolder, Generators, SimulatedTime, app_code, simulated
+from fednet_emu.flower.versions import RUN_ID, identity
 from fednet_emu.learning.models.flops import FlopCount
 
 App = Any

@@ -13,13 +13,13 @@ from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.network.access.base import RatedAccess
-from fednet_emu.network.access.wifi import Mode, Shares, contend
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.wifi.contention import Mode, Shares, contend
+from fednet_emu.network.wifi.standards import FAMILIES, WifiStandard, schemes
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.staircase import Staircase
-from fednet_emu.radio.wifi import FAMILIES, WifiStandard, schemes
 from fednet_emu.units import db_to_linear
 
 

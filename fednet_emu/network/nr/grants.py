@@ -16,7 +16,6 @@ from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access.base import RatedAccess
-from fednet_emu.network.access.climbing import ClimbingAir
 from fednet_emu.network.access.schedulers import best_of_each_block
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.latency import Latency
@@ -24,12 +23,12 @@ from fednet_emu.network.air.separate import Air
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import LinksOverTime
-from fednet_emu.radio.numerology import SUBCARRIERS_PER_BLOCK
-from fednet_emu.radio.rates.climbing import WINDOW_NS
-from fednet_emu.radio.rates.in_slots import InSlots
-from fednet_emu.radio.rates.nr_blocks import NrBlocks
-from fednet_emu.radio.rates.whole_blocks import in_whole_blocks
-from fednet_emu.radio.slots import TddPattern, UplinkAccess
+from fednet_emu.network.nr.grant_rates import InSlots, in_whole_blocks
+from fednet_emu.network.nr.outer_loop import ClimbingAir
+from fednet_emu.network.nr.slots import TddPattern, UplinkAccess
+from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.numerology import SUBCARRIERS_PER_BLOCK
+from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 _MOST_REPEATS = 3
 

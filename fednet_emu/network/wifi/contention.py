@@ -10,8 +10,8 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.access.backoff import WINDOW, slots
-from fednet_emu.radio.wifi import FAMILIES, MAX_PPDU_NS, Family, Scheme, WifiStandard, control_ns, schemes
+from fednet_emu.network.wifi.backoff import WINDOW, slots
+from fednet_emu.network.wifi.standards import FAMILIES, MAX_PPDU_NS, Family, Scheme, WifiStandard, control_ns, schemes
 
 PACKET_BYTE = 1500
 """Bytes of the IP packet that a frame carries."""

@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple, final
 
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
-from fednet_emu.algorithms.flower.clients import Clients
-from fednet_emu.algorithms.flower.control import APP_POLL_S, Loops
-from fednet_emu.algorithms.flower.host import at
-from fednet_emu.algorithms.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
 from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
+from fednet_emu.flower.clients import Clients
+from fednet_emu.flower.control import APP_POLL_S, Loops
+from fednet_emu.flower.host import at
+from fednet_emu.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
 
 Lost = Literal["error", "silence"]
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from fednet_emu.algorithms.flower.folder import AppFolder
 from fednet_emu.errors import ScenarioError
+from fednet_emu.flower.folder import AppFolder
 
 LOG = logging.getLogger("fednet_emu.plugins")
 _ALONE = threading.RLock()

@@ -8,13 +8,13 @@ from typing import NamedTuple, final
 
 from flwr.app import Message, RecordDict
 
-from fednet_emu.algorithms.flower.client import Done, Result, Task, reply_of
-from fednet_emu.algorithms.flower.executors import Executor
-from fednet_emu.algorithms.flower.folder import Config
-from fednet_emu.algorithms.flower.host import at
-from fednet_emu.algorithms.flower.versions import FIRST_NODE
-from fednet_emu.algorithms.flower.work import FlowerWork, Toll
 from fednet_emu.federation import Device, Federation
+from fednet_emu.flower.client import Done, Result, Task, reply_of
+from fednet_emu.flower.executors import Executor
+from fednet_emu.flower.folder import Config
+from fednet_emu.flower.host import at
+from fednet_emu.flower.versions import FIRST_NODE
+from fednet_emu.flower.work import FlowerWork, Toll
 
 
 class Answer(NamedTuple):

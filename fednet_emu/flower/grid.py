@@ -14,11 +14,11 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from fednet_emu.algorithms.flower.post import Post
-from fednet_emu.algorithms.flower.scores import Scores
-from fednet_emu.algorithms.flower.versions import FIRST_NODE, empty_run
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Federation, Process
+from fednet_emu.flower.post import Post
+from fednet_emu.flower.scores import Scores
+from fednet_emu.flower.versions import FIRST_NODE, empty_run
 
 WARNINGS = 10
 """Ignored requests to end before a program is abandoned."""
