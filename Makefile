@@ -11,7 +11,7 @@ OLD := -W default::DeprecationWarning -W default::FutureWarning -W default::Reso
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-browser test-data test-flower test-flowers test-image test-latex test-live test-lowest test-ray test-trackers \
-	test-transformers test-wheel lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
+	test-processors test-transformers test-wheel digests lint format docs constraints swarm inert mutants bench bench-peers reproduce stale clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -116,6 +116,16 @@ docs: $(VENV)/.documenting  ## Build the documentation site in docs/_build/html,
 
 constraints:  ## Resolve the versions to test with, the lowest ones too, with uv; UPGRADE=1 takes the newest of all
 	$(PYTHON) tools/constraints.py $(if $(UPGRADE),--upgrade)
+
+test-processors: $(VENV)/.developing  ## Run the tests of learning and algorithms with SSE4.2, AVX2 and AVX-512 instructions, as far as the processor has them
+	set -e; for names in "default SSE4_2 SSE41" "avx2 AVX2 AVX2" "avx512 AVX512 AVX512_CORE"; do set -- $$names; \
+		case $$1 in avx*) grep -q $$1 /proc/cpuinfo || { echo "$$1: the processor lacks it"; continue; };; esac; \
+		echo "$$1"; ATEN_CPU_CAPABILITY=$$1 MKL_ENABLE_INSTRUCTIONS=$$2 ONEDNN_MAX_CPU_ISA=$$3 $(BIN)/python -m pytest -q \
+			-m "not slow and not live" --numprocesses 2 --dist worksteal tests/learning tests/algorithms; \
+	done
+
+digests: $(VENV)/.developing  ## Compare events, times and energies of shipped scenarios and small worlds with tools/digests.txt
+	$(BIN)/python tools/digests.py --check --untrained
 
 swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
 	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))

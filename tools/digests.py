@@ -1,15 +1,18 @@
 """Event digests, end times and energies of the shipped scenarios and of small worlds, held against a stored table.
 
 Plays every file of scenarios/, cut to a few rounds, and the worlds of this file, and prints a line for each: name,
-digest of its events, simulated time in s, and energy in J. Training is left out where events do not depend on it. A
-scenario whose data or library are missing gets `name skipped: reason`; FEDNET_DATA names the folder with data.
+digest of its events, simulated time in s, energy in J, and digest of the energies of each device. Training is left out
+where events do not depend on it. A scenario whose data or library are missing gets `name skipped: reason`;
+FEDNET_DATA names the folder with data.
 
 `--check` compares the lines with tools/digests.txt and exits with 1 if any differs; `--write` stores them there.
+`--untrained` leaves out the scenarios whose events depend on learnt numbers, which differ between processors.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import warnings
 from collections.abc import Iterator
@@ -106,14 +109,17 @@ def line(name: str, scenario: fe.Scenario) -> str:
     except FednetError as error:
         return f"{name} skipped: {' '.join(str(error).split())}"
     summary = run.summary
-    return f"{name} {run.digest} {summary['simulated_s']:.9g} {summary['energy_j']:.12g}"
+    energies = hashlib.blake2b(run.energies.round(9).to_csv(index=False).encode(), digest_size=8).hexdigest()
+    return f"{name} {run.digest} {summary['simulated_s']:.9g} {summary['energy_j']:.12g} {energies}"
 
 
-def lines(rounds: int, names: list[str]) -> Iterator[str]:
+def lines(rounds: int, names: list[str], *, untrained: bool) -> Iterator[str]:
     """Lines of the scenarios and worlds with these names; of all, if none is named."""
     for path in sorted(SCENARIOS.glob("*.yaml")):
         if not names or path.stem in names:
-            yield line(path.stem, load_scenario(path, [f"stop={{rounds: {rounds}}}", "training.device=cpu"]))
+            scenario = load_scenario(path, [f"stop={{rounds: {rounds}}}", "training.device=cpu"])
+            if not (untrained and scenario.events_depend_on_learning):
+                yield line(path.stem, scenario)
     for name, settings in worlds():
         if not names or name in names:
             yield line(name, small_scenario(*settings))
@@ -126,10 +132,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="rounds of each scenario; %(default)s by default")
     parser.add_argument("--check", action="store_true", help=f"compare with {STORED.name}")
     parser.add_argument("--write", action="store_true", help=f"store in {STORED.name}")
+    parser.add_argument("--untrained", action="store_true", help="leave out what depends on learnt numbers")
     chosen = parser.parse_args()
     stored = dict(each.split(" ", 1) for each in STORED.read_text().splitlines()) if chosen.check else {}
     found, differ = [], 0
-    for text in lines(chosen.rounds, chosen.names):
+    for text in lines(chosen.rounds, chosen.names, untrained=chosen.untrained):
         name, value = text.split(" ", 1)
         found.append(text)
         if chosen.check and not value.startswith("skipped") and stored.get(name) != value:
