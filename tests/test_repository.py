@@ -111,3 +111,13 @@ def test_embedded_data_have_a_licence():
 
     assert found
     assert [name for name in sorted(found) if f"`{name}`" not in told] == []
+
+
+def test_each_reference_picture_is_shown():
+    """Each committed picture is embedded in a page, a table's text or the README."""
+    pictures = [path.relative_to(ROOT) for path in (ROOT / "results/reference").rglob("*.[pg][ni][gf]")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "results/reference").rglob("*.md")]
+    texts = "".join(path.read_text(encoding="utf-8") for path in [*pages, *(ROOT / "docs").rglob("*.py")])
+
+    assert len(pictures) > 20
+    assert [str(path) for path in pictures if "/".join(path.parts[-2:]) not in texts] == []
