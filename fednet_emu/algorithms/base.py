@@ -15,7 +15,7 @@ from fednet_emu.algorithms.selection import AnySelection
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
 from fednet_emu.algorithms.selection.rules import Uniform
-from fednet_emu.component.component import Component, ExactlyOne
+from fednet_emu.component.component import Component, ExactlyOne, Excludes
 from fednet_emu.federation import (
     AnyOptimizer,
     AnySchedule,
@@ -45,6 +45,12 @@ FORMER = dict.fromkeys(_CHECKS, "conflicts(scenario)") | dict.fromkeys(_FLAGS, "
 """What a class of version 0.1 may define, and what takes its place."""
 EVENTS = 3
 """Transfers and computations of a device in a round: it receives, computes and sends."""
+
+
+NO_SERVER_SPEED = Excludes(
+    "server.flop_per_s", {None}, "computes on the server", "give server.flop_per_s", got="no speed of it", key="kind"
+)
+"""Rule of algorithms that compute on the server."""
 
 
 class Algorithm(Component):
@@ -127,6 +133,7 @@ class Algorithm(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
         count = scenario.devices.count
         for key, what, least in self.demands():
             if least > count:

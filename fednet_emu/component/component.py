@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, get_origin
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -35,6 +35,35 @@ class Choice(ABC):
         """Return the settings that a mapping without a kind stands for, where the field has this default."""
 
 
+class Excludes(NamedTuple):
+    """A value of another setting of the scenario that cannot be combined with a component.
+
+    The error reads `{why}, got {got}; {remedy}`. In `got`, `{kind}` is the kind of the component, `{path}` the path of
+    the other setting, and `{value}` the kind or the value of that setting.
+    """
+
+    path: str
+    """Path of the other setting from the root of the scenario, such as `network.transport`. A setting below null is
+    null."""
+    refused: Collection[Any] | Callable[[Any], Any]
+    """The kinds or values that are refused, or a predicate of the value."""
+    why: str
+    remedy: str
+    got: str = "{kind} with {path}: {value}"
+    key: str = ""
+    """Key of the component that the error names; empty for the component as a whole."""
+
+    def found(self, component: Component, scenario: Any) -> Iterator[tuple[str, str]]:
+        """Yield (key, error) if the scenario has a refused value."""
+        value = scenario
+        for name in self.path.split("."):
+            value = getattr(value, name, None)
+        shown = value.kind if isinstance(value, Component) else value
+        if self.refused(value) if callable(self.refused) else shown in self.refused:
+            got = self.got.format(kind=component.kind, path=self.path, value=shown)
+            yield self.key, f"{self.why}, got {got}; {self.remedy}".removesuffix("; ")
+
+
 class Component(BaseModel):
     """Base of every configurable part: frozen, no unknown keys, numbers are never booleans."""
 
@@ -43,6 +72,9 @@ class Component(BaseModel):
     kind: ClassVar[str] = ""
     """What scenario files call the class, where it is one of several kinds: `kinds` sets it from the name of the class,
     unless the class says it itself. A class from outside this package has its own name instead."""
+    excludes: ClassVar[Sequence[Excludes]] = ()
+    """Values of other settings of the scenario that are refused together with the component, in addition to those that
+    its base classes exclude."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -94,11 +126,14 @@ class Component(BaseModel):
         return value
 
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
-        """What does not go with other settings of the scenario that this is a part of: (key, what is wrong).
+        """Find settings of the component that cannot be combined with the rest of the scenario: (key, what is wrong).
 
-        A key is one of this component's, with dots for those below it; an empty one is the component as a whole.
+        A key is one of this component's, with dots for those below it; an empty one is the component as a whole. Values
+        of single other settings are better refused by `excludes`.
         """
-        return ()
+        for owner in reversed(type(self).__mro__):
+            for rule in vars(owner).get("excludes", ()):
+                yield from rule.found(self, scenario)
 
 
 def _choice_of(field: FieldInfo) -> Choice | None:

@@ -15,17 +15,17 @@ averaged, and sent in each round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.adapters.ranked import Ranks, own_message
 from fednet_emu.arrays import IntArray
+from fednet_emu.component.component import Excludes
 from fednet_emu.federation import Deferred, Device, Federation, Process, Reply
 from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
@@ -34,14 +34,16 @@ class Flora(Ranks):
     """The server stacks the adapters, which add to the weights without error and begin anew in each round."""
 
     kind = "flora"
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        yield from super().conflicts(scenario)
-        scheme = scenario.network.uplink.compression
-        if scheme.feeds_back:
-            what = f"adapters begin anew in each round, what was left out of old ones has no place, got {scheme.kind}"
-            yield "kind", f"{what} with error feedback in network.uplink.compression; give error_feedback: false"
+    excludes = (
+        Excludes(
+            "network.uplink.compression",
+            attrgetter("feeds_back"),
+            "adapters begin anew in each round, what was left out of old ones has no place",
+            "give error_feedback: false",
+            got="{value} with error feedback in {path}",
+            key="kind",
+        ),
+    )
 
     def run(self, fed: Federation) -> Process:
         """The server: send each device the stacks that it lacks, and make the next one of what arrives."""

@@ -12,13 +12,11 @@ the last model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
-from typing_extensions import override
 
-from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.base import NO_SERVER_SPEED, Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
 from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Work, computes_only
 from fednet_emu.learning.models.evaluate import outputs_of
@@ -31,12 +29,7 @@ class FedDF(PublicSamples, Synchronous):
     kind = "feddf"
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"server-samples", "server-speed"}
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        yield from super().conflicts(scenario)
-        if scenario.server.flop_per_s is None:
-            yield "kind", "computes on the server, got no speed of it; give server.flop_per_s"
+    excludes = (NO_SERVER_SPEED,)
 
     def run(self, fed: Federation) -> Process:
         """The server: average the models, score the public samples by each, train the mean towards their scores."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import LocalTraining
+from fednet_emu.component.component import Excludes
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Computation, Deferred, Device, Federation, SgdPlan
 
@@ -18,6 +17,16 @@ from fednet_emu.federation import Computation, Deferred, Device, Federation, Sgd
 class PublicSamples(LocalTraining):
     """Settings of distillation on public samples, `server.samples`, for algorithms to inherit; labels are not used."""
 
+    excludes = (
+        Excludes(
+            "server.samples",
+            {0},
+            "distils on public samples",
+            "give server.samples, whose labels are not used",
+            got="none",
+            key="kind",
+        ),
+    )
     distil_epochs: int = Field(1, gt=0)
     """Passes over the public samples whenever a model is trained towards their scores."""
     distil_lr: float | None = Field(None, ge=0)
@@ -28,12 +37,6 @@ class PublicSamples(LocalTraining):
         """The steps on the public samples."""
         lr = self.lr if self.distil_lr is None else self.distil_lr
         return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        yield from super().conflicts(scenario)
-        if not scenario.server.samples:
-            yield "kind", "distils on public samples, got none; give server.samples, whose labels are not used"
 
     def public(self, fed: Federation) -> Tensor:
         """The public samples [M, ...].

@@ -16,13 +16,13 @@ the round. Labels are sent with the activations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.algorithms.base import NO_SERVER_SPEED, Algorithm, LocalTraining
 from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps, Served
 from fednet_emu.algorithms.split.messages import CutLink, Queue
 from fednet_emu.errors import ScenarioError
@@ -63,6 +63,7 @@ class SplitFed(Algorithm, LocalTraining):
     kind = "splitfed"
     ships_no_base = "devices have the first layers only"
     uses: ClassVar[frozenset[str]] = frozenset({"server-speed"})
+    excludes = (NO_SERVER_SPEED,)
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"
     """Who has which part. `sl`: devices in turn hand the first layers on, through the server. `v1`: a server part for
@@ -101,12 +102,6 @@ class SplitFed(Algorithm, LocalTraining):
             what = f"devices that share the server's part have one cut, got least-time with {self.variant}"
             raise ValueError(f"cut: {what}; give a number of layers, or choose v1 or sl")
         return self
-
-    @override
-    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        yield from super().conflicts(scenario)
-        if scenario.server.flop_per_s is None:
-            yield "kind", "computes on the server, got no speed of it; give server.flop_per_s"
 
     @override
     def events(self, n_samples: int | None) -> int | None:
