@@ -15,7 +15,7 @@ from fednet_emu.algorithms.selection import AnySelection
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
 from fednet_emu.algorithms.selection.rules import Uniform
-from fednet_emu.component.component import Component, ExactlyOne, Excludes
+from fednet_emu.component.component import Component, Excludes
 from fednet_emu.federation import (
     AnyOptimizer,
     AnySchedule,
@@ -31,22 +31,43 @@ from fednet_emu.federation import (
 )
 from fednet_emu.federation.payload import n_scalars
 
+Invited = Annotated[
+    CohortSize,
+    Field(
+        description="Devices invited per round: an int is their number, a float their share of all devices, 1.0 for "
+        "all; fewer if fewer are present."
+    ),
+]
+"""Type of a setting `cohort`."""
+Deadline = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        description="Longest time that the server waits for the devices of a round (simulated s); late devices are "
+        "cancelled and left out of the round. Null waits for all devices.",
+    ),
+]
+"""Type of a setting `deadline_s` of a round."""
 Patience = Annotated[float, Field(gt=0)]
 """Type of a setting `patience_s`: how long a lost message is sent again before its device is given up (s)."""
+RoundPatience = Annotated[
+    Patience,
+    Field(
+        description="How long a lost message is sent again before the round continues without its device (simulated s)."
+    ),
+]
+"""Type of a setting `patience_s` of an algorithm whose rounds wait for all devices."""
 ROUND_S = 60.0
-"""Default patience when all others wait for the device: one minute."""
+"""Default patience when all other devices wait: one minute."""
 ALONE_S = 604_800.0
-"""Default patience when the others continue meanwhile and a device that is given up never returns: one week."""
-
+"""Default patience when the other devices continue and a device that is given up never returns: one week."""
 
 _FLAGS = ("moves", "single_uploads", "plans_rounds", "at_edges")
 _CHECKS = ("contradictions", "conflicts_with_losses")
 FORMER = dict.fromkeys(_CHECKS, "conflicts(scenario)") | dict.fromkeys(_FLAGS, "uses = frozenset({...})")
-"""What a class of version 0.1 may define, and what takes its place."""
+"""Names that a class of version 0.1 may define, each with its replacement."""
 EVENTS = 3
 """Transfers and computations of a device in a round: it receives, computes and sends."""
-
-
 NO_SERVER_SPEED = Excludes(
     "server.flop_per_s", {None}, "computes on the server", "give server.flop_per_s", got="no speed of it", key="kind"
 )
@@ -57,24 +78,25 @@ class Algorithm(Component):
     """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
 
     uses: ClassVar[frozenset[str]] = frozenset()
-    """What it may use; a scenario that gives another of these is refused.
+    """What the algorithm can use; a scenario that gives another of these parts is refused.
 
-    uplink-compression, downlink-compression: models in its exchanges (else it says `since` where it sends on the
-    uplink), and `fed.published` for what it sends on the downlink; sums: replies of which it needs the mean alone;
-    plans: rounds whose uplink is planned once it is known who takes part; polls: questions for the loss of a model;
-    consensus: the mean of the devices' own models; edges: edge servers and their backhaul; sidelink: sending from
-    device to device; server-samples, server-speed, validation-samples: what `server` has of these.
+    uplink-compression, downlink-compression: models in its exchanges (else it gives `since` with its uplinks), and
+    `fed.published` for the models that it sends on the downlink; sums: replies of which it needs the mean alone; plans:
+    rounds whose uplink is planned once the participants are known; polls: requests for the loss of a model; consensus:
+    the mean of the devices' own models; edges: edge servers and their backhaul; sidelink: transfers from device to
+    device; server-samples, server-speed, validation-samples: these settings of `server`.
     """
     own_learning: ClassVar[bool] = False
-    """Whether it brings its own data and model, so that a scenario gives none."""
-
+    """Whether the algorithm brings its own data and model, so that a scenario gives none."""
     asynchronous: ClassVar[bool] = False
-    """Whether the server steps whenever some updates have arrived, so that a round is no round of asking devices."""
+    """Whether the server steps whenever some updates have arrived, so that a round invites no cohort."""
     ships_no_base: ClassVar[str] = ""
     """Why the server cannot send all frozen weights to each device; empty where it can."""
+    equal_weights: ClassVar[bool] = False
+    """Whether all updates of a round weigh the same."""
 
     def conflicts_with_statistics(self) -> Iterable[tuple[str, str]]:
-        """Settings that do not go with running statistics, as of batch norm, as (key, what is wrong)."""
+        """Settings that cannot be combined with running statistics, as of batch norm: (key, what is wrong)."""
         if getattr(self, "private_sgd", None) is not None:
             yield "private_sgd", "hides gradients, and statistics of the samples would be sent as they are"
 
@@ -84,20 +106,15 @@ class Algorithm(Component):
         for name in FORMER.keys() & vars(cls).keys():
             raise TypeError(f"{cls.__name__}.{name}: is not called any more, got a definition; write {FORMER[name]}")
 
-    @property
-    def equal_weights(self) -> bool:
-        """Whether all updates of a round weigh the same."""
-        return False
-
     @abstractmethod
     def run(self, fed: Federation) -> Process:
         """The server's SimPy process; the algorithm is over when it returns."""
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Whether learnt numbers can decide what is sent, to whom, or how long the run lasts.
+        """Whether learnt numbers can decide about messages, their receivers, or the length of the run.
 
-        If so, a timing-only run, which trains nothing, is an approximation: it uses nominal values in their place.
+        If so, a timing-only run, which trains nothing, is an approximation with nominal values.
         """
         return False
 
@@ -107,21 +124,21 @@ class Algorithm(Component):
         return count if cohort is None else min(cohort_size(cohort, count), count)
 
     def answers(self, count: int) -> int:
-        """The number of answers that end a round without losses, out of `count` devices: one of each participant."""
+        """The number of replies that end a round without losses, out of `count` devices: one of each participant."""
         return self.participants(count)
 
     def events(self, n_samples: int | None) -> int | None:
-        """Number of transfers and computations of a device with so many samples in a round, about; None if unknown."""
+        """Approximate number of transfers and computations per round of a device with `n_samples`; None if unknown."""
         return EVENTS
 
     def asking_rate(self, count: int) -> float | None:
-        """Probability with which each of `count` devices is asked in a round, if independently; None if not."""
+        """Probability with which each of `count` devices is invited to a round, if independently; None if not."""
         return None
 
     def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
-        """What so many rounds reveal at most of one of `count` devices; None for no bound.
+        """Guarantee for one of `count` devices after `rounds` rounds; None for no bound.
 
-        Unless all are `always_there`, not only a random draw decides who takes part.
+        Unless all devices are `always_there`, participation depends on more than a random draw.
         """
         return None
 
@@ -140,13 +157,13 @@ class Algorithm(Component):
                 yield key, f"{what}, got {least}; must be at most devices.count, {count}"
 
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
-        """Settings that are invalid when the server receives nothing but sums of uploads, as (key, what is wrong)."""
+        """Settings that are invalid when the server receives only sums of uploads, as (key, what is wrong)."""
         if "sums" not in self.uses:
             yield "kind", "its server reads every upload by itself"
 
 
-class LocalTraining(ExactlyOne):
-    """Settings of a device's local training, for algorithms to inherit."""
+class LocalTraining(Algorithm):
+    """An algorithm whose devices make epochs or steps of SGD on their own samples."""
 
     alternatives: ClassVar[tuple[str, ...]] = ("local_epochs", "local_steps")
     otherwise: ClassVar[Mapping[str, Any]] = {"local_epochs": 1}
@@ -158,20 +175,20 @@ class LocalTraining(ExactlyOne):
     local_epochs: int | None = Field(None, gt=0)
     """Passes over the device's samples per round; 1 unless this or `local_steps` is given."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per round, in the place of `local_epochs`."""
+    """Gradient steps per round, instead of `local_epochs`."""
     local_optimizer: AnyOptimizer = Sgd()
-    """Optimizer of the devices; its state begins anew in every round."""
+    """Optimizer of the devices; its state is reset in every round."""
     lr_schedule: AnySchedule = Constant()
     """How the step size of the devices, `lr`, changes from round to round."""
     clip_norm: float | None = Field(None, gt=0)
     """Longest gradient of a step: a longer one is scaled down to this Euclidean norm. Null for no limit."""
     private_sgd: PrivateSgd | None = None
-    """Limit and noise for the gradients of single samples, so that a model that is sent hides them: DP-SGD. The summary
-    says as `sample_epsilon` what a run reveals of a sample at most. Null for neither."""
+    """Limit and noise for the gradients of single samples, so that an uploaded model hides them: DP-SGD. The summary
+    gives the privacy loss of a sample in a run, at most, as `sample_epsilon`. Null for neither."""
     sends_models: ClassVar[bool] = False
-    """Whether devices send nothing but models that their local steps have made."""
+    """Whether devices send only models that their local steps have made."""
     plain_steps: ClassVar[bool] = False
-    """Whether the algorithm's formulas hold for plain steps of one size only, so that it refuses any others."""
+    """Whether the algorithm's formulas hold only for plain steps of one size, so that it refuses any others."""
 
     @model_validator(mode="after")
     def _plain_where_assumed(self) -> Self:
@@ -187,10 +204,11 @@ class LocalTraining(ExactlyOne):
         return self
 
     def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
-        """The largest epsilon of a sample of devices with so many samples each, and the delta; empty without a bound.
+        """Largest epsilon of a sample after `rounds` rounds, and delta; `n_samples` of each device. Empty without DP.
 
-        `sample_epsilon` counts one release of noise for each time that a device passes its samples. The other one
-        takes each batch for a Poisson draw of its size, as is usual, though batches are shuffled.
+        `sample_epsilon` counts one release of noise for each pass of a device over its samples.
+        `sample_epsilon_as_poisson` takes each batch for a Poisson draw of its size, as is usual, though batches are
+        shuffled.
         """
         private, plan = self.private_sgd, self.plan
         if private is None:
@@ -217,19 +235,31 @@ class LocalTraining(ExactlyOne):
         )
 
 
-class Synchronous(Algorithm, LocalTraining):
+class LocalSteps(Algorithm):
+    """An algorithm whose devices make a fixed number of plain SGD steps in a round."""
+
+    lr: float = Field(ge=0)
+    """Step size of the devices."""
+    batch_size: int | None = Field(gt=0)
+    """Samples per gradient step; null takes all of the device's samples."""
+    local_steps: int = Field(gt=0)
+    """Gradient steps per round."""
+
+    @cached_property
+    def plan(self) -> SgdPlan:
+        """The local steps of a device in a round."""
+        return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
+
+
+class Synchronous(LocalTraining):
     """An algorithm in rounds: in each one the server invites a cohort, which trains locally, and waits for it."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
 
-    cohort: CohortSize = 0.5
-    """Devices invited per round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
-    fewer are present."""
+    cohort: Invited = 0.5
     selection: AnySelection = Uniform()
-    """Who is asked in a round."""
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
+    """How the devices of a round are selected."""
+    deadline_s: Deadline = None
     retries: int = Field(0, ge=0)
     """Number of times that a lost upload is sent again."""
 
@@ -248,23 +278,25 @@ class Synchronous(Algorithm, LocalTraining):
         Args:
             fed: the federation.
             t: the round, from 0.
-            message: as for `Federation.exchange`; of a model, or of the first of several parts, all devices read what
-                is published.
+            message: as for `Federation.exchange`. The devices receive the published version of a model, or of the first
+                of several parts.
             client: process `client(fed, k, *parts, t, *args)` of a device.
             args: further arguments of `client`.
-            down: numbers that a device receives, for estimates of times; those of the message when None.
-            up: numbers that it sends; as many as it receives when None.
+            down: scalars that a device receives, for estimates of times; by default those of the message.
+            up: scalars that a device sends; by default as many as it receives.
         """
         fed.graph.begin_wavefront()
         if isinstance(message, tuple):
             message = (fed.published(message[0]), *message[1:])
         elif not callable(message):
             message = fed.published(message)
-        if "sampler" not in fed.memory:
-            down = down or (fed.task.model.size if callable(message) else n_scalars(message))
-            work, size = RoundWork(fed, self.plan, down, up or down), cohort_size(self.cohort, fed.n_devices)
-            fed.memory["sampler"] = CohortSampler(fed, self.selection, size, work, self.deadline_s)
-        sampler: CohortSampler = fed.memory["sampler"]
+
+        def made() -> CohortSampler:
+            received = down or (fed.task.model.size if callable(message) else n_scalars(message))
+            work, size = RoundWork(fed, self.plan, received, up or received), cohort_size(self.cohort, fed.n_devices)
+            return CohortSampler(fed, self.selection, size, work, self.deadline_s)
+
+        sampler = fed.state(CohortSampler, made)
         cohort = yield from self.invited(fed, t, message, sampler)
         arrived: Arrived = yield from fed.exchange(
             cohort,
@@ -285,33 +317,31 @@ class Synchronous(Algorithm, LocalTraining):
         return sampler.cohort(t, message)
 
     @property
+    @override
     def events_depend_on_learning(self) -> bool:
-        """Whether the rule decides by losses."""
         return self.selection.needs_losses
 
+    @override
     def participants(self, count: int) -> int:
-        """The largest number of devices, out of `count`, that the rule asks in a round."""
         return self.selection.most(cohort_size(self.cohort, count), count)
 
     @override
     def asking_rate(self, count: int) -> float | None:
         return self.selection.rate(min(cohort_size(self.cohort, count), count), count)
 
+    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """A rule that cannot choose so many of the devices, or asks what they do not know, as (key, what)."""
         yield from super().conflicts(scenario)
         if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
             yield "selection", f"{problem}; choose others"
         if self.private_sgd is not None and self.selection.needs_losses:
             yield "selection", "devices tell losses, which private_sgd does not hide; choose another"
         if self.selection.polls and "polls" not in self.uses:
-            yield (
-                "selection",
-                "asks devices for the loss of a model that is sent to all, which there is not; choose another",
-            )
+            what = "asks devices for the loss of a model that is sent to all, which there is not; choose another"
+            yield "selection", what
 
+    @override
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
-        """A rule that asks devices, or relies on single uploads, and answers to single devices, as (key, what)."""
         yield from super().conflicts_with_sums()
         if self.selection.single_uploads:
             yield "selection", f"{self.selection.kind} {self.selection.single_uploads}"

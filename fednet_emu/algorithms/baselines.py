@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Algorithm, LocalTraining
-from fednet_emu.federation import CohortSize, Deferred, Delivery, Device, Federation, Process, SgdPlan
+from fednet_emu.algorithms.base import Deadline, LocalSteps, LocalTraining
+from fednet_emu.federation import CohortSize, Deferred, Delivery, Device, Federation, Process
 
 
-class LocalOnly(Algorithm, LocalTraining):
+class LocalOnly(LocalTraining):
     """In each round a random cohort trains, each device its own model on its own samples."""
 
     kind = "local"
@@ -19,9 +19,7 @@ class LocalOnly(Algorithm, LocalTraining):
     cohort: CohortSize = 0.5
     """Devices that train in a round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
     fewer are present."""
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
+    deadline_s: Deadline = None
 
     def run(self, fed: Federation) -> Process:
         """Rounds without a server, for comparison at equal local work; a device that is late keeps its old model."""
@@ -40,7 +38,7 @@ class LocalOnly(Algorithm, LocalTraining):
         return trained.params
 
 
-class Individual(Algorithm):
+class Individual(LocalSteps):
     """One device trains on its own samples only; nothing is sent, and its model is evaluated on the samples of all.
 
     A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
@@ -49,12 +47,6 @@ class Individual(Algorithm):
     ships_no_base = "no server sends anything"
     device: int = Field(ge=0)
     """Number of the device that trains, from 0."""
-    lr: float = Field(ge=0)
-    """Step size."""
-    batch_size: int | None = Field(gt=0)
-    """Samples per gradient step; null takes all of the device's samples."""
-    local_steps: int = Field(gt=0)
-    """Gradient steps per round."""
 
     def demands(self) -> list[tuple[str, str, int]]:
         """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
@@ -63,9 +55,8 @@ class Individual(Algorithm):
     def run(self, fed: Federation) -> Process:
         """Train the device locally, round after round, until its battery is empty for good."""
         w, k = fed.initial_model(), fed.device(self.device)
-        plan = SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
         for t in fed.rounds():
-            computation = k.train(w, plan, t)
+            computation = k.train(w, self.plan, t)
             trained = yield computation
             if computation.stopped:
                 return

@@ -4,31 +4,68 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learn
 Data", AISTATS 2017, https://proceedings.mlr.press/v54/mcmahan17a.html
 
 Differences from the paper: a round may have a deadline, and lost uplinks may be sent again. Updates that do not arrive
-are left out of the mean. The server may make something else than the mean of the updates (`aggregation`: the median, a
-trimmed mean, Krum), and may take another step than that (`server_optimizer`, `server_lr`: FedAvgM, FedAdagrad, FedAdam,
-FedYogi). It may ask others than a random cohort (`selection`).
+are left out of the mean. The server may aggregate updates in another way (`aggregation`: the median, a trimmed mean,
+Krum), and may take another step than the mean update (`server_optimizer`, `server_lr`: FedAvgM, FedAdagrad, FedAdam,
+FedYogi). It may select devices by another rule than at random (`selection`).
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
-from fednet_emu.algorithms.aggregation import Aggregation
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.algorithms.accountant import Privacy
+from fednet_emu.algorithms.aggregation import Aggregation, Krum, Mean, Median, MultiKrum, TrimmedMean
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.algorithms.server import ServerSettings
-from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Process, computes_only
+from fednet_emu.algorithms.private import CentralPrivacy, LocalPrivacy
+from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, Memory, ServerOptimizer, ServerSgd
+from fednet_emu.component.slot import Slot, kinds
+from fednet_emu.federation import Arrived, Deferred, Device, Federation, LocalStep, Process, computes_only
+
+AGGREGATIONS: dict[str, type[Aggregation]] = kinds(
+    CentralPrivacy, Krum, LocalPrivacy, Mean, Median, MultiKrum, TrimmedMean
+)
+"""Every kind of aggregation that is built in."""
+
+AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]
+"""Type of a field that holds one aggregation."""
 
 
-class FedAvg(ServerSettings, Synchronous):
+class FedAvg(Synchronous):
     """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
 
     kind = "fedavg"
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
 
+    weighting: Literal["samples", "uniform"] = "samples"
+    """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""
+    aggregation: AnyAggregation = Mean()
+    """How the server aggregates the updates that arrive. Any kind but the mean counts them alike, holds all models
+    of a round in memory, and leaves the model as it is in a round with fewer than it needs."""
+    server_optimizer: AnyServerOptimizer | None = None
+    """How the server moves its model by the aggregated update; null makes plain steps of size `server_lr`."""
+    server_lr: float | None = Field(None, ge=0)
+    """Step size of plain steps of the server: the factor of the update; null is 1. Any other server optimizer has
+    its own `lr`."""
+
+    @model_validator(mode="after")
+    def _one_step_size_of_the_server(self) -> Self:
+        if self.server_optimizer is not None and self.server_lr is not None:
+            raise ValueError(
+                f"server_lr and server_optimizer both set the server's step size, got {self.server_lr:g} and "
+                f"{type(self.server_optimizer).__name__}; leave out server_lr and give server_optimizer.lr"
+            )
+        return self
+
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
-        w, server = fed.initial_model(), self.server(fed)
+        w, server = fed.initial_model(), Server(fed, self)
         sends_params = type(self).client is FedAvg.client and type(self.aggregation).reply is Aggregation.reply
         client = LocalStep(self.plan) if sends_params else self.client
         for t in fed.rounds():
@@ -42,3 +79,78 @@ class FedAvg(ServerSettings, Synchronous):
         *told, t = more
         trained = yield k.train(w, self.plan, t)
         return self.aggregation.reply(fed, k, w, trained.params, *told)
+
+    def message(self, fed: Federation, w: Deferred) -> Any:
+        """The message to the devices of a round: the model, and the values that the aggregation sends with it."""
+        told = self.aggregation.sent_along(fed)
+        return (w, *told) if told else w
+
+    @property
+    def equal_weights(self) -> bool:  # type: ignore[override]  # a constant of most algorithms
+        """Whether all updates of a round weigh the same."""
+        return self.weighting == "uniform" or type(self.aggregation) is not Mean
+
+    @override
+    def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
+        return self.aggregation.privacy(rounds, self.asking_rate(count) if always_there else None)
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        most, least = self.participants(scenario.devices.count), self.aggregation.least
+        if least > most:
+            yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"
+
+    @override
+    def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts_with_statistics()
+        if self.aggregation.reveals_statistics:
+            what = "hides updates, and statistics of the data would be sent as they are"
+            yield "aggregation", f"{self.aggregation.kind} {what}"
+
+    @override
+    def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts_with_sums()
+        if self.aggregation.needs_singles:
+            yield "aggregation", f"{self.aggregation.kind} compares single updates"
+
+
+@final
+class Server:
+    """The server of a run, with the state of its optimizer."""
+
+    def __init__(self, fed: Federation, settings: FedAvg) -> None:
+        self._fed, self._settings = fed, settings
+        own_lr = 1.0 if settings.server_lr is None else settings.server_lr
+        self._optimizer: ServerOptimizer = settings.server_optimizer or ServerSgd(lr=own_lr)
+        self._memory: Deferred | None = None
+
+    def step(self, arrived: Arrived) -> Deferred:
+        """The model after a round: the model that was sent, moved by the updates; their models are given away."""
+        own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
+        if len(arrived) < own.aggregation.least:
+            return w
+        if type(own.aggregation) is Mean and type(server) is ServerSgd:  # one sum and no memory
+            return arrived.average(own.weighting, server.lr)
+        rate = own.asking_rate(fed.n_devices)
+        update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting), rate)
+        if self._memory is None:
+            self._memory = fed.defer(started, server, w, fed.n_statistics, size=server.vectors * w.size)
+        what = server, w, update, self._memory, fed.n_statistics
+        after = fed.defer(stepped, *what, size=(1 + server.vectors) * w.size)
+        self._memory = after.part(1, server.vectors * w.size)
+        return after.part(0, w.size)
+
+
+def started(server: ServerOptimizer, w: Tensor, statistics: int) -> Memory:
+    """The memory of a server optimizer before the first round, for the parameters of models like w [P]."""
+    return server.start(w[: len(w) - statistics])
+
+
+def stepped(
+    server: ServerOptimizer, w: Tensor, update: Tensor, memory: Memory, statistics: int
+) -> tuple[Tensor, Memory]:
+    """The model [P] and memory after a step; the last `statistics` entries, running statistics, move by the update."""
+    n = len(w) - statistics
+    after, memory = server.step(w[:n], update[:n], memory)
+    return (torch.cat([after, (w + update)[n:]]) if statistics else after), memory

@@ -18,25 +18,21 @@ added to it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fednet_emu.algorithms.base import Synchronous
+from fednet_emu.algorithms.fedavg import FedAvg, Server
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, UntilDeadline
-from fednet_emu.algorithms.server import ServerSettings
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
 
 
-class FedProx(ServerSettings, Synchronous):
+class FedProx(FedAvg):
     """Each round a random cohort trains around the received model, as far as it gets, and the server averages."""
 
     kind = "fedprox"
-    sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     mu: float = Field(0.01, ge=0)
     """Factor of the proximal term mu/2 ||w - w^t||^2 that keeps devices near the model they received (mu); 0 is
     federated averaging."""
@@ -63,25 +59,27 @@ class FedProx(ServerSettings, Synchronous):
 
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, average what it made of the model, adapt mu."""
-        w, server = fed.initial_model(), self.server(fed)
+        w, server = fed.initial_model(), Server(fed, self)
         pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else w
         for t in fed.rounds():
             if self.adaptive:
-                mu = fed.defer(_MU, pull, size=1)
+                mu = pull.part("mu", 1)
                 arrived = yield from self.round(fed, t, (w, mu), self.client)
                 if arrived:
                     weights = arrived.weights(self.weighting)
                     pull = fed.defer(adapted, pull, arrived.part(1), weights, self.mu_step, self.falls)
             else:
-                arrived = yield from self.round(fed, t, self.message(fed, w), self.unadaptive)
+                arrived = yield from self.round(fed, t, self.message(fed, w), self.client)
             w = server.step(arrived)
             fed.end_of_round(w)
             if self.adaptive and not fed.timing_only:
-                fed.ledger.record("proximal", round=fed.round, mu=fed.read(fed.defer(_MU, pull, size=1)))
+                fed.ledger.record("proximal", round=fed.round, mu=fed.read(pull.part("mu", 1)))
 
     @computes_only
-    def client(self, fed: Federation, k: Device, w: Deferred, mu: Deferred | float, t: int, *told: Deferred) -> Process:
+    def client(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
         """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
+        *told, t = more
+        mu = told.pop(0) if self.adaptive else self.mu
         upload_bit = fed.links.update_bit(w.size) + FLOAT_BIT * self.adaptive
         plan = self.partial_work.plan(fed, k, self.plan, t, upload_bit)
         if type(self.partial_work) is not FullWork:
@@ -91,12 +89,6 @@ class FedProx(ServerSettings, Synchronous):
         trained = yield k.train(w, plan, t, prox=mu)
         sent = self.aggregation.reply(fed, k, w, trained.params, *told)
         return (sent, trained.loss) if self.adaptive else sent
-
-    @computes_only
-    def unadaptive(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
-        """A device that knows mu."""
-        *told, t = more
-        return self.client(fed, k, w, self.mu, t, *told)
 
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         """A rule for mu, or for the work, that needs more of a device than its update, as (key, what is wrong)."""
@@ -113,9 +105,6 @@ class Pull(NamedTuple):
     mu: float
     loss: float | None
     falls: int
-
-
-_MU = attrgetter("mu")
 
 
 def adapted(pull: Pull, losses: Sequence[float], weights: Sequence[float], step: float, falls: int) -> Pull:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from simpy.events import Event
@@ -43,6 +43,8 @@ from fednet_emu.network.topology import Digraph
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.summaries import add_energies, recent_losses
 
+State = TypeVar("State")
+
 
 class Federation:
     """Devices, links, training and records of one run.
@@ -56,7 +58,7 @@ class Federation:
         timing_only: whether nothing is trained or evaluated.
         observers: called at the end of every round; they must not change the run.
         learner: the learning plane.
-        memory: what parts of an algorithm remember during the run, by names of their own.
+        memory: values that an algorithm keeps during the run, by name; see `state` for objects of a class.
         kept: values that an algorithm with its own learning keeps in case the run is cut off.
         workers: number of processes in which such an algorithm may train.
         asks: is called for each transfer or computation that the algorithm asks for, or with the number of several.
@@ -87,6 +89,7 @@ class Federation:
         )
         self.asks = self._rounds.request
         self.server, self.memory, self.kept = Device(self, SERVER), dict[str, Any](), Kept()
+        self._states: dict[type, Any] = {}
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self.learner.read, 0 if task is None else task.model.shipped_bit)
@@ -294,6 +297,13 @@ class Federation:
         A timing-only run does not compute it: it returns `nominal` instead and sets `learner.nominal`.
         """
         return self.learner.read(value, nominal)
+
+    def state(self, kind: type[State], make: Callable[[], State]) -> State:
+        """Return the object of this class that belongs to the run; the first call makes it."""
+        if kind not in self._states:
+            self._states[kind] = make()
+        state: State = self._states[kind]
+        return state
 
     # ---- flow --------------------------------------------------------------------------------------------------------
 

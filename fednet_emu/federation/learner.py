@@ -9,7 +9,6 @@ until it has caught up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -68,9 +67,6 @@ class Kept:
 
     def put(self, key: str, value: Any) -> None:
         """Keep the value of this key."""
-
-
-_LOSS, _ACCURACY = attrgetter("loss"), attrgetter("accuracy")
 
 
 def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
@@ -199,7 +195,7 @@ class Learner:
         metrics = self._graph.call(
             scored, self._task.model, w, self._task.data.x[rows], self._task.data.y[rows], size=2
         )
-        return Evaluated(self._graph.call(_LOSS, metrics, size=1), self._graph.call(_ACCURACY, metrics, size=1))
+        return Evaluated(metrics.part("loss", 1), metrics.part("accuracy", 1))
 
     def check(self, models: Models | None, verb: str) -> None:
         """Check that an algorithm gives a model, or several.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.component.component import Component, ExactlyOne
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
@@ -19,7 +19,7 @@ COSTS = ("rounds", "simulated_s", "bits", "energy_j")
 """What a run spends."""
 
 
-class Milestone(ExactlyOne):
+class Milestone(Component):
     """The accuracy that a run must have once it has spent so much; one that has less is hopeless, and ends."""
 
     alternatives: ClassVar[tuple[str, ...]] = COSTS

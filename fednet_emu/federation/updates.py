@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -48,9 +47,6 @@ class Sent(NamedTuple):
     model: Tensor
     left: Tensor | None
     bit: int
-
-
-_MODEL, _LEFT, _BIT = attrgetter("model"), attrgetter("left"), attrgetter("bit")
 
 
 def bits_of(scheme: Compression, n: int, statistics: int) -> int:
@@ -130,12 +126,12 @@ class Compressor:
         n, name, statistics = x.size, ("compression", *who, number), self._statistics.get(x.size, 0)
         what = self.scheme, x, base, self._left.get(who), self._streams, name, statistics
         both = self._graph.call(sent, *what, size=2 * n)
-        model = self._graph.call(_MODEL, both, size=n)
+        model = both.part("model", n)
         if self.scheme.feeds_back:
-            self._left[who] = self._graph.call(_LEFT, both, size=n)
+            self._left[who] = both.part("left", n)
         bit = bits_of(self.scheme, n, statistics)
         if self.scheme.depends_on_values:
-            bit = self._read(self._graph.call(_BIT, both, size=1), bit)
+            bit = self._read(both.part("bit", 1), bit)
         return model, bit
 
 

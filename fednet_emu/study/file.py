@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from fednet_emu.component.component import Component, ExactlyOne
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import NO_ACCURACY
 from fednet_emu.limits import MAX_RUNS
@@ -23,7 +23,7 @@ from fednet_emu.scenario.yaml_text import dump, parse
 from fednet_emu.study.grid import Axis, axes_of
 
 
-class Target(ExactlyOne):
+class Target(Component):
     """The target of a study; time, bits and energy are reported for the first evaluation at which a run reaches it."""
 
     alternatives: ClassVar[tuple[str, ...]] = ("accuracy", "loss")

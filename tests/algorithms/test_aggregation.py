@@ -22,7 +22,7 @@ from fednet_emu.algorithms.aggregation import (
     TrimmedMean,
     krum_scores,
 )
-from fednet_emu.algorithms.server import AGGREGATIONS
+from fednet_emu.algorithms.fedavg import AGGREGATIONS
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.quick import examples

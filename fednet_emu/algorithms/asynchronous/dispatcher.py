@@ -9,14 +9,14 @@ import numpy as np
 from pydantic import Field
 from simpy.events import Process as Started
 
-from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process
 from fednet_emu.federation.exchange import Client
 from fednet_emu.federation.rounds import is_standstill
 
 
-class Concurrent(Algorithm, LocalTraining):
+class Concurrent(LocalTraining):
     """An algorithm that keeps some devices at work all the time, each with the model it was given."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
@@ -38,9 +38,8 @@ class Concurrent(Algorithm, LocalTraining):
 
         A device does `client(fed, k, w, n)` when it is asked for the nth time, from 0.
         """
-        if "dispatcher" not in fed.memory:
-            fed.memory["dispatcher"] = Dispatcher(fed, self.concurrency, self.deadline_s)
-        arrival: Arrival = yield from fed.memory["dispatcher"].next(t, w, client)
+        dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s))
+        arrival: Arrival = yield from dispatcher.next(t, w, client)
         fed.answered(arrival.tries, 1)
         return arrival
 

@@ -34,7 +34,7 @@ from pydantic import Field
 from simpy.events import Process as Started
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox, Process
 
 
@@ -67,7 +67,7 @@ Came = tuple[Client, Delivery]
 """A device whose model came in time, and the delivery of it."""
 
 
-class Safa(Algorithm, LocalTraining):
+class Safa(LocalTraining):
     """Each round ends when a quota of models has come, and slow devices go on across rounds, up to a lag."""
 
     deadline_s: float | None = Field(None, gt=0)

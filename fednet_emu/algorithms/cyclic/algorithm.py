@@ -20,7 +20,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import Algorithm, Deadline
 from fednet_emu.algorithms.cyclic.structures import AnyGroupStructure
 from fednet_emu.algorithms.cyclic.theory import Theory, check_covered
 from fednet_emu.algorithms.cyclic.turns import Member, Use, turns
@@ -54,9 +54,7 @@ class CyclicFedAvg(Algorithm):
     slot_s: float | None = Field(None, gt=0)
     """Length of a turn (simulated s), counted from the start of the downlink; answers not decoded by then are lost.
     Null ends a turn when all members have answered, or at the deadline."""
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
+    deadline_s: Deadline = None
     l2: float = Field(0.0, ge=0)
     """Factor l2 of the regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False

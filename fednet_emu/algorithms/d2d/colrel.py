@@ -11,51 +11,32 @@ without samples take no part; with a deadline, a late cluster is left out as a w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
-from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d.colrel_weights import best_weights, variance
-from fednet_emu.algorithms.d2d.round import ClusterRounds, Pushed, mixed_update
+from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, ClusterTraining, stepped
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import (
-    CohortSize,
-    Deferred,
-    Delivery,
-    Digraph,
-    Federation,
-    Process,
-    SgdPlan,
-    cohort_size,
-    moved_by_sum,
-)
+from fednet_emu.federation import CohortSize, Digraph, Federation, Process, cohort_size
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 
 
-class Colrel(Algorithm):
+class Colrel(ClusterTraining):
     """Devices relay weighted sums of their neighbours' updates, so that the server's update is unbiased.
 
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     cohort: CohortSize
     """Devices invited to upload per round: an int is their number, a float their share of all devices, 1.0 for all;
     fewer if fewer are present."""
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
-    lr: float = Field(ge=0)
-    """Step size of the devices."""
-    batch_size: int | None = Field(gt=0)
-    """Samples per step; null takes all of the device's samples at once."""
-    local_steps: int = Field(gt=0)
-    """Gradient steps per round."""
     uplink_arrives: Probability | tuple[Probability, ...] = 1.0
     """Probability, assumed by the relay weights, that the upload of an invited device arrives: one number for all
     devices, or one per device. It does not change the network itself."""
@@ -67,44 +48,31 @@ class Colrel(Algorithm):
     survey: int = Field(50, gt=0)
     """Number of draws of the topology from which the relay weights estimate the probability of each edge."""
 
+    @override
     def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         yield from super().demands()
         if isinstance(self.uplink_arrives, tuple):
             yield "uplink_arrives", "has more entries than there are devices", len(self.uplink_arrives)
 
     def run(self, fed: Federation) -> Process:
         """The server: compute the relay weights once; then in each round invite devices and add their uploads."""
-        plan, takes_part = (
-            SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
-            fed.task.n_samples > 0,
-        )
-        devices, size = np.flatnonzero(takes_part), cohort_size(self.cohort, fed.n_devices)
-        a = self.relay_weights(fed, takes_part)
+        takes_part, size = fed.task.n_samples > 0, cohort_size(self.cohort, fed.n_devices)
+        devices, a = np.flatnonzero(takes_part), self.relay_weights(fed, takes_part)
         x = fed.initial_model()
         for t in fed.rounds():
-            yield fed.somebody_there()
-            graph = fed.digraph(t).among(takes_part)
             invited = devices[np.argsort(fed.streams("sample", t).random(fed.n_devices)[devices])][:size]
-            rounds, chosen = ClusterRounds(fed, graph, x, t, plan, retries=0), set(invited.tolist())
-            clusters = (
-                self.cluster(rounds, number, [k for k in members.tolist() if k in chosen], a)
-                for number, members in enumerate(graph.members)
-            )
-            ended = yield fed.gather(clusters, self.deadline_s)
-            done = [Relayed((), 0, 0) if isinstance(cluster, Delivery) else cluster for cluster in ended]
-            uploads = [update for cluster in done for update in cluster.uploads]
-            if uploads:
-                own = [1.0 / len(devices)] * len(uploads)
-                x = fed.accumulate(moved_by_sum, uploads, x, own, 1.0, fed.n_statistics)
+            choose = partial(among, invited=set(invited.tolist()))
+            _, _, done = yield from self.clusters(fed, t, x, choose, partial(self.cluster, a=a))
+            arrived = sum(len(cluster.uploads) for cluster in done)
+            x = stepped(fed, x, done, [1.0 / len(devices)] * arrived)
             fed.record(
                 "relaying",
                 sampled=len(invited),
-                uploads=len(uploads),
+                uploads=arrived,
                 d2d_senders=sum(cluster.senders for cluster in done),
-                d2d_receptions=sum(cluster.receptions for cluster in done),
+                d2d_receptions=sum(len(cluster.edges) for cluster in done),
             )
-            fed.end_of_round(x, invited=len(invited), arrived=len(uploads))
+            fed.end_of_round(x, invited=len(invited), arrived=arrived)
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
         """Minimum-variance weights [relays, sources] for this network's link probabilities; records their variance.
@@ -130,43 +98,20 @@ class Colrel(Algorithm):
     def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
         """A cluster's round: devices push to their neighbours; invited devices upload their weighted sums."""
         fed, members = rounds.fed, rounds.graph.members[number].tolist()
-        pushes = yield fed.gather(rounds.push(number, fed.device(k)) for k in members)
-        models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
-        heard = heard_by(models, dict(zip(members, pushes, strict=True)))
+        models, heard = yield from rounds.push_all(members)
         ready = [i for i in chosen if i in models]
+        sources = {i: [i, *(j for j, receiver in heard if receiver == i)] for i in ready}
         sent = yield fed.all_of(
-            [fed.uplink(fed.device(i), relayed(fed, rounds.model, models, heard[i], a[i])) for i in ready]
+            [fed.uplink(fed.device(i), rounds.mixed(models, [(j, a[i, j]) for j in sources[i]])) for i in ready]
         )
-        return Relayed(
-            [reply.payload for reply in sent if not reply.lost],
-            sum(bool(rounds.graph.receivers(k)) for k in models),
-            sum(len(sources) - 1 for sources in heard.values()),
-        )
+        uploads = [(i, reply.payload) for i, reply in zip(ready, sent, strict=True) if not reply.lost]
+        senders = sum(bool(rounds.graph.receivers(k)) for k in models)
+        return ClusterRound(heard, uploads, models=models, senders=senders)
 
 
-class Relayed(NamedTuple):
-    """Result of a cluster's round: uploads that arrived, number of devices that pushed, number of models received."""
-
-    uploads: Sequence[Deferred]
-    senders: int
-    receptions: int
-
-
-def heard_by(models: Mapping[int, Deferred], pushes: Mapping[int, Pushed]) -> dict[int, list[int]]:
-    """For each device that has trained: the devices whose models it has, itself first."""
-    heard = {i: [i] for i in models}
-    for j, push in pushes.items():
-        for i in push.reached:
-            if i in heard:
-                heard[i].append(j)
-    return heard
-
-
-def relayed(
-    fed: Federation, x: Deferred, models: Mapping[int, Deferred], sources: Sequence[int], weights: Array
-) -> Deferred:
-    """The weighted sum of the updates that a device has received (deferred)."""
-    return fed.defer(mixed_update, x, [models[j] for j in sources], weights[sources], fed.n_statistics)
+def among(graph: Digraph, invited: set[int]) -> list[list[int]]:
+    """The invited devices of each cluster."""
+    return [[k for k in members.tolist() if k in invited] for members in graph.members]
 
 
 def edge_frequencies(graphs: Sequence[Digraph]) -> Array:

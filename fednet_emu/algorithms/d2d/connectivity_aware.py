@@ -3,6 +3,8 @@
 Parasnis, Hosseinalipour, Chu, Chiang, Brinton: "Connectivity-Aware Semi-Decentralized Federated Learning over
 Time-Varying D2D Networks", MobiHoc 2023, https://arxiv.org/abs/2303.08988
 
+Symbols: eta is `lr`, T is `local_steps`.
+
 Differences from the paper: uploads are weighted by cluster (`stratified`), the only one of the three normalisations
 that is unbiased when m n_l / n is not an integer; the default bound on the connectivity factor is derived here, because
 the published ones bound phi + 1 or have a singularity (see `connectivity_bounds.py`); out-degrees count only received
@@ -14,44 +16,24 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
-from fednet_emu.algorithms.d2d.round import NOTHING, ClusterRound, ClusterRounds, edges_of
+from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, ClusterTraining, edges_of, stepped
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.federation import (
-    CohortSize,
-    Delivery,
-    Digraph,
-    Federation,
-    Process,
-    SgdPlan,
-    Streams,
-    cohort_size,
-    moved_by_sum,
-)
+from fednet_emu.federation import CohortSize, Digraph, Federation, Process, Streams, cohort_size
 
 
-class ConnectivityAware(Algorithm):
+class ConnectivityAware(ClusterTraining):
     """Devices mix updates within their clusters; the server samples as few devices as `phi_max` allows.
 
     The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
-    lr: float = Field(ge=0)
-    """Step size of the devices (eta)."""
-    batch_size: int | None = Field(gt=0)
-    """Samples per step; null takes all of the device's samples at once."""
-    local_steps: int = Field(gt=0)
-    """Gradient steps per round (T)."""
     phi_max: float = Field(ge=0)
     """Largest connectivity factor of the network that the server accepts: it samples the smallest number m
     of n devices for which (n / m - 1) times the mean of psi_l is at most this. 0 samples all devices."""
@@ -72,29 +54,18 @@ class ConnectivityAware(Algorithm):
 
     def run(self, fed: Federation) -> Process:
         """The server: sample devices, wait for the clusters, update the model, choose the next number of samples."""
-        plan, takes_part = (
-            SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps),
-            fed.task.n_samples > 0,
-        )
-        n = int(takes_part.sum())
+        n = fed.n_trainers
         x, m = fed.initial_model(), min(cohort_size(self.cohort or 1.0, fed.n_devices), n)
         for t in fed.rounds():
-            yield fed.somebody_there()
-            graph = fed.digraph(t).among(takes_part)
-            play = ClusterRounds(fed, graph, x, t, plan, self.retries).play
-            chosen = sampled(graph, m, fed.streams, t)
-            ended = yield fed.gather((play(cluster, k) for cluster, k in enumerate(chosen)), self.deadline_s)
-            done = [NOTHING if isinstance(cluster, Delivery) else cluster for cluster in ended]
-            uploads = [update for cluster in done for _, update in cluster.uploads]
-            if uploads:
-                own = weights(self.normalisation, m, graph.sizes, done)
-                x = fed.accumulate(moved_by_sum, uploads, x, own, 1.0, fed.n_statistics)
+            choose = partial(sampled, m=m, streams=fed.streams, t=t)
+            graph, chosen, done = yield from self.clusters(fed, t, x, choose, ClusterRounds.play, self.retries)
+            x = stepped(fed, x, done, weights(self.normalisation, m, graph.sizes, done))
             heard = edges_of(graph, done)
             phi = theory.factors(heard)
             psi = phi if self.psi == "exact" else theory.guarded(theory.Degrees.of(heard), self.psi)
             self._record(fed, heard, m, chosen, done, phi, psi)
             m = theory.devices_needed(n, theory.mean_factor(graph.sizes, known(psi, done)), self.phi_max)
-            fed.end_of_round(x, invited=sum(map(len, chosen)), arrived=len(uploads))
+            fed.end_of_round(x, invited=sum(map(len, chosen)), arrived=sum(len(cluster.uploads) for cluster in done))
 
     def _record(
         self,
@@ -148,7 +119,7 @@ def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterR
 
 
 def known(psi: Array, done: Sequence[ClusterRound]) -> Array:
-    """The factors psi [clusters] of clusters whose degrees reached the server; infinity for the others."""
+    """The factors psi [clusters], infinite for clusters whose degrees did not reach the server."""
     return np.where([cluster.told for cluster in done], psi, np.inf)
 
 

@@ -1,6 +1,6 @@
 """Connectivity of device-to-device clusters: singular values of mixing matrices, bounds on them, and their use.
 
-Theory beside `connectivity_aware.py`. For a cluster with the column-stochastic matrix A of its digraph, the
+Theory of `connectivity_aware.py`. For a cluster with the column-stochastic matrix A of its digraph, the
 *connectivity factor* is phi = sigma_1^2 + sigma_2^2 - 1. Let v [n] be the weights with which its devices are sampled,
 and v' the vector v minus its mean: then |A^T v - 1/n|^2 <= phi |v'|^2, so phi is the part of the sampling variance that
 remains after mixing.
@@ -22,7 +22,7 @@ from fednet_emu.federation import Digraph
 
 
 class Degrees(NamedTuple):
-    """What the server knows of each cluster, arrays [clusters]: size and extreme degrees, self-loops included."""
+    """Size and extreme degrees of each cluster, arrays [clusters], self-loops included: the server's information."""
 
     size: IntArray
     out_min: IntArray
@@ -192,30 +192,3 @@ def devices_needed(n: int, mean: float, largest: float) -> int:
 def shares_of(sampled: int, sizes: IntArray) -> IntArray:
     """Number of devices to sample in each cluster, ceil(m n_l / n) [clusters]."""
     return np.asarray(-(-sampled * sizes // sizes.sum()))
-
-
-# ---- convergence -----------------------------------------------------------------------------------------------------
-
-
-def largest_step(local_steps: int, smoothness: float) -> float:
-    """The largest step size for which the analysis of T local steps holds: 1 / (sqrt(2) T beta)."""
-    return 1.0 / (math.sqrt(2.0) * local_steps * smoothness)
-
-
-def drift_bound(
-    local_steps: int, lr: float, noise: float, diversity: float, smoothness: float, squared_distance: float
-) -> float:
-    """Bound on the sum over local steps of E|local - central model|^2, where the central one follows true gradients.
-
-    2 e T^2 eta^2 (rho^2 + 2 delta^2 + 8 beta^2 E|x - x*|^2), for steps of at most `largest_step`.
-
-    Args:
-        local_steps: T, local steps per round.
-        lr: eta, step size.
-        noise: rho, the standard deviation of stochastic gradients.
-        diversity: delta = beta max |x* - x_i*|, with the minimisers x* of the global and x_i* of the local losses.
-        smoothness: beta, smoothness of the losses.
-        squared_distance: E|x - x*|^2 at the start of the round.
-    """
-    size = noise**2 + 2.0 * diversity**2 + 8.0 * smoothness**2 * squared_distance
-    return 2.0 * math.e * local_steps**2 * lr**2 * size

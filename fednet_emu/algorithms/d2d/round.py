@@ -1,6 +1,6 @@
-"""One cluster's part of a round of semi-decentralised learning: push to neighbours, share degrees, mix, upload.
+"""Rounds of semi-decentralised learning: push to neighbours, share degrees, mix, upload.
 
-Shared by the algorithms in which devices exchange models with their neighbours before some of them talk to the server.
+The algorithms of this folder share them: devices exchange models with their neighbours before some of them upload.
 """
 
 from __future__ import annotations
@@ -8,91 +8,102 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from simpy.events import Event
 from torch import Tensor
 
+from fednet_emu.algorithms.base import Deadline, LocalSteps
 from fednet_emu.arrays import Array
-from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process, SgdPlan, shares_of
+from fednet_emu.federation import (
+    Deferred,
+    Delivery,
+    Device,
+    Digraph,
+    Federation,
+    Process,
+    SgdPlan,
+    moved_by_sum,
+    shares_of,
+)
 
 INTEGER_BIT = 32
 """Size of a device number or a degree in control messages (bit)."""
 
 
-class Pushed(NamedTuple):
-    """Result of a device's push: its trained model (None if it received none to train), and who received it."""
-
-    model: Deferred | None
-    reached: Sequence[int]
-
-
 class ClusterRound(NamedTuple):
-    """Result of a cluster's round.
+    """Result of a cluster's round; the default is that of a cluster without the model, or after the deadline."""
 
-    Attributes:
-        edges: (sender, receiver) of the models that arrived and were reported to the access point.
-        uploads: (sender, mixed update) of the uploads that arrived at the server, in order of their senders.
-        told: whether the server received the cluster's degrees.
-        models: the trained model of each device that has one.
-        senders: how many devices pushed to others, whether or not anything arrived.
-        control_bit: total size of the control messages, each counted once (bit).
-        imbalance: largest deviation of a column sum of the mixing matrix from 1.
+    edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of the models that arrived and were reported
+    uploads: Sequence[tuple[int, Deferred]] = ()  # (sender, mixed update) of those that arrived, by sender
+    told: bool = False  # whether the server received the cluster's degrees
+    models: Mapping[int, Deferred] = {}  # the trained model of each device that has one
+    senders: int = 0  # devices that pushed to others, whether or not anything arrived
+    control_bit: int = 0  # total size of the control messages, each counted once
+    imbalance: float = 0.0  # largest deviation of a column sum of the mixing matrix from 1
+
+
+class ClusterTraining(LocalSteps):
+    """An algorithm in which the devices of a cluster exchange trained models before some of them upload.
+
+    The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
     """
 
-    edges: Sequence[tuple[int, int]]
-    uploads: Sequence[tuple[int, Deferred]]
-    told: bool
-    models: Mapping[int, Deferred]
-    senders: int
-    control_bit: int
-    imbalance: float = 0.0
+    uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
+    deadline_s: Deadline = None
+
+    def clusters(
+        self,
+        fed: Federation,
+        t: int,
+        x: Deferred,
+        choose: Callable[[Digraph], Sequence[Sequence[int]]],
+        play: Callable[[ClusterRounds, int, Sequence[int]], Process],
+        retries: int = 0,
+    ) -> Process:
+        """Round t of all clusters from model x; the result is the graph, and chosen devices and result per cluster.
+
+        `choose` selects the devices of each cluster that upload; `play(rounds, cluster, chosen)` is the round of a
+        cluster, with a `ClusterRound` as its result.
+        """
+        yield fed.somebody_there()
+        graph = fed.digraph(t).among(fed.task.n_samples > 0)
+        chosen, rounds = choose(graph), ClusterRounds(fed, graph, x, t, self.plan, retries)
+        ended = yield fed.gather((play(rounds, number, own) for number, own in enumerate(chosen)), self.deadline_s)
+        return graph, chosen, [ClusterRound() if isinstance(cluster, Delivery) else cluster for cluster in ended]
 
 
-NOTHING = ClusterRound((), (), told=False, models={}, senders=0, control_bit=0)
-"""Result of a cluster in which no device received the model, or which missed the deadline."""
+def stepped(fed: Federation, x: Deferred, done: Sequence[ClusterRound], weights: Sequence[float]) -> Deferred:
+    """The model x moved by the weighted sum of the uploads of a round."""
+    uploads = [update for cluster in done for _, update in cluster.uploads]
+    return fed.accumulate(moved_by_sum, uploads, x, weights, 1.0, fed.n_statistics) if uploads else x
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRounds:
-    """A round of all clusters, starting from one global model.
-
-    Attributes:
-        fed: the federation.
-        graph: who may send to whom.
-        model: the global model.
-        number: the number of the round.
-        plan: steps of local training.
-        retries: number of times that a lost control message or upload is sent again.
-    """
+    """A round of all clusters, starting from one global model."""
 
     fed: Federation
     graph: Digraph
     model: Deferred
     number: int
     plan: SgdPlan
-    retries: int
+    retries: int  # of a lost control message or upload
 
     def play(self, cluster: int, chosen: Sequence[int]) -> Process:
-        """A cluster's round; its result is a `ClusterRound`.
+        """The round of a cluster whose devices `chosen` are to upload; its result is a `ClusterRound`.
 
         Devices push their models to their out-neighbours. Every device reports its in-neighbours to the cluster's
         access point, the device with the most neighbours, which sends all out-degrees to the devices, and a summary of
         the degrees to the server. An edge counts only if both its model and its receiver's report arrived, so the
         columns of the mixing matrix always sum to 1.
-
-        Args:
-            cluster: index of the cluster.
-            chosen: devices of the cluster that the server has sampled to upload.
         """
         fed, members = self.fed, self.graph.members[cluster].tolist()
-        pushes = yield fed.gather(self.push(cluster, fed.device(k)) for k in members)
-        models = {k: push.model for k, push in zip(members, pushes, strict=True) if push.model is not None}
+        models, heard = yield from self.push_all(members)
         if not models:
-            return NOTHING
-        heard = [(j, i) for j, push in zip(members, pushes, strict=True) for i in push.reached if i in models]
+            return ClusterRound()
         point = access_point(list(models), heard)
 
         silent = yield from self.report(cluster, point, list(models), heard)
@@ -114,18 +125,26 @@ class ClusterRounds:
         senders = sum(bool(self.graph.receivers(k)) for k in models)
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
-    def push(self, cluster: int, k: Device) -> Process:
-        """A device: receive the model, train, push it to the out-neighbours; the result is a `Pushed`."""
+    def push_all(self, members: Sequence[int]) -> Process:
+        """All devices of a cluster push; the result is the trained models, and (sender, receiver) of those received."""
+        pushes = yield self.fed.gather(self.push(self.fed.device(k)) for k in members)
+        models = {k: model for k, (model, _) in zip(members, pushes, strict=True) if model is not None}
+        heard = [(j, i) for j, (_, reached) in zip(members, pushes, strict=True) for i in reached if i in models]
+        return models, heard
+
+    def push(self, k: Device) -> Process:
+        """A device: receive the model, train, push it to the out-neighbours; the result is the model and who got it.
+
+        The model is None if the device received none to train.
+        """
         got = yield self.fed.downlink(k, self.model)
         if got.lost:
-            return Pushed(None, ())
+            return None, ()
         trained = yield k.train(got.payload, self.plan, self.number)
-        receivers = [self.fed.device(i) for i in self.graph.receivers(k.index)]
-        deliveries = yield self.fed.sidelink(k, receivers, trained.params, cluster=cluster)
-        return Pushed(trained.params, [delivery.receiver for delivery in deliveries if not delivery.lost])
+        return trained.params, (yield from pushed(self.fed, self.graph, k, trained.params))
 
     def report(self, cluster: int, point: int, members: Sequence[int], heard: Sequence[tuple[int, int]]) -> Process:
-        """Devices send their lists of in-neighbours to the access point; the result is the set whose lists got lost."""
+        """Devices send their lists of in-neighbours to the access point; the result is the set whose lists are lost."""
         if not heard:
             return set()
         in_degree = dict.fromkeys(members, 1)
@@ -142,7 +161,7 @@ class ClusterRounds:
         return {i for i, deliveries in zip(reporters, sent, strict=True) if deliveries[0].lost}
 
     def tell(self, cluster: int, point: int, members: Sequence[int]) -> Process:
-        """The access point sends the list of degrees to all; the result is the set of devices that did not get it."""
+        """The access point sends the list of degrees to all; the result is the set of devices without it."""
         missing, size_bit = list(members), INTEGER_BIT * len(self.graph.members[cluster])
         for _ in range(1 + self.retries):
             if not missing:
@@ -165,6 +184,13 @@ class ClusterRounds:
             np.array([share for _, share in shares]),
             self.fed.n_statistics,
         )
+
+
+def pushed(fed: Federation, graph: Digraph, k: Device, x: Deferred, size_bit: int | None = None) -> Process:
+    """Send a model from a device to its out-neighbours; the result is the numbers of those that have received it."""
+    receivers = [fed.device(i) for i in graph.receivers(k.index)]
+    deliveries = yield fed.sidelink(k, receivers, x, size_bit, int(graph.cluster[k.index]))
+    return [delivery.receiver for delivery in deliveries if not delivery.lost]
 
 
 def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> int:

@@ -22,7 +22,8 @@ from pydantic import Field
 from torch import Tensor
 from typing_extensions import override
 
-from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.algorithms.base import LocalTraining
+from fednet_emu.algorithms.d2d.round import pushed
 from fednet_emu.arrays import Array
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
@@ -31,7 +32,7 @@ ACKNOWLEDGEMENT_BIT = 1
 """Size of the message that says that a model has arrived (bit)."""
 
 
-class Decentralised(Algorithm, LocalTraining):
+class Decentralised(LocalTraining):
     """An algorithm of devices that have a model each, and exchange it over the sidelink; nothing goes to a server."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
@@ -129,16 +130,13 @@ class Mixing(Decentralised):
 
     def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
         """Send a model to the neighbours of a device; whom it has reached acknowledges it."""
-        receivers = [fed.device(i) for i in turn.graph.receivers(k.index)]
-        if not receivers:
+        if not turn.graph.receivers(k.index):
             return
-        size_bit, cluster = (x.size + self.extra_scalars) * FLOAT_BIT, int(turn.graph.cluster[k.index])
-        deliveries = yield fed.sidelink(k, receivers, x, size_bit, cluster)
-        reached = [i for i, delivery in zip(receivers, deliveries, strict=True) if not delivery.lost]
+        reached = yield from pushed(fed, turn.graph, k, x, (x.size + self.extra_scalars) * FLOAT_BIT)
         if self.acknowledged:
-            yield fed.gather(self.acknowledge(fed, i, k, turn) for i in reached)
+            yield fed.gather(self.acknowledge(fed, fed.device(i), k, turn) for i in reached)
         else:
-            turn.heard.update((k.index, i.index) for i in reached)
+            turn.heard.update((k.index, i) for i in reached)
 
     def acknowledge(self, fed: Federation, i: Device, k: Device, turn: Turn) -> Process:
         """Device i tells device k that it has its model."""

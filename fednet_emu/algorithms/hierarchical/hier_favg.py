@@ -36,10 +36,9 @@ from pydantic import Field
 from simpy.events import Event
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm, LocalTraining
+from fednet_emu.algorithms.base import Invited, LocalTraining
 from fednet_emu.federation import (
     Accumulation,
-    CohortSize,
     Deferred,
     Device,
     EdgeServers,
@@ -50,14 +49,12 @@ from fednet_emu.federation import (
 )
 
 
-class HierFAvg(Algorithm, LocalTraining):
+class HierFAvg(LocalTraining):
     """Devices train, edge servers average them several times, and then the cloud averages the edge servers."""
 
     kind = "hier-favg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
-    cohort: CohortSize = 0.5
-    """Devices invited per round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
-    fewer are present."""
+    cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
     and left out of it. Null waits for all."""

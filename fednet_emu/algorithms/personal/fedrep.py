@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pydantic import Field
-from typing_extensions import override
 
 from fednet_emu.algorithms.personal.fedper import FedPer
 from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
@@ -23,13 +22,9 @@ class FedRep(FedPer):
     """Each device fits its head with the representation frozen, then trains the representation with the head frozen."""
 
     kind = "fedrep"
+    equal_weights = True
     head_epochs: int = Field(gt=0)
     """Passes over the device's samples to fit the head, before the local steps on the representation."""
-
-    @property
-    @override
-    def equal_weights(self) -> bool:
-        return True
 
     @computes_only
     def client(

@@ -19,7 +19,6 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
@@ -29,6 +28,7 @@ class PerFedAvg(Synchronous):
     """A shared model that is evaluated, on each device, after one step on that device's samples."""
 
     kind = "per-fedavg"
+    equal_weights = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     plain_steps: ClassVar[bool] = True
     adapt_lr: float | None = Field(None, ge=0)
@@ -37,11 +37,6 @@ class PerFedAvg(Synchronous):
     """Whether a local step leaves the Hessian out, at two gradients a step, or estimates it, at four."""
     delta: float = Field(0.01, gt=0)
     """How far from the model its two gradients are for the estimate, in multiples of the gradient (delta)."""
-
-    @property
-    @override
-    def equal_weights(self) -> bool:
-        return True
 
     @property
     def alpha(self) -> float:

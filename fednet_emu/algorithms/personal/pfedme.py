@@ -18,7 +18,6 @@ from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
@@ -28,6 +27,7 @@ class PFedMe(Synchronous):
     """Personal models near a model of their device, which is what devices and server average."""
 
     kind = "pfedme"
+    equal_weights = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     sends_models: ClassVar[bool] = True
     pull: float = Field(15.0, gt=0)
@@ -38,11 +38,6 @@ class PFedMe(Synchronous):
     """Number of these steps in a round, each after the local steps (R)."""
     server_lr: float = Field(1.0, ge=0)
     """Part of the way to the mean that the server goes (beta)."""
-
-    @property
-    @override
-    def equal_weights(self) -> bool:
-        return True
 
     def run(self, fed: Federation) -> Process:
         """The server: average the devices' models."""

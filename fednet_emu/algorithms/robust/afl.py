@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
+from fednet_emu.algorithms.base import ROUND_S, Algorithm, Deadline, RoundPatience
 from fednet_emu.algorithms.robust.weights import project
 from fednet_emu.arrays import Array
 from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, Process, SgdPlan, computes_only
@@ -35,11 +35,8 @@ class Afl(Algorithm):
     """Samples per gradient; null takes all of the device's samples."""
     averaged: bool = True
     """Whether the evaluated model is the mean over all rounds so far, as in the paper, instead of the latest one."""
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
-    patience_s: Patience = ROUND_S
-    """How long a lost message is sent again before the round continues without its device (simulated s)."""
+    deadline_s: Deadline = None
+    patience_s: RoundPatience = ROUND_S
 
     def run(self, fed: Federation) -> Process:
         """The server: collect gradients and losses of all devices; descend in the model, ascend in the weights."""

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from fednet_emu.algorithms.base import ROUND_S, Algorithm, Patience
+from fednet_emu.algorithms.base import ROUND_S, Algorithm, RoundPatience
 from fednet_emu.algorithms.robust.afl import running_mean
 from fednet_emu.algorithms.robust.weights import Prior, project
 from fednet_emu.arrays import Array
@@ -65,8 +65,7 @@ class Drfa(Algorithm):
     averaged: bool = False
     """Whether the evaluated model is the mean over all rounds so far, instead of the latest one, which follows the
     latest draws of devices."""
-    patience_s: Patience = ROUND_S
-    """How long a lost message is sent again before the round continues without its device (simulated s)."""
+    patience_s: RoundPatience = ROUND_S
 
     @property
     def events_depend_on_learning(self) -> bool:

@@ -22,11 +22,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.algorithms.base import NO_SERVER_SPEED, Algorithm, LocalTraining
+from fednet_emu.algorithms.base import NO_SERVER_SPEED, Invited, LocalTraining
 from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps, Served
 from fednet_emu.algorithms.split.messages import CutLink, Queue
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import CohortSize, Deferred, Device, Federation, Process, Sgd, average
+from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, average
 from fednet_emu.learning.models.cuts import Cut, cuts_of
 
 
@@ -57,7 +57,7 @@ class Round(NamedTuple):
         return DeviceBatches(self.fed.learner.job(k, self.w, self.link.plan, (self.t,), self.t))
 
 
-class SplitFed(Algorithm, LocalTraining):
+class SplitFed(LocalTraining):
     """Devices train the first layers of a model, and the server the others, batch by batch over the air."""
 
     kind = "splitfed"
@@ -73,9 +73,7 @@ class SplitFed(Algorithm, LocalTraining):
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
     """Number of layers with parameters on the device, which also has the layers without any behind them. `least-time`,
     of `sl` and `v1`: what would take a device the least time alone, at the rates expected when it is invited."""
-    cohort: CohortSize = 0.5
-    """Devices invited per round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
-    fewer are present."""
+    cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round, in `sl` for the turn of one, in `psl` for the
     activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.

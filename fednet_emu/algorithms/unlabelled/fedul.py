@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from fednet_emu.algorithms.base import Algorithm
+from fednet_emu.algorithms.base import Algorithm, Deadline
 from fednet_emu.algorithms.unlabelled.fedul_theory import (
     LossMode,
     SurrogateLoss,
@@ -65,9 +65,7 @@ class FedUL(Algorithm):
     """Samples per gradient step; null takes all of the device's samples."""
     local_epochs: int = Field(1, gt=0)
     """Passes over a client's samples per round."""
-    deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round (simulated s); late devices are cancelled and left
-    out of the round. Null waits for all devices."""
+    deadline_s: Deadline = None
     cohort: CohortSize | None = None
     """Clients invited per round: an int is their number, a float their share of all devices; null invites all that are
     present."""

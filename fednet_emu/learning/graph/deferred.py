@@ -121,6 +121,12 @@ class Deferred:
         if self._given == 0:
             self._value, self._version, self._work = PENDING, None, None
 
+    def part(self, key: str | int, size: int) -> Deferred:
+        """The attribute or the entry `key` of the value, which has `size` scalars."""
+        getter = operator.attrgetter(key) if isinstance(key, str) else operator.itemgetter(key)
+        made: Deferred = self._graph.call(getter, self, size=size)
+        return made
+
     # ---- arithmetic --------------------------------------------------------------------------------------------------
 
     def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:

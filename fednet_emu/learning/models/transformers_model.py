@@ -13,7 +13,6 @@ from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
-from fednet_emu.component.component import ExactlyOne
 from fednet_emu.errors import ScenarioError, described, did_you_mean
 from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.models.adapters import AnyAdapters
@@ -28,7 +27,7 @@ _NO_TOKEN = -1
 """A number that no token of any data has."""
 
 
-class TransformersModel(ExactlyOne, Model):
+class TransformersModel(Model):
     """A network of the library transformers, such as GPT-2, BERT or ViT, with adapters or trained as a whole.
 
     It comes from a configuration, with random weights, or from a folder that `save_pretrained` wrote; nothing is

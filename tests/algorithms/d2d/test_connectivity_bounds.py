@@ -225,13 +225,6 @@ def test_strong_components_are_those_of_networkx() -> None:
     assert ours == {frozenset(part) for part in nx.strongly_connected_components(graph.networkx())}
 
 
-def test_the_convergence_constants() -> None:
-    """Eta <= 1 / (sqrt(2) T beta), and the drift bound by hand: 2e (2 * 0.1)^2 (1 + 2 + 8 * 4) with T = 2."""
-    assert theory.largest_step(5, 2.0) == pytest.approx(0.0707106781)
-    assert theory.drift_bound(2, 0.1, 1.0, 1.0, 2.0, 1.0) == pytest.approx(2 * np.e * 0.04 * 35)
-    assert theory.drift_bound(3, 0.1, 2.0, 0.5, 3.0, 0.25) == pytest.approx(2 * np.e * 0.09 * (4 + 0.5 + 18))
-
-
 def test_the_first_form_needs_more_than_half_of_the_cluster() -> None:
     """Of 4 devices 3 will do and 2 will not, nor an in-degree above the largest out-degree."""
     size, out, into = np.array([4, 4, 4]), np.array([3, 2, 3]), np.array([3, 2, 4])
