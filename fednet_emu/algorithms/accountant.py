@@ -1,12 +1,12 @@
-"""What rounds with Gaussian noise reveal of a device: (epsilon, delta) differential privacy, adding or removing one.
+"""Privacy loss of rounds with Gaussian noise: (epsilon, delta) differential privacy, adding or removing one device.
 
-Without sampling, T releases are those of one Gaussian mechanism with mu = sqrt(T) / z, whose delta is exact: Balle and
-Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, https://arxiv.org/abs/1805.06530; Dong,
-Roth and Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling,
-Renyi differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential Privacy of the Sampled
-Gaussian Mechanism", 2019, https://arxiv.org/abs/1908.10530, turned into epsilon as by Canonne, Kamath and Steinke, "The
-Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. That is an upper bound; the
-accountant `pld` has the least one, `algorithms/privacy_loss.py`.
+Without sampling, T releases are one Gaussian mechanism with mu = sqrt(T) / z, whose delta is exact: Balle and Wang,
+"Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, https://arxiv.org/abs/1805.06530; Dong, Roth and
+Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling, Renyi
+differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential Privacy of the Sampled Gaussian
+Mechanism", 2019, https://arxiv.org/abs/1908.10530, converted to epsilon as by Canonne, Kamath and Steinke, "The
+Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. This epsilon is an upper
+bound; the accountant `pld` has the least one, `algorithms/privacy_loss.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Accountant = Literal["rdp", "pld"]
 
 
 class Privacy(NamedTuple):
-    """A bound on what is revealed: with probability 1 - delta, at most a factor e^epsilon of likelihood."""
+    """A privacy guarantee: with probability 1 - delta, the likelihoods differ at most by a factor e^epsilon."""
 
     epsilon: float
     delta: float
@@ -39,14 +39,14 @@ class Privacy(NamedTuple):
 def epsilon(
     noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp"
 ) -> float:
-    """The epsilon of so many rounds; infinite without noise.
+    """The epsilon of `rounds` rounds (T); infinite without noise.
 
     Args:
         noise_multiplier: standard deviation of the noise on the sum over the largest norm of an update (z).
-        delta: probability of a worse loss, above 0 and below 1; `pld` rounds probabilities below 1e-9 away.
+        delta: probability of a worse loss, above 0 and below 1; `pld` rounds probabilities below 1e-9 to 0.
         rounds: number of rounds (T).
         rate: probability with which each device takes part in a round, independently of all others (q).
-        accountant: how rounds are added up; at a rate of 1 both are exact.
+        accountant: how the losses of rounds are composed; at a rate of 1 both are exact.
     """
     if rounds == 0 or rate == 0:
         return 0.0
@@ -88,14 +88,9 @@ def _of_gaussian(mu: float, delta: float) -> float:
 
 
 def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
-    """The least noise multiplier with which so many rounds have an epsilon of at most `target`.
+    """The least noise multiplier with which `rounds` rounds have an epsilon of at most `target`, which is above 0.
 
-    Args:
-        target: the epsilon, above 0.
-        delta: as for `epsilon`.
-        rounds: as for `epsilon`.
-        rate: as for `epsilon`.
-        accountant: as for `epsilon`; `pld` takes some seconds.
+    For the other arguments see `epsilon`; the accountant `pld` takes some seconds.
 
     Raises:
         FednetError: an argument is out of its range, or no noise suffices.

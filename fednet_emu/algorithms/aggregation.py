@@ -1,15 +1,15 @@
-"""Aggregation: what the server makes of the updates of a round; a mean, or a rule that a few bad updates cannot steer.
+"""Aggregation of the updates of a round: a mean, or a rule that a few bad updates cannot steer.
 
 Median and trimmed mean: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
 Statistical Rates", ICML 2018, https://proceedings.mlr.press/v80/yin18a.html. Krum and Multi-Krum: Blanchard, El Mhamdi,
 Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017,
 https://papers.nips.cc/paper/6617-machine-learning-with-adversaries-byzantine-tolerant-gradient-descent.
 
-Differences from the papers: what is aggregated is the change of the model in a round, where they aggregate gradients.
-As messages are lost and devices are late, the number n of updates changes from round to round; in a round with fewer
-than a rule needs, the model stays. As in the papers, every update counts alike but in the mean: a number of samples
-is what a device says of itself. Running statistics, as of batch norm, are aggregated by the same rule as parameters:
-each of these rules keeps an entry within the range of what has arrived, and a mean could be steered by one bad update.
+Differences from the papers: the rules aggregate the change of the model in a round, where the papers aggregate
+gradients. As messages are lost and devices are late, the number n of updates changes from round to round; in a round
+with fewer updates than a rule needs, the model stays. As in the papers, only the mean weights updates, because a device
+reports its own number of samples. Running statistics, as of batch norm, are aggregated by the same rule as parameters:
+each of these rules keeps an entry within the range of the received values, and one bad update could steer a mean.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from fednet_emu.federation import Arrived, Deferred, Device, Federation
 
 
 class Aggregation(Component):
-    """A rule that makes one update of those that arrive in a round."""
+    """A rule that aggregates the updates of a round into one."""
 
     @property
     def needs_singles(self) -> bool:
-        """Whether the mean of the models that arrive is not enough for it."""
+        """Whether the rule needs more than the mean of the models that arrive."""
         return True
 
     @property
     def reveals_statistics(self) -> bool:
-        """Whether it promises privacy that the running statistics of a model would break."""
+        """Whether the rule promises privacy that the running statistics of a model would break."""
         return False
 
     @property
     def least(self) -> int:
-        """Fewest updates that it can aggregate."""
+        """Fewest updates that the rule can aggregate."""
         return 1
 
     def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
@@ -52,22 +52,22 @@ class Aggregation(Component):
         return ()
 
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
-        """What device k sends that has trained w, and made `params` of it: these, unless it protects them."""
+        """The upload of device k after training from w to `params`: these, unless the rule protects them."""
         return params
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
-        """The update of the model that was sent.
+        """The aggregated update of the model that was sent.
 
         Args:
             fed: the federation.
-            arrived: what has arrived, `least` or more, which is given away.
-            weights: the weight of each.
-            rate: probability with which each device was asked, independently of all others; None if it was not so.
+            arrived: the replies, `least` or more; their models are given away.
+            weights: the weight of each reply.
+            rate: probability with which each device was invited, independently of all others; None if it was not so.
         """
         return fed.defer(self.update, arrived.model, arrived.models)
 
     def privacy(self, rounds: int, rate: float | None) -> Privacy | None:
-        """What so many rounds reveal of a device that is asked in each with probability `rate`; None for no bound."""
+        """Guarantee for a device invited to each of `rounds` rounds with probability `rate`; None for no bound."""
         return None
 
     @abstractmethod
@@ -84,11 +84,9 @@ class Mean(Aggregation):
         return False
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
-        """The weighted mean, to which the models are added one by one."""
         return fed.accumulate(arrived.mean, arrived.models, arrived.model, weights)
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The mean of all."""
         return _updates(w, models).mean(0)
 
 
@@ -96,7 +94,6 @@ class Median(Aggregation):
     """The median of each parameter; of an even number of updates, the mean of the two in the middle."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The coordinate-wise median."""
         ordered, n = _updates(w, models).sort(0).values, len(models)
         return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 
@@ -118,11 +115,9 @@ class TrimmedMean(Aggregation):
 
     @property
     def least(self) -> int:
-        """One more than is left out."""
         return 2 * (self.count or 0) + 1
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The coordinate-wise trimmed mean."""
         n = len(models)
         share = 0.1 if self.share is None else self.share
         out = math.floor(share * n + 1e-9) if self.count is None else self.count  # 0.29 * 100 < 29
@@ -130,7 +125,7 @@ class TrimmedMean(Aggregation):
 
 
 class DistanceBased(Aggregation):
-    """A rule that trusts updates by their distance to others."""
+    """A rule that trusts updates by their distance to others; the paper's guarantee needs 2 f + 3 updates."""
 
     byzantine: int = Field(1, ge=0)
     """Number of devices that may send anything (f). An update is judged by its n - f - 2 nearest neighbours among n; in
@@ -138,7 +133,6 @@ class DistanceBased(Aggregation):
 
     @property
     def least(self) -> int:
-        """The 2 f + 3 updates for which the paper has a guarantee."""
         return 2 * self.byzantine + 3
 
     def best(self, updates: Tensor, count: int) -> Tensor:
@@ -150,7 +144,6 @@ class Krum(DistanceBased):
     """The one update that is closest to its nearest neighbours."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The update with the smallest score."""
         return self.best(_updates(w, models), 1)[0]
 
 
@@ -161,7 +154,6 @@ class MultiKrum(DistanceBased):
     """Number of updates in the mean (m); all when fewer arrive. Null takes n - f of n."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The mean of the updates with the m smallest scores."""
         m = len(models) - self.byzantine if self.m is None else self.m
         return self.best(_updates(w, models), m).mean(0)
 

@@ -78,14 +78,13 @@ class Algorithm(Component):
     """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
 
     uses: ClassVar[frozenset[str]] = frozenset()
-    """What the algorithm can use; a scenario that gives another of these parts is refused.
+    """The parts of a scenario that the algorithm can use; a scenario that gives another of these is refused.
 
     uplink-compression, downlink-compression: models in its exchanges (else it gives `since` with its uplinks), and
-    `fed.published` for the models that it sends on the downlink; sums: replies of which it needs the mean alone; plans:
-    rounds whose uplink is planned once the participants are known; polls: requests for the loss of a model; consensus:
-    the mean of the devices' own models; edges: edge servers and their backhaul; sidelink: transfers from device to
-    device; server-samples, server-speed, validation-samples: these settings of `server`.
-    """
+    `fed.published` for the models that it sends on the downlink; sums: replies whose mean suffices; plans: rounds whose
+    uplink is planned once the participants are known; polls: requests for the loss of a model; consensus: the mean of
+    the devices' own models; edges: edge servers and their backhaul; sidelink: transfers from device to device;
+    server-samples, server-speed, validation-samples: these settings of `server`."""
     own_learning: ClassVar[bool] = False
     """Whether the algorithm brings its own data and model, so that a scenario gives none."""
     asynchronous: ClassVar[bool] = False
@@ -96,7 +95,7 @@ class Algorithm(Component):
     """Whether all updates of a round weigh the same."""
 
     def conflicts_with_statistics(self) -> Iterable[tuple[str, str]]:
-        """Settings that cannot be combined with running statistics, as of batch norm: (key, what is wrong)."""
+        """Settings that cannot be combined with running statistics, as of batch norm: (key, error)."""
         if getattr(self, "private_sgd", None) is not None:
             yield "private_sgd", "hides gradients, and statistics of the samples would be sent as they are"
 
@@ -143,7 +142,7 @@ class Algorithm(Component):
         return None
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
+        """Settings that need a minimum number of devices: (key, error with fewer, that minimum)."""
         cohort = getattr(self, "cohort", None)
         if cohort is not None:
             yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
@@ -157,7 +156,7 @@ class Algorithm(Component):
                 yield key, f"{what}, got {least}; must be at most devices.count, {count}"
 
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
-        """Settings that are invalid when the server receives only sums of uploads, as (key, what is wrong)."""
+        """Settings that are invalid when the server receives only sums of uploads: (key, error)."""
         if "sums" not in self.uses:
             yield "kind", "its server reads every upload by itself"
 
@@ -273,7 +272,7 @@ class Synchronous(LocalTraining):
         down: int | None = None,
         up: int | None = None,
     ) -> Process:
-        """Invite a cohort in round t, and wait for it: the process's value is what has `Arrived`.
+        """Invite a cohort in round t, and wait for it: the process's value is the replies, `Arrived`.
 
         Args:
             fed: the federation.

@@ -49,7 +49,6 @@ class Individual(LocalSteps):
     """Number of the device that trains, from 0."""
 
     def demands(self) -> list[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return [("device", "counted from 1 is more than there are", self.device + 1)]
 
     def run(self, fed: Federation) -> Process:

@@ -3,16 +3,15 @@
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks", MLSys 2020,
 https://arxiv.org/abs/1812.06127, Algorithm 2
 
-Line by line: the server sends w^t to a random cohort; device k finds a gamma-inexact minimiser of
-h_k(w; w^t) = F_k(w) + mu/2 ||w - w^t||^2, here by the local steps of its plan, of which it may make only a part
-(`partial_work`), so that gamma differs between devices and rounds; the server averages what arrives.
+Line by line: the server sends w^t to a random cohort; device k finds a gamma-inexact minimiser of h_k(w; w^t) = F_k(w)
++ mu/2 ||w - w^t||^2, here by the local steps of its plan, of which it may make only a part (`partial_work`), so that
+gamma differs between devices and rounds; the server averages the models that arrive.
 
 Differences from the paper: devices are drawn uniformly, or by another `selection`, and weighted by their samples, as in
 the paper's experiments, where Algorithm 2 draws them by their shares of the samples and weights them alike (`weighting:
-uniform`). The adaptive mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but the loss that it watches is
-the mean of the losses that arriving devices had in their local steps, since a server has no samples; they send it with
-the model, and receive mu with the model: one number more in each direction. Besides, everything of `fedavg` may be
-added to it.
+uniform`). The adaptive mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but uses the mean of the losses
+that devices had in their local steps, since a server has no samples; devices send the loss with the model, and receive
+mu with the model: one scalar more in each direction. All settings of `fedavg` may be combined with it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class FedProx(FedAvg):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite a cohort, average what it made of the model, adapt mu."""
+        """The server: invite a cohort, average its models, adapt mu."""
         w, server = fed.initial_model(), Server(fed, self)
         pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else w
         for t in fed.rounds():
@@ -91,7 +90,6 @@ class FedProx(FedAvg):
         return (sent, trained.loss) if self.adaptive else sent
 
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
-        """A rule for mu, or for the work, that needs more of a device than its update, as (key, what is wrong)."""
         yield from super().conflicts_with_sums()
         if self.adaptive:
             yield "adaptive", "mu follows losses that single devices send, got true"

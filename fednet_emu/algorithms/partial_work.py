@@ -20,14 +20,9 @@ class PartialWork(Component):
 
     @abstractmethod
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """Number of steps that the device makes, at least one, when it begins to train now.
+        """Number of steps, at least one, of an invited device with samples that begins to train `plan` in round t now.
 
-        Args:
-            fed: the federation.
-            k: the device, which has samples and an invitation.
-            plan: all that it should do.
-            t: the round.
-            upload_bit: what it will upload, headers aside.
+        `upload_bit` is the size of its upload, without headers.
         """
 
     def plan(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> SgdPlan:
@@ -37,29 +32,27 @@ class PartialWork(Component):
 
 
 class FullWork(PartialWork):
-    """All of it; who is late is left out."""
+    """All of it; a late device is left out."""
 
     kind = "full"
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """All steps."""
         return plan.n_steps(k.n_samples)
 
 
 class UntilDeadline(PartialWork):
-    """As many steps as fit before the deadline, less the time to upload the result.
+    """As many steps as fit before the deadline, less the time to upload the result, and one at least.
 
-    A device knows its nominal speed and the mean rate of its link; it knows neither what slows it down (`straggler`,
-    fading) nor who else will send, so that it may be late all the same. It makes one step at least.
+    A device knows its nominal speed and the mean rate of its link; it knows neither its slowdowns (`straggler`, fading)
+    nor the other senders, so that it may be late all the same.
     """
 
     kind = "deadline"
     reserve: float = Field(1.0, ge=0)
-    """Time that is kept for the upload, as a multiple of what it takes alone in the band, at the mean rate and without
+    """Time reserved for the upload, as a multiple of its duration alone in the band, at the mean rate and without
     headers."""
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """The largest number of steps that end in time."""
         most = plan.n_steps(k.n_samples)
         if k.invitation.ends_s is None:
             return most
@@ -80,7 +73,6 @@ class RandomWork(PartialWork):
     """Share of the cohort that makes a part only; 0, 0.5 and 0.9 in the paper. The others do all."""
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """All steps, or those of a random number of epochs; of a random number where the plan counts steps."""
         rng, n = fed.streams("partial_work", t), len(k.invitation.cohort)
         drawn = rng.integers(1, (plan.epochs or plan.steps or 1) + 1, n)
         few = rng.permutation(n)[: round(self.share * n)]

@@ -40,7 +40,7 @@ class Losses(NamedTuple):
 
 
 def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) -> float:
-    """The epsilon of so many rounds, at a rate above 0 and below 1; the arguments are those of `accountant.epsilon`."""
+    """The epsilon of `rounds` rounds, at a rate above 0 and below 1; arguments as of `accountant.epsilon`."""
     low, high = _ends(noise_multiplier, rate)
     step = max(STEP, (high - low) / _MOST)
     while True:
@@ -110,7 +110,10 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """The epsilon of the sum of so many losses within these numbers of points but for a share `_BEYOND` of delta."""
+    """The epsilon of the sum of `rounds` losses.
+
+    Except for a share `_BEYOND` of delta, the sum is at most `above` and `below` points from the middle.
+    """
     from scipy.optimize import brentq
 
     middle, _ = _centred(own)

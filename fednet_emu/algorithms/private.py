@@ -4,8 +4,8 @@ Central: McMahan, Ramage, Talwar, Zhang, "Learning Differentially Private Recurr
 https://arxiv.org/abs/1710.06963; the limit that follows a quantile of the norms: Andrew, Thakkar, McMahan, Ramaswamy,
 "Differentially Private Learning with Adaptive Clipping", NeurIPS 2021, https://arxiv.org/abs/1905.03871, Algorithm 1.
 
-Symbols: S is `clip_norm`, z `noise_multiplier`, gamma `quantile`, eta_C `lr`, sigma_b `count_noise`, b_k what a device
-tells, q N the number of devices that are asked on average.
+Symbols: S is `clip_norm`, z `noise_multiplier`, gamma `quantile`, eta_C `lr`, sigma_b `count_noise`, b_k the indicator
+that a device sends, q N the mean number of invited devices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNT_NOISE = 20
 
 
 class _Private(Aggregation):
-    """What both have in common."""
+    """Base of both rules."""
 
     clip_norm: float = Field(gt=0)
     """Largest Euclidean norm of an update (S); a longer one is scaled down."""
@@ -52,7 +52,6 @@ class _Private(Aggregation):
         return True
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The mean of the clipped updates, without noise."""
         return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)
 
     @override
@@ -68,10 +67,10 @@ class _Private(Aggregation):
 class LocalPrivacy(_Private):
     """Local privacy: each device clips its update and adds the noise itself, so that it need not trust the server.
 
-    The mean of n updates then has noise of n times the variance that a server would need to add. Epsilon is that of all
-    rounds, as if the device had been asked in each, against having sent no update; it does not gain by sampling, as the
-    server knows whose update it reads. All weigh 1. What is done with an update later, compression or a sum over the
-    air, adds nothing to what is revealed.
+    The mean of n updates then has noise of n times the variance that a server would need to add. Epsilon holds for all
+    rounds, as if the device had been invited to each, against having sent no update; sampling does not lower it, as the
+    server knows the sender of each update. All weigh 1. Later processing of an update, compression or a sum over the
+    air, reveals nothing more.
     """
 
     kind = "local-dp"
@@ -106,31 +105,31 @@ class AdaptiveClipping(Component):
         return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
 
     def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:
-        """The limit of the next round, given whether each update was within that of this one (b_k)."""
+        """The limit of the next round, given whether each update was within the present limit (b_k)."""
         drawn = float(streams(*name, "count").standard_normal())
         share = (sum(within) + self.noise(asked) * drawn) / asked
         return limit * math.exp(-self.lr * (share - self.quantile))
 
 
 class CentralPrivacy(_Private):
-    """DP-FedAvg: the sum of clipped updates and Gaussian noise, over the number of devices that are asked on average.
+    """DP-FedAvg: the sum of clipped updates and Gaussian noise, over the mean number of invited devices.
 
     McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its update, as a whole, down to at most `clip_norm`;
-    all weigh 1. It needs devices that are asked independently of each other: `selection: poisson`, or `all`. A round in
-    which nobody is asked, or nothing arrives, has its noise all the same. `fednet check` says what `stop.rounds` will
-    have cost, `epsilon` in the summary and the series `privacy` what was spent. Where devices come and go, it is
-    reckoned without the gain of sampling, as then not only the draw decides who takes part.
+    all weigh 1. It needs devices that are invited independently of each other: `selection: poisson`, or `all`. A round
+    without invitations or replies has its noise all the same. `fednet check` gives the privacy loss of `stop.rounds`
+    rounds; `epsilon` in the summary and the series `privacy` give the loss so far. Where devices can be away, epsilon
+    is calculated without the gain of sampling, as participation then depends on more than the draw.
     """
 
     kind = "dp"
 
     accountant: Accountant = "rdp"
-    """How epsilon is reckoned where devices are drawn. rdp: by Renyi divergences, at once; pld: by privacy loss
-    distributions, which comes to less, and takes tenths of a second for each round."""
+    """How epsilon is calculated where devices are drawn. rdp: by Renyi divergences, at once; pld: by privacy loss
+    distributions, a smaller epsilon, which takes tenths of a second for each round."""
     adaptive: AdaptiveClipping | None = None
-    """How the limit follows the norms, from `clip_norm` on: each device receives it with the model, and tells with its
-    update whether that was within it, one number each way. `noise_multiplier` then holds for both noises together, so
-    that epsilon is the same. Null keeps the limit."""
+    """How the limit follows the norms, from `clip_norm` on: each device receives the limit with the model, and sends
+    with its update whether that was within it, one scalar each way. `noise_multiplier` then holds for both noises
+    together, so that epsilon is the same. Null keeps the limit."""
 
     @property
     @override
@@ -139,7 +138,6 @@ class CentralPrivacy(_Private):
 
     @property
     def least(self) -> int:
-        """None: noise is added in any case."""
         return 0
 
     def sum_noise(self, asked: float) -> float:

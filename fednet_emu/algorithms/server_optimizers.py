@@ -1,4 +1,4 @@
-"""Server optimizers: how the server moves its model, given the mean update of the devices.
+"""Server optimizers: how the server moves its model by the aggregated update.
 
 Plain steps are federated averaging, or with another step size the "FedAvg with server learning rate" of the field.
 Momentum is FedAvgM: Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
@@ -9,8 +9,8 @@ https://openreview.net/forum?id=LkFG3lB13U5, Algorithm 2.
 Symbols of Algorithm 2: w is x_t, update is Delta_t, m is m_t, v is v_t, lr is eta, tau is tau. As there, m starts at 0,
 v at tau^2, and neither is corrected for its start.
 
-Differences from the papers: a round in which nothing arrives makes no step, and leaves m and v alone. The update is
-whatever the aggregation makes of the devices' updates, which need not be a mean.
+Differences from the papers: a round without updates makes no step, and keeps m and v. The update is the result of the
+aggregation, which need not be a mean.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
 Memory = tuple[Tensor, ...]
-"""What a server optimizer keeps between rounds: vectors [P]."""
+"""State of a server optimizer between rounds: vectors [P]."""
 
 
 class ServerOptimizer(Component):
     """A rule that moves the server's model by an update."""
 
     vectors: ClassVar[int] = 0
-    """Number of vectors that it keeps between rounds."""
+    """Number of vectors in its state between rounds."""
 
     def start(self, w: Tensor) -> Memory:
-        """The memory before the first round, for models like w [P]."""
+        """The state before the first round, for models like w [P]."""
         return ()
 
     @abstractmethod
@@ -52,7 +52,6 @@ class ServerSgd(ServerOptimizer):
     """Step size of the server: the factor of the update."""
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """The model w + lr update."""
         return w + self.lr * update, memory
 
 
@@ -67,7 +66,6 @@ class ServerMomentum(ServerOptimizer):
     vectors: ClassVar[int] = 1
 
     def start(self, w: Tensor) -> Memory:
-        """A sum of zero."""
         return (torch.zeros_like(w),)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
@@ -88,7 +86,6 @@ class AdaptiveServer(ServerOptimizer):
     vectors: ClassVar[int] = 2
 
     def start(self, w: Tensor) -> Memory:
-        """The running mean m = 0, and v = tau^2."""
         return torch.zeros_like(w), torch.full_like(w, self.tau**2)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
@@ -110,7 +107,6 @@ class ServerAdagrad(AdaptiveServer):
     """Decay rate of the running mean of the updates (beta_1); 0 in the experiments of the paper."""
 
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
-        """The sum v + square."""
         return v + square
 
 
@@ -122,7 +118,6 @@ class ServerAdam(AdaptiveServer):
     """Decay rate of the running mean of the squared updates (beta_2)."""
 
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
-        """The mean beta2 v + (1 - beta2) square."""
         return self.beta2 * v + (1 - self.beta2) * square
 
 
@@ -134,7 +129,6 @@ class ServerYogi(AdaptiveServer):
     """Decay rate of the squared updates (beta_2)."""
 
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
-        """The value v - (1 - beta2) square sign(v - square)."""
         return v - (1 - self.beta2) * square * torch.sign(v - square)
 
 

@@ -1,13 +1,13 @@
-"""FlexLoRA: the mean of the products B_k A_k, by its singular values given back to devices of several ranks.
+"""FlexLoRA: the mean of the products B_k A_k, redistributed by its singular values to devices of several ranks.
 
 Bai, Chen, Qian, Yao, Li: "Federated Fine-tuning of Large Language Models under Heterogeneous Tasks and Client
 Resources", NeurIPS 2024, https://arxiv.org/abs/2402.11505
 
-M = sum p_k B_k A_k = U S V'; a device of rank r starts from B = U_r S_r and A = V_r', the best approximation of that
+M = sum p_k B_k A_k = U S V'; a device of rank r starts from B = U_r S_r and A = V_r', the best approximation of this
 rank: its error is the root of the sum of the squares of the other singular values (Eckart and Young, 1936).
 
-Differences from the paper: the server, too, keeps M up to the rank of the model's adapters; the factor alpha / rank is
-that of the model for all devices. What is trained beside adapters is averaged.
+Differences from the paper: the server, too, keeps M up to the rank of the model's adapters; all devices have the factor
+alpha / rank of the model. Trained parameters outside adapters are averaged.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""FLoRA: the products of all devices' adapters are added to the weights of everybody, without any error.
+"""FLoRA: each device adds the products of all devices' adapters to its weights, without any error.
 
 Wang, Shen, He, Sun, Wang, Lyu, Li: "FLoRA: Federated Fine-Tuning Large Language Models with Heterogeneous Low-Rank
 Adaptations", NeurIPS 2024, https://arxiv.org/abs/2409.05976
 
-The server stacks what has arrived, B = [B_1 .. B_K] and A = [p_1 A_1; ..; p_K A_K], so that B A = sum p_k B_k A_k for
-any ranks. Each device adds (alpha / rank) B A to its own copy of the weights, and starts new adapters.
+The server stacks the received adapters, B = [B_1 .. B_K] and A = [p_1 A_1; ..; p_K A_K], so that B A = sum p_k B_k A_k
+for any ranks. Each device adds (alpha / rank) B A to its own copy of the weights, and starts new adapters.
 
 Differences from the paper: a device that was away is sent all stacks that it lacks when it takes part again, or the
-weights themselves if these are fewer numbers. New adapters have one A for all devices, of which each takes the rows up
-to its rank; it is drawn from a seed that all know, and takes no bits. A first B that is not zero is added before
-the first round. The factor alpha / rank is that of the model for all devices. What is trained beside adapters is
-averaged, and sent in each round.
+weights themselves if these are fewer scalars. New adapters have one A for all devices, and each device takes the rows
+up to its rank; A is drawn from a seed that all know, and takes no bits. A first B that is not zero is added before the
+first round. All devices have the factor alpha / rank of the model. Trained parameters outside adapters are averaged,
+and sent in each round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class Flora(Ranks):
-    """The server stacks the adapters, which add to the weights without error and begin anew in each round."""
+    """The server stacks the adapters, which add to the weights without error and are reset in each round."""
 
     kind = "flora"
     excludes = (
@@ -80,16 +80,10 @@ class Flora(Ranks):
         has: IntArray,
         size: int,
     ) -> Process:
-        """A device: add the stacks to its weights, which are those of the server then; train and send new adapters.
+        """A device: add the stacks to its weights, which are then equal to the server's; train and send new adapters.
 
-        Args:
-            fed: the federation.
-            k: the device.
-            t: the round, from 0.
-            own: what each device has of the model, and its values.
-            base: the weights of the server.
-            has: [devices] numbers of the stacks that each one has been sent.
-            size: numbers of all stacks so far.
+        `own` has each device's part of the model and its values; `base` is the weights of the server, `has` [devices]
+        the scalars of the stacks that each device has been sent, and `size` the scalars of all stacks so far.
         """
         has[k.index] = size
         part, start = own[k.index]
@@ -101,14 +95,14 @@ class Flora(Ranks):
 def grown(
     adapters: Adapters, base: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
 ) -> Tensor:
-    """The base [base_size] with the product of a stack: the adapters of all devices, each A times its weight.
+    """The base [base_size] plus the product of a stack: the adapters of all devices, each A times its weight.
 
     Args:
         adapters: the places of the adapters.
         base: the weights [base_size] before.
-        parts: what each device has of the model.
-        models: what they have made of that, each [the size of its part].
-        weights: their numbers of samples; those in the stack have a sum of 1.
+        parts: each device's part of the model.
+        models: the trained parts, each [the size of its part].
+        weights: samples of the devices; those in the stack are normalised to a sum of 1.
     """
     whole = (part.padded(model, len(adapters.others)) for part, model in zip(parts, models, strict=True))
     share = [weight / sum(weights) for weight in weights]
@@ -123,6 +117,6 @@ def grown(
 
 
 def averaged(w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]) -> Tensor:
-    """The mean [P] of models of parts, weighted; of use where everybody has all."""
+    """The weighted mean [P] of the trained parts; meaningful for the parameters that all devices train."""
     own = zip(weights, parts, models, strict=True)
     return w + sum(n / sum(weights) * (part.padded(model, len(w)) - w) for n, part, model in own)

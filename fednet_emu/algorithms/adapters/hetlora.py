@@ -3,7 +3,7 @@
 Cho, Liu, Xu, Fahrezi, Joshi: "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foundation Models", EMNLP 2024,
 https://arxiv.org/abs/2401.06432
 
-Differences from the paper: ranks stay as they are (no self-pruning). The norm of a device is that of all its products
+Differences from the paper: ranks are constant (no self-pruning). The norm of a device is the norm of all its products
 B_k A_k together. With `per_row`, rows that a device lacks do not count as zeros.
 """
 
@@ -23,8 +23,8 @@ class HetLora(Ranked):
 
     kind = "hetlora"
     per_row: bool = False
-    """Whether each row is averaged over the devices that have it. In the paper, whoever lacks it counts as zero, so
-    that rows of few devices shrink from round to round."""
+    """Whether each row is averaged over the devices that have it. In the paper, a row that a device lacks counts as
+    zero, so that rows of few devices shrink from round to round."""
 
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]

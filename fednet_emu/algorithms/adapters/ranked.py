@@ -17,20 +17,20 @@ from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
 class Ranks(Synchronous):
-    """Devices train and send the first rows of each A and columns of each B, and the rest of what is trained whole.
+    """Devices train and send the first rows of each A and columns of each B, and all other trained parameters whole.
 
     Rows that a device lacks are zero in both factors, and stay so while it trains.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
-    """Ranks of the devices; at most that of the model's adapters."""
+    """Ranks of the devices; at most the rank of the model's adapters."""
     dealt: Literal["by-speed", "in-turn"] = "by-speed"
     """Who has which. by-speed: the slowest devices have the lowest, as many devices each; in-turn: device 0 the first,
     device 1 the second, and so on, again and again."""
 
     def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
-        """What each device has of the model."""
+        """Each device's part of the model."""
         if max(self.ranks) > adapters.rank:
             what = f"larger than that of the adapters, {adapters.rank}"
             raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")
@@ -46,7 +46,7 @@ class Ranks(Synchronous):
 
 
 class Ranked(Ranks):
-    """The server has adapters, of which it sends each device its part."""
+    """The server has adapters, and sends each device its part."""
 
     def run(self, fed: Federation) -> Process:
         """The server: send each device its part of the adapters, and make new ones of what arrives."""
@@ -72,15 +72,7 @@ class Ranked(Ranks):
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
     ) -> Tensor:
-        """The model [P] after a round.
-
-        Args:
-            adapters: the places of the adapters.
-            w: the model [P] before.
-            parts: what the devices have of it, at least one.
-            models: what they have made of that, each [the size of its part].
-            weights: their numbers of samples.
-        """
+        """The model [P] after a round, from the trained parts of one device or more, and their numbers of samples."""
 
 
 def own_message(keys: Sequence[Any], sent: Mapping[Any, Deferred], k: Device) -> Deferred:

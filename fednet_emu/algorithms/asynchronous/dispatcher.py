@@ -1,4 +1,4 @@
-"""The devices in flight: as many as asked for are always at work, and whoever answers makes room for another one."""
+"""The dispatcher of asynchronous algorithms: it keeps a fixed number of devices at work."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from fednet_emu.federation.rounds import is_standstill
 
 
 class Concurrent(LocalTraining):
-    """An algorithm that keeps some devices at work all the time, each with the model it was given."""
+    """An algorithm that keeps some devices at work all the time, each with the model that it was sent."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     asynchronous: ClassVar[bool] = True
 
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time from asking a device to its answer (simulated s); then it is cancelled, and another one is asked.
-    Null waits for every device."""
+    """Longest time from inviting a device to its reply (simulated s); then the device is cancelled, and another one is
+    invited. Null waits for every device."""
     concurrency: int = Field(10, gt=0)
-    """Devices in flight: so many are asked at the start, and one for each that answers or is lost; fewer if fewer have
-    samples or are there."""
+    """Devices at work: the server invites this number at the start, and one device for each reply or loss; fewer if
+    fewer have samples or are present."""
 
     def participants(self, count: int) -> int:
-        """The devices in flight."""
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices at work on model w, of version t, until one answers: the process's value is its `Arrival`.
+        """Keep devices at work on model w, of version t, until one replies: the process's value is its `Arrival`.
 
-        A device does `client(fed, k, w, n)` when it is asked for the nth time, from 0.
+        A device runs `client(fed, k, w, n)` at its nth invitation, from 0.
         """
         dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
@@ -45,30 +44,22 @@ class Concurrent(LocalTraining):
 
 
 class Arrival(NamedTuple):
-    """An answer.
+    """A reply that has arrived."""
 
-    Attributes:
-        device: whose it is.
-        payload: what it says.
-        version: of the model that the device was given.
-        arrived_s: when it came.
-        tries: how many have answered or were lost since the answer before it, itself included.
-    """
-
-    device: Device
-    payload: Deferred
-    version: int
-    arrived_s: float
-    tries: int
+    device: Device  # whose it is
+    payload: Deferred  # what it says
+    version: int  # of the model that the device was given
+    arrived_s: float  # when it came
+    tries: int  # how many have answered or were lost since the answer before it, itself included
 
 
 class Dispatcher:
-    """Asks devices, and hands their answers over one by one.
+    """Invites devices, and returns their replies one by one.
 
-    The next one to be asked is drawn uniformly among those that are there and idle; when all of these are away, the
-    first that returns is asked. An answer that is lost, or late, only makes room. What comes in one instant is handed
-    over in the order of devices, and makes room when all of it has been: so those asked then know all of it. Where
-    nobody moves, whoever is out of reach is not asked again.
+    The next device is drawn uniformly among the idle devices that are present; if all of these are away, it is the
+    first that returns. A lost or late reply only frees a place. Replies of one instant are returned in the order of
+    devices, and free their places after all of them: a device that is then invited gets a model with all of them.
+    Without mobility, a device out of reach is not invited again.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None) -> None:
@@ -86,7 +77,7 @@ class Dispatcher:
         """Keep devices at work on `client`, with the model w of this version, until there is an `Arrival`: the result.
 
         Raises:
-            Deadlock: nobody's answer has arrived for too many tries.
+            Deadlock: too many invitations in a row without a reply.
         """
         self._version, self._asked_to = version, (w, client)
         while not self._came:
@@ -115,7 +106,7 @@ class Dispatcher:
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
-        """Ask a device, with the model that is the latest when one is there."""
+        """Invite a device, with the latest model when a device is available."""
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1
@@ -129,7 +120,7 @@ class Dispatcher:
         self._inbox.put(k.index, (k, answer, version))
 
     def _somebody(self) -> Process:
-        """Draw a device; again if it was asked by another trip that was waiting for somebody, too."""
+        """Draw an idle device; draw again if another waiting trip has taken the same one."""
         while True:
             self._draws += 1
             among = np.array(sorted(self._idle), dtype=np.int64)
@@ -140,7 +131,7 @@ class Dispatcher:
 
 
 def record_arrival(fed: Federation, step: int, arrival: Arrival) -> int:
-    """Add an arrival to the series `activations` of a server that makes version `step` next; return its staleness."""
+    """Add a reply to the series `activations` of a server that makes version `step` next; return its staleness."""
     staleness = step - arrival.version
     k, arrived_s = arrival.device.index, arrival.arrived_s
     fed.ledger.record("activations", step=step + 1, device=k, arrived_s=arrived_s, staleness=staleness)

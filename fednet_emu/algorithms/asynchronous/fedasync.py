@@ -3,15 +3,15 @@
 Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.org/abs/1903.03934, Algorithm 1:
 
 - a worker receives (w_t, t), minimises f(w) + rho / 2 |w - w_t|^2 by SGD on its own samples: `client`;
-- whenever a worker answers, w <- (1 - alpha_t) w + alpha_t w_k with alpha_t = alpha s(staleness): `run`;
+- at each reply of a worker, w <- (1 - alpha_t) w + alpha_t w_k with alpha_t = alpha s(staleness): `run`;
 - the scheduler triggers further workers meanwhile: `next`.
 
 Differences from the paper:
 
-- The scheduler keeps `concurrency` devices in flight; the paper leaves open whom it triggers, and when.
-- The staleness counts the versions made since the worker was given its model, so that s is 1 where there are none.
+- The scheduler keeps `concurrency` devices at work; the paper does not specify which workers it triggers, and when.
+- The staleness counts the versions since the worker's model, so that s is 1 for the latest version.
 - The server keeps the time stamps itself: they are not part of the messages.
-- Lost or late answers are left out, and their device is free again.
+- Lost or late replies are left out, and their device is free again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ class FedAsync(Concurrent):
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()
-    """Factor of `alpha` by staleness, the versions that the server has made since the device was given its model."""
+    """Factor of `alpha` by staleness, the versions that the server has made since the device was sent its model."""
     rho: float = Field(0.0, ge=0)
     """Strength of the proximal term that holds a device's model near the one it was given."""
 
     def answers(self, count: int) -> int:
-        """One: each is a round of its own."""
         return 1
 
     def run(self, fed: Federation) -> Process:
-        """The server: mix whatever arrives."""
+        """The server: mix each arriving model into its own."""
         w = fed.initial_model()
         for t in fed.rounds():
             w = fed.published(w)

@@ -33,11 +33,10 @@ class FedBuff(Concurrent):
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server: the factor of the mean update."""
     staleness: AnyStaleness = Polynomial(a=0.5)
-    """Weight of an update by staleness, the steps that the server has made since the device was given its model; by
-    default 1 / sqrt(1 + staleness), as in the paper's experiments. The mean divides by K, whatever the weights."""
+    """Weight of an update by staleness, the steps that the server has made since the device was sent its model; by
+    default 1 / sqrt(1 + staleness), as in the paper's experiments. The mean divides by K for any weights."""
 
     def answers(self, count: int) -> int:
-        """Those that fill the buffer."""
         return self.buffer_size
 
     def run(self, fed: Federation) -> Process:

@@ -2,26 +2,27 @@
 
 Wu, He, Lin, Mao, Maple, Jarvis: "SAFA: A Semi-Asynchronous Protocol for Fast Federated Learning with Low Overhead",
 IEEE Transactions on Computers, 2021, https://arxiv.org/abs/1910.01355. In round t, with v the version of a device, the
-round in which the server last had a model of it in time (0 at the start):
+round in which the server last received its model in time (0 at the start):
 
-- lag-tolerant distribution: devices that are up to date (v = t - 1) or deprecated (v < t - tau) are given W(t-1) and
-  start from it; tolerable ones (t - tau <= v < t - 1) keep their own model and go on: `_distribute`;
-- compensatory first-come-first-merge selection: the first ceil(C M) devices to come are picked, but those picked last
-  time only where the others do not fill the quota by the end of the round; who else came is undrafted: `_select`;
+- lag-tolerant distribution: devices that are up to date (v = t - 1) or deprecated (v < t - tau) receive W(t-1) and
+  start from it; tolerable ones (t - tau <= v < t - 1) continue with their own model: `_distribute`;
+- compensatory first-come-first-merge selection: the first ceil(C M) models to arrive are picked, but models of devices
+  picked last time only where the others do not fill the quota by the end of the round; further models that arrive are
+  undrafted: `_select`;
 - discriminative aggregation in three steps: the cache, with an entry for every device, takes the models of the picked,
   and W(t-1) for the deprecated; W(t) is its mean, weighted by samples; then the undrafted bypass into it: `run`.
 
 Differences from the paper:
 
-- Lag is counted as the rules on the authors' page do (v < t - tau); their code tolerates one round more.
-- A device that trains when the round ends goes on, and its model counts in the round in which it comes; the authors'
-  code has everybody who does not crash finish in the round.
-- A device whose upload was lost keeps what it trained, and trains it further while tolerable. One whose download was
-  lost goes on in the next round from what it has.
-- Devices that are away when a round begins are not asked. Where such a device is deprecated, its entry is replaced all
-  the same, and a model that it still sends is refused until it was given a new one.
+- Lag is counted by the rules on the authors' page (v < t - tau); their code tolerates one round more.
+- A device that trains when the round ends continues, and its model counts in the round in which it arrives; in the
+  authors' code every device that does not crash finishes in the round.
+- A device whose upload was lost keeps its trained model, and trains it further while tolerable. One whose download was
+  lost continues in the next round from its own model.
+- Devices that are away when a round begins are not invited. The entry of such a device is replaced if it is deprecated,
+  and a model that it still sends is refused until it has received a new one.
 - A deprecated device that is still at work is cancelled. Entries start as the initial model.
-- A round also ends when nobody is at work any more.
+- A round also ends when no device is at work.
 """
 
 from __future__ import annotations
@@ -40,44 +41,33 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox,
 
 @dataclass(slots=True)
 class Client:
-    """A device, what it has, and what the server keeps of it.
+    """A device with its state, and its state at the server."""
 
-    Attributes:
-        device: where it trains.
-        w: its own model.
-        entry: its entry in the server's cache.
-        version: the round in which the server last had a model of it in time, or gave it one to catch up with.
-        base: the version of the model that it started from when it was last given one.
-        was_picked: whether its model was among the picked of the latest round.
-        trips: how often it has trained.
-        at_work: its process, while it is at work.
-    """
-
-    device: Device
-    w: Deferred
-    entry: Deferred
-    version: int = 0
-    base: int = 0
-    was_picked: bool = False
-    trips: int = 0
-    at_work: Started | None = None
+    device: Device  # where it trains
+    w: Deferred  # its own model
+    entry: Deferred  # its entry in the server's cache
+    version: int = 0  # the round in which the server last had a model of it in time, or gave it one to catch up with
+    base: int = 0  # the version of the model that it started from when it was last given one
+    was_picked: bool = False  # whether its model was among the picked of the latest round
+    trips: int = 0  # how often it has trained
+    at_work: Started | None = None  # its process, while it is at work
 
 
 Came = tuple[Client, Delivery]
-"""A device whose model came in time, and the delivery of it."""
+"""A device whose model arrived in time, and its delivery."""
 
 
 class Safa(LocalTraining):
-    """Each round ends when a quota of models has come, and slow devices go on across rounds, up to a lag."""
+    """Each round ends when a quota of models has arrived; slow devices continue across rounds, up to a lag."""
 
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time of a round, the paper's T_lim (simulated s). Who is late goes on, and counts in a later round. Null
-    waits until the quota is met or nobody is at work."""
+    """Longest time of a round, the paper's T_lim (simulated s). A late device continues, and counts in a later round.
+    Null waits until the quota is met or no device is at work."""
     fraction: float = Field(0.5, gt=0, le=1)
     """The paper's C: the quota is this part of all devices that have samples, rounded up."""
     lag_tolerance: int = Field(5, gt=0)
-    """The paper's tau: a device that the server last heard of more than so many rounds ago has to start anew; with 1
-    nobody goes on across rounds."""
+    """The paper's tau: a device whose last model is older than this number of rounds restarts from the global model;
+    with 1 no device continues across rounds."""
 
     def run(self, fed: Federation) -> Process:
         """The server: distribute, select, aggregate in three steps."""
@@ -120,7 +110,7 @@ class Safa(LocalTraining):
         return deprecated
 
     def client(self, fed: Federation, client: Client, w: Deferred | None, t: int, inbox: Inbox) -> Process:
-        """A device: receive the model if it must, train what it has, send it."""
+        """A device: receive the model if the server sends one, train its own model, send it."""
         k, answer = client.device, None
         if w is not None:
             answer = yield fed.downlink(k, w)
@@ -162,7 +152,7 @@ class Safa(LocalTraining):
     def _record(
         self, fed: Federation, t: int, picked: Sequence[Came], undrafted: Sequence[Came], deprecated: int
     ) -> None:
-        """Series `safa`, a row per round, and `activations`, a row per model that came."""
+        """Series `safa`, a row per round, and `activations`, a row per arrived model."""
         counts = {"picked": len(picked), "undrafted": len(undrafted), "deprecated": deprecated}
         fed.ledger.record("safa", step=t, simulated_s=fed.now_s, **counts)
         for client, answer in [*picked, *undrafted]:

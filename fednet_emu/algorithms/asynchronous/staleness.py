@@ -1,4 +1,4 @@
-"""How much a stale update counts: the functions s(tau) of FedAsync, which FedBuff's weights are one of.
+"""Weights of stale updates: the functions s(tau) of FedAsync, and FedBuff's weights among them.
 
 Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.org/abs/1903.03934
 """
@@ -26,7 +26,6 @@ class Constant(Staleness):
     """Every update counts the same: s = 1."""
 
     def weight(self, tau: int) -> float:
-        """One."""
         return 1.0
 
 
@@ -37,7 +36,6 @@ class Polynomial(Staleness):
     """Exponent; with 0.5 it is 1 / sqrt(1 + tau)."""
 
     def weight(self, tau: int) -> float:
-        """The power of one more than the staleness."""
         return float((tau + 1.0) ** -self.a)
 
 
@@ -50,7 +48,6 @@ class Hinge(Staleness):
     """Largest staleness that costs nothing, in versions; 4 in the paper's experiments."""
 
     def weight(self, tau: int) -> float:
-        """One, then a hyperbola."""
         return 1.0 / (self.a * max(tau - self.b, 0.0) + 1.0)
 
 

@@ -41,7 +41,6 @@ class Cfl(Synchronous):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True: the updates decide how many clusters there are, and each cluster receives a model of its own."""
         return True
 
     def run(self, fed: Federation) -> Process:

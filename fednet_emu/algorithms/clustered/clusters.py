@@ -11,14 +11,11 @@ from fednet_emu.federation import Federation
 
 
 def adjusted_rand_index(a: Sequence[int] | IntArray, b: Sequence[int] | IntArray) -> float:
-    """Agreement of two clusterings of the same items: 1 when they are equal, about 0 when they are unrelated.
+    """Agreement of two clusterings [n] of the same items: 1 when they are equal, about 0 when they are unrelated.
 
-    Hubert and Arabie, "Comparing Partitions", Journal of Classification 1985, equation (5). The index is 1 when
-    both clusterings put everything into one cluster, or both put every item into a cluster of its own.
-
-    Args:
-        a: [n] cluster label of each item.
-        b: [n] labels of the other clustering; only equality of labels matters.
+    Hubert and Arabie, "Comparing Partitions", Journal of Classification 1985, equation (5). Only equality of labels
+    matters. The index is 1 when both clusterings put all items into one cluster, or both put every item into a cluster
+    of its own.
     """
     _, first = np.unique(a, return_inverse=True)
     _, second = np.unique(b, return_inverse=True)

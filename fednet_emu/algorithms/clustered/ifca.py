@@ -3,8 +3,8 @@
 Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.04088, Algorithm 1 with model averaging (option II)
 
-Differences from the paper: a device chooses its model on all its samples. The initial values of the second and further
-models are those of the first with the entries of each parameter shuffled, instead of an independent draw.
+Differences from the paper: a device chooses its model on all its samples. The second and further models start as the
+first model with the entries of each parameter shuffled, instead of an independent draw.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Ifca(Synchronous):
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""
     record_every: int = Field(10, gt=0)
-    """Number of rounds between two records of which device chooses which model."""
+    """Number of rounds between two records of the model that each device chooses."""
 
     def run(self, fed: Federation) -> Process:
         """The server: send all models; average each model over the devices that chose it."""
@@ -82,7 +82,7 @@ def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
 
 
 def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
-    """The mean of those of the received models [P] that have this number among the choices; w itself without any."""
+    """The mean of the received models [P] whose choice is this number; w itself without any."""
     update, share = torch.zeros_like(w), 1 / max(choices.count(number), 1)
     for choice in choices:
         w_k = yield

@@ -23,19 +23,12 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateSenders:
-    """Senders that want the same band at the same time.
+    """Senders that request the same band at the same time."""
 
-    Attributes:
-        snr: [n, n] what the receiver of sender i (row) hears of sender j at full power, over the receiver's noise.
-        receiver: [n] the receiver of each sender; some may have one together.
-        target: SINR (linear) that each needs to be decoded.
-        residual: what is left at its receiver of a signal that has been decoded; 1 without cancellation.
-    """
-
-    snr: Array
-    receiver: Sequence[int]
-    target: float
-    residual: float = 1.0
+    snr: Array  # [n, n] what the receiver of sender i (row) hears of sender j at full power, over the receiver's noise
+    receiver: Sequence[int]  # [n] the receiver of each sender; some may have one together
+    target: float  # SINR (linear) that each needs to be decoded
+    residual: float = 1.0  # what is left at its receiver of a signal that has been decoded; 1 without cancellation
 
     def joint_powers(self, members: Sequence[int]) -> Array | None:
         """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.
@@ -57,10 +50,8 @@ class CandidateSenders:
 def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
     """All devices as uplink senders at full power, to decide which may be on the air together now.
 
-    Args:
-        fed: the federation.
-        sinr_db: SINR in dB that each sender needs; None for the lowest at which the whole band carries bits.
-        margin_db: margin in dB on top of that SINR.
+    `sinr_db` is the SINR that each sender needs, None for the lowest at which the whole band carries bits, and
+    `margin_db` a margin on top of it.
 
     Raises:
         ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
@@ -89,7 +80,7 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
     """A large set of candidates that can send together: always add the one that leaves the most room for others.
 
-    Room is what the most loaded member has left of its power. The set is empty when nobody is decoded even alone.
+    The room is the spare power of the most loaded member. The set is empty when no candidate is decoded even alone.
     """
     group: list[int] = []
     room = list(candidates)

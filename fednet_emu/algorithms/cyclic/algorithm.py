@@ -37,11 +37,11 @@ class CyclicFedAvg(Algorithm):
     structure: AnyGroupStructure
     """How groups are formed: which devices train and transmit in the same turn."""
     data: Use = "split"
-    """What a device in c groups uses in each of them. split: a different 1/c of its samples, with its change of the
-    model scaled by that share; no-split: all its samples, unscaled; no-split-reweighted: all its samples, scaled by
+    """Samples that a device in c groups uses in each of them. split: a different 1/c of its samples, with its change of
+    the model scaled by that share; no-split: all its samples, unscaled; no-split-reweighted: all its samples, scaled by
     1/c."""
     agg: Literal["mean", "const", "sum"] = "mean"
-    """What the server adds to the model. mean: the mean of the changes that arrived; const: their sum times (groups /
+    """The update of the server's model. mean: the mean of the changes that arrived; const: their sum times (groups /
     devices); sum: their sum."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
@@ -83,17 +83,15 @@ class CyclicFedAvg(Algorithm):
         return self
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         return self.structure.demands()
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """`bounds`, when messages can be lost: the theory needs every update to arrive."""
         yield from super().conflicts(scenario)
         if problem := self._unbounded(scenario.losses()):
             yield "bounds", problem
 
     def _unbounded(self, losses: Sequence[str]) -> str:
-        """Why there are no bounds where these settings can lose messages; empty if none are asked for."""
+        """Why there are no bounds where these settings can lose messages; empty if `bounds` is false."""
         if not (self.bounds and losses):
             return ""
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"

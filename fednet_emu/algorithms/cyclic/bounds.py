@@ -24,19 +24,12 @@ Shares = Sequence[Sequence[float]]
 
 
 class Constants(NamedTuple):
-    """Constants of the losses, and the step size, that the theory needs.
+    """Constants of the losses, and the step size, that the theory needs."""
 
-    Attributes:
-        smoothness: L, largest curvature of any device's loss on any part of its samples.
-        gradient: C, largest norm of any sample's gradient.
-        dissimilarity: alpha, largest distance of a group's mean gradient from the global one.
-        lr: eta, step size with summed updates; with the mean over groups of n devices, the step size divided by n.
-    """
-
-    smoothness: float
-    gradient: float
-    dissimilarity: float
-    lr: float
+    smoothness: float  # L, largest curvature of any device's loss on any part of its samples
+    gradient: float  # C, largest norm of any sample's gradient
+    dissimilarity: float  # alpha, largest distance of a group's mean gradient from the global one
+    lr: float  # eta, step size with summed updates; with the mean over groups of n devices, the step size divided by n
 
 
 class RemainderBound(NamedTuple):
@@ -71,11 +64,8 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
 def remainder(curvatures: Sequence[Array], gradients: Sequence[Array], lr: float) -> Array:
     """The remainder r [P] of the lemma: a cycle with summed updates changes w by exactly -eta (sum of q_k) + eta^2 r.
 
-    Args:
-        curvatures: S_k [P, P] of each group, the sum of b_mk times the mean Hessian between the cycle's start and the
-            current point.
-        gradients: q_k [P] of each group, the sum of b_mk times the gradient at the cycle's start.
-        lr: eta.
+    Of each group, `curvatures` has S_k [P, P], the sum of b_mk times the mean Hessian between the cycle's start and the
+    current point, and `gradients` q_k [P], the sum of b_mk times the gradient at the cycle's start; `lr` is eta.
     """
     drift, r = np.zeros_like(gradients[0]), np.zeros_like(gradients[0])
     for curvature, gradient in zip(curvatures, gradients, strict=True):
@@ -102,17 +92,10 @@ def floor(bound: RemainderBound, constants: Constants) -> float:
 def rate_bound(
     cycles: int, gap: float, bound: RemainderBound, constants: Constants, devices: int, convexity: float
 ) -> float:
-    """Upper bound on F - F* after some cycles from a given gap, for losses with |grad F|^2 / 2 >= mu (F - F*).
+    """Upper bound on F - F* after I `cycles` from a given gap, for losses with |grad F|^2 / 2 >= mu (F - F*).
 
-    Infinite when the step size is too large for the theory, that is when `descent` is below eta M / 2.
-
-    Args:
-        cycles: I, number of cycles.
-        gap: F - F* at the start.
-        bound: bounds on the remainder, from `remainder_bound`.
-        constants: constants of the losses, and the step size.
-        devices: M, number of devices.
-        convexity: mu, strong convexity of F.
+    M is `devices`, and mu `convexity`, the strong convexity of F. The bound is infinite when the step size is too large
+    for the theory: when `descent` is below eta M / 2.
     """
     if descent(bound, constants, devices) < constants.lr * devices / 2:
         return float("inf")

@@ -31,13 +31,9 @@ def with_common_device(devices: int, groups: int) -> Groups:
 def with_copies_of_neighbours(devices: int, groups: int, variant: Variant = "cyclic") -> Groups:
     """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group.
 
-    Groups keep their size. At least two devices per group and two groups are needed.
-
-    Args:
-        devices: number of devices.
-        groups: number of groups before the new one.
-        variant: which groups receive a copy. cyclic: every group (the first one receives from the last); chain: every
-            group but the first; pairwise: every second group, so that no two copied devices share a group.
+    Groups keep their size. At least two devices per group and two groups are needed, before the new one. The `variant`
+    chooses the groups that receive a copy. cyclic: every group (the first one receives from the last); chain: every
+    group but the first; pairwise: every second group, so that no two copied devices share a group.
     """
     base = separate(devices, groups)
     receiving = {"cyclic": range(groups), "chain": range(1, groups), "pairwise": range(1, groups, 2)}[variant]
@@ -55,15 +51,9 @@ def with_common_device_and_new_group(devices: int, groups: int) -> Groups:
 
 
 def at_random(devices: int, groups: int, seats: int, rng: np.random.Generator) -> Groups:
-    """Random groups in which every device is in the same number of groups, at most once in each.
+    """Random groups in which every device is in `seats` groups, at most once in each.
 
     Devices are placed one at a time, in random order, each into the smallest group that it is not yet in.
-
-    Args:
-        devices: number of devices.
-        groups: number of groups.
-        seats: number of groups per device.
-        rng: random stream.
     """
     formed: Groups = [[] for _ in range(groups)]
     for _ in range(seats):

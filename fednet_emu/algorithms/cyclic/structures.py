@@ -39,7 +39,7 @@ class GroupStructure(Component):
         """The groups from this cycle on, with the transmit power of each member."""
 
     def demands(self) -> Demands:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
+        """Settings that need a minimum number of devices: (key, error with fewer, that minimum)."""
         groups = getattr(self, "groups", None)
         if groups is not None:
             yield "structure.groups", "has more groups than devices", groups
@@ -125,7 +125,6 @@ class ListedGroups(GroupStructure):
         return _at_full_power([list(group) for group in self.groups])
 
     def demands(self) -> Demands:
-        """At least as many devices as the highest device number needs."""
         yield "structure.groups", "has a highest number, plus one, that is too high", max(map(max, self.groups)) + 1
 
 

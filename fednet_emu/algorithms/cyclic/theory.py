@@ -27,23 +27,16 @@ _NOT_CONVEX = "algorithm.l2: the rate bound needs strong convexity, got 0; give 
 
 
 class State(NamedTuple):
-    """Values of the objective F and of gradients at one model.
+    """Values of the objective F and of gradients at one model."""
 
-    Attributes:
-        gap: F - F*, the distance from the optimum.
-        gradient_norm: |grad F|.
-        largest: C, the largest norm of a sample's gradient.
-        dissimilarity: alpha, the largest distance of a group's mean gradient from grad F.
-    """
-
-    gap: float
-    gradient_norm: float
-    largest: float
-    dissimilarity: float
+    gap: float  # F - F*, the distance from the optimum
+    gradient_norm: float  # |grad F|
+    largest: float  # C, the largest norm of a sample's gradient
+    dissimilarity: float  # alpha, the largest distance of a group's mean gradient from grad F
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Refuse what the theory cannot cover whatever the samples are.
+    """Refuse settings that the theory does not cover for any samples.
 
     Raises:
         ScenarioError: the model is not linear in its parameters, or is a classifier without a regulariser; or models
@@ -70,17 +63,9 @@ class Theory:
     """The rate bound of groups that split their samples, for models that are linear in their parameters.
 
     F is the mean over the devices in the groups of each one's regularised mean loss, in double precision. Smoothness
-    comes from the largest eigenvalues of each part's second moments: the curvature of a softmax is at most 1/2, that
-    of a squared error is 2. C and alpha are the largest values at all models seen so far.
-
-    Args:
-        fed: the federation, whose samples are read.
-        parts: the samples that each device uses in each group.
-        l2: factor of the regulariser l2 / 2 |w|^2, part of every loss.
-        lr: step size with summed updates.
-
-    Attributes:
-        holds: whether every update has arrived so far; if not, the theory does not apply and the bound is infinite.
+    comes from the largest eigenvalues of each part's second moments: the curvature of a softmax is at most 1/2, and 2
+    for a squared error. C and alpha are the largest values at all models seen so far. The step size `lr` is for summed
+    updates. The flag `holds` is cleared when an update is lost: the bound is infinite from then on.
 
     Raises:
         ScenarioError: a regression is not strongly convex with these samples and no regulariser.
@@ -137,7 +122,7 @@ class Theory:
         return Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
 
     def bound(self, cycles: int, gap: float) -> tuple[RemainderBound, float]:
-        """The remainder bounds U1, U2, V1, V2, and the bound on F - F* after so many cycles from a given gap F - F*."""
+        """The remainder bounds U1, U2, V1, V2, and the bound on F - F* after `cycles` cycles from a gap F - F*."""
         constants = self.constants()
         remainder = remainder_bound(self.shares, constants)
         return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)

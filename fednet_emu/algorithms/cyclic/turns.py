@@ -13,23 +13,16 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation
 
 Use = Literal["split", "no-split", "no-split-reweighted"]
-"""What a device in several groups uses in each of them; the setting `data`."""
+"""The samples that a device in several groups uses in each of them; the setting `data`."""
 
 
 class Member(NamedTuple):
-    """The membership of a device in one group.
+    """The membership of a device in one group."""
 
-    Attributes:
-        device: its number.
-        factor: s_mk, the factor of its change of the model.
-        samples: indices, among its own samples, of those that it uses in this group; None for all.
-        power: transmit power, as a fraction of the device's full power.
-    """
-
-    device: int
-    factor: float
-    samples: IntArray | None
-    power: float
+    device: int  # its number
+    factor: float  # s_mk, the factor of its change of the model
+    samples: IntArray | None  # indices, among its own samples, of those that it uses in this group; None for all
+    power: float  # transmit power, as a fraction of the device's full power
 
 
 class Turn(NamedTuple):
@@ -69,11 +62,6 @@ def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> 
     """The members of each group and their samples, from the devices of each group and their powers.
 
     Devices without samples are left out, as are groups that have no other devices.
-
-    Args:
-        fed: the federation.
-        seats: for each group, the fraction of its full power at which each device sends.
-        use: what a device uses in each of its groups.
 
     Raises:
         ScenarioError: no group is left.

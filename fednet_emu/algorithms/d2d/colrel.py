@@ -31,7 +31,7 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 class Colrel(ClusterTraining):
     """Devices relay weighted sums of their neighbours' updates, so that the server's update is unbiased.
 
-    The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
+    The scenario needs `network.sidelink.topology`, which determines the links of each round.
     """
 
     cohort: CohortSize

@@ -1,8 +1,8 @@
 """The weights of collaborative relaying: unbiased, with the smallest variance for given link probabilities.
 
-Theory beside `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and receives
-source i with probability P[i, j] (P[i, i] = 1); it sends the sum of a[j, i] delta_i over the sources i that it
-received, where delta_i is the update of source i.
+Theory of `colrel.py`, in the symbols of the paper: relay j reaches the server with probability p[j] and receives source
+i with probability P[i, j] (P[i, i] = 1); it sends the sum of a[j, i] delta_i over the sources i that it received, where
+delta_i is the update of source i.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ _BISECTIONS = 60
 
 
 def start_weights(p: Array, reach: Array) -> Array:
-    """Initial unbiased weights a [relays, sources]: all usable relays of a source contribute equally.
+    """Initial unbiased weights a [relays, sources] from p [devices] and P [sources, relays].
 
-    Args:
-        p: [devices] probability that a device's upload arrives.
-        reach: [sources, relays] probability that a relay hears a source.
+    All usable relays of a source contribute equally.
     """
     chance = (reach * p[None, :]).T
     usable = chance > 0
@@ -35,11 +33,8 @@ def bias(a: Array, p: Array, reach: Array) -> Array:
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
     """The paper's S(p, P, A), to which the variance of the server's update is proportional.
 
-    Args:
-        a: [relays, sources] weights.
-        p: [devices] probability that an upload arrives.
-        reach: [sources, relays] probability that a relay hears a source.
-        reciprocal: whether the two directions of a link work in the same rounds, instead of independently.
+    With weights a [relays, sources], p [devices] and P [sources, relays]; `reciprocal` is for directions of a link that
+    work in the same rounds, instead of independently.
     """
     heard = reach.T
     relayed = (heard * a).sum(axis=1)

@@ -31,7 +31,7 @@ from fednet_emu.federation import CohortSize, Digraph, Federation, Process, Stre
 class ConnectivityAware(ClusterTraining):
     """Devices mix updates within their clusters; the server samples as few devices as `phi_max` allows.
 
-    The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
+    The scenario needs `network.sidelink.topology`, which determines the links of each round.
     """
 
     phi_max: float = Field(ge=0)
@@ -50,7 +50,7 @@ class ConnectivityAware(ClusterTraining):
     retries: int = Field(3, ge=0)
     """Number of times that a lost upload or control message is sent again."""
     snapshot_every: int | None = Field(None, gt=0)
-    """Number of rounds between two records of who sent to whom, for plots; null for no records."""
+    """Number of rounds between two records of senders and receivers, for plots; null for no records."""
 
     def run(self, fed: Federation) -> Process:
         """The server: sample devices, wait for the clusters, update the model, choose the next number of samples."""
@@ -110,7 +110,7 @@ def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]
 
 
 def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterRound]) -> list[float]:
-    """Weight of each upload, cluster by cluster; with `stratified` those of a cluster sum to its share n_l / n."""
+    """Weight of each upload, cluster by cluster; with `stratified` a cluster's weights sum to its share n_l / n."""
     arrived, n = [len(cluster.uploads) for cluster in done], int(sizes.sum())
     if normalisation == "stratified":
         return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]

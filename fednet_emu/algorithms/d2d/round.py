@@ -34,7 +34,7 @@ INTEGER_BIT = 32
 
 
 class ClusterRound(NamedTuple):
-    """Result of a cluster's round; the default is that of a cluster without the model, or after the deadline."""
+    """Result of a cluster's round; the default is for a cluster without the model, or after the deadline."""
 
     edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of the models that arrived and were reported
     uploads: Sequence[tuple[int, Deferred]] = ()  # (sender, mixed update) of those that arrived, by sender
@@ -46,10 +46,7 @@ class ClusterRound(NamedTuple):
 
 
 class ClusterTraining(LocalSteps):
-    """An algorithm in which the devices of a cluster exchange trained models before some of them upload.
-
-    The scenario needs `network.sidelink.topology`, which determines who sends to whom in each round.
-    """
+    """An algorithm in which the devices of a cluster exchange trained models before some of them upload."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink"})
     deadline_s: Deadline = None
@@ -227,7 +224,7 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
     """Delta_i = sum over in-neighbours j of share_j (x_j - x), for a model x [P] and trained models x_j.
 
-    The last `statistics` entries are running statistics, of which it is the weighted mean.
+    The last `statistics` entries, running statistics, are the weighted mean.
     """
     updates = torch.stack(list(models)) - x
     update = torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ updates

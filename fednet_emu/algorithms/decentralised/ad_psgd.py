@@ -3,11 +3,11 @@
 Lian, Zhang, Zhang, Liu: "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018,
 https://arxiv.org/abs/1710.06952, Algorithm 1: a device computes a gradient at its model, sets its own and a random
 neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Active devices ask,
-passive ones answer, and only edges between the two are used, so that no circle of devices waits for each other.
+passive ones answer, and only edges between the two are used, so that there is no circular wait.
 
-Differences from the paper: devices with even numbers are active. A device makes all its local steps, adds what they
-have moved its model by, and only then averages. A passive device goes on computing while others average with it, but it
-starts its next steps when no exchange with it is under way. A lost message ends an exchange without an average.
+Differences from the paper: devices with even numbers are active. A device makes all its local steps, adds their change
+of its model, and only then averages. A passive device continues to compute while others average with it, but it starts
+its next steps when no exchange with it is under way. A lost message ends an exchange without an average.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
 class AdPsgd(Decentralised):
     """Every device makes local steps at its own pace, and averages with a random neighbour after them.
 
-    A round ends when as many local updates have been made as there are devices with samples, whoever made them. Edges
-    with an opposite are used, between an even and an odd number.
+    A round ends when as many local updates have been made, by any devices, as there are devices with samples. Only
+    edges with an opposite, between an even and an odd number, are used.
     """
 
     kind = "ad-psgd"
@@ -46,12 +46,7 @@ class AdPsgd(Decentralised):
 
 
 class Peers:
-    """The devices of a run at work.
-
-    Attributes:
-        models: the models of all devices.
-        inbox: gets the number of a device for each of its updates.
-    """
+    """The devices of a run at work: their models, and an inbox with the number of a device for each of its updates."""
 
     def __init__(self, fed: Federation, algorithm: AdPsgd) -> None:
         self._fed, self._plan = fed, algorithm.plan
@@ -67,7 +62,7 @@ class Peers:
         self._graph = self._fed.digraph(t).among(self._fed.task.n_samples > 0).mutual()
 
     def counted(self) -> dict[str, Any]:
-        """Exchanges and averages since the last call, and the most averages that have come amid a device's steps."""
+        """Exchanges and averages since the last call, and the most averages during the steps of a device."""
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
@@ -92,7 +87,7 @@ class Peers:
             self.inbox.put(me, me)
 
     def _passive_neighbours(self, k: int) -> Sequence[int]:
-        """Whom a device may ask now; none if it is passive itself."""
+        """Neighbours with which a device may average now; none if it is passive itself."""
         assert self._graph is not None
         return [j for j in self._graph.receivers(k) if j % 2] if k % 2 == 0 else []
 
@@ -102,7 +97,7 @@ class Peers:
             yield self._busy[k]
 
     def _exchange(self, i: Device, j: Device) -> Process:
-        """Device i sends its model, and gets that of j; both move to the mean of the two, if both have arrived."""
+        """Devices i and j send each other their models; both move to the mean of the two, if both have arrived."""
         fed, models = self._fed, self.models
         assert self._graph is not None
         cluster, mine = int(self._graph.cluster[i.index]), models[i.index]
@@ -119,16 +114,16 @@ class Peers:
 
 
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
-    """The model x [P] moved by what local steps have made of `start`, the model that x was then.
+    """The model x [P] plus the change that local steps have made from `start`, an earlier value of x, to `trained`.
 
-    Its last `statistics` entries, running statistics, are those of the steps.
+    Its last `statistics` entries, running statistics, are taken from `trained`.
     """
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 
 
 def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
-    """The model x [P] after averaging what was sent of it, `own`, with `other`: steps made meanwhile stay whole.
+    """The model x [P] after averaging its sent value `own` with `other`: later steps of x stay whole.
 
     Its last `statistics` entries, running statistics, become the mean of x and `other`.
     """

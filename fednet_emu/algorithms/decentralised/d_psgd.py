@@ -4,9 +4,9 @@ Lian, Zhang, Zhang, Hsieh, Zhang, Liu: "Can Decentralized Algorithms Outperform 
 Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017, https://arxiv.org/abs/1705.09056, Algorithm 1:
 X <- W X - eta G(X), with a symmetric, doubly stochastic W.
 
-Differences from the paper: weights are those of Metropolis, w_ij = 1 / (1 + max(d_i, d_j)), for any graph; each model
-carries its sender's degree d_i. The graph may change from round to round, and messages may be lost. All devices wait
-for the end of a round, not for their neighbours alone. By default local steps come before mixing, W (X - eta G(X)).
+Differences from the paper: W has Metropolis weights, w_ij = 1 / (1 + max(d_i, d_j)), for any graph; each model carries
+its sender's degree d_i. The graph may change from round to round, and messages may be lost. All devices wait for the
+end of a round, not for their neighbours alone. By default local steps come before mixing, W (X - eta G(X)).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fednet_emu.federation import Digraph, Federation
 
 
 class DPsgd(Mixing):
-    """Every device averages with all its neighbours in every round, with the weights of Metropolis.
+    """Every device averages with all its neighbours in every round, with Metropolis weights.
 
     Only edges with an opposite are used.
     """
@@ -32,32 +32,27 @@ class DPsgd(Mixing):
     """`adapt-then-combine`: a device sends what its local steps have made. `paper`: it sends its model while it
     computes the steps, which are added after mixing."""
     loss: Literal["drop-both", "keep-home"] = "drop-both"
-    """What happens when a message is lost. `drop-both`: two devices mix only if each has the other's model and knows
-    that its own has arrived, by an acknowledgement of 1 bit; the mean of all models is then kept. `keep-home`: a device
-    keeps the weight of what has not arrived to itself; nothing is acknowledged, and the mean drifts."""
+    """The rule for a lost message. `drop-both`: two devices mix only if each has the other's model and knows that its
+    own has arrived, by an acknowledgement of 1 bit; the mean of all models is then kept. `keep-home`: a device adds the
+    weight of a lost model to its own; nothing is acknowledged, and the mean drifts."""
 
     extra_scalars: ClassVar[int] = 1
 
     @property
     def overlapped(self) -> bool:
-        """As the paper has it."""
         return self.order == "paper"
 
     @property
     def acknowledged(self) -> bool:
-        """Where both drop what either lacks."""
         return self.loss == "drop-both"
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
-        """All edges both ways."""
         return graph.mutual()
 
     def usable(self, heard: Digraph) -> Digraph:
-        """Those over which both models have arrived, or all."""
         return heard.mutual() if self.acknowledged else heard
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """Those of Metropolis."""
         weights = metropolis(graph, used)
         return weights, {"imbalance": imbalance(used, weights)}
 

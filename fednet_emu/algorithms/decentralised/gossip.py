@@ -4,8 +4,8 @@ Boyd, Ghosh, Prabhakar, Shah: "Randomized Gossip Algorithms", IEEE Transactions 
 https://doi.org/10.1109/TIT.2006.874516: two neighbours drawn at random set both values to their mean.
 
 Differences from the paper: devices make local steps before they average; as many pairs as fit average in one round (the
-paper's synchronous model), or `pairs` of them; neighbours are drawn uniformly. Who meets whom is drawn by a common
-random number generator, which costs no message.
+paper's synchronous model), or `pairs` of them; neighbours are drawn uniformly. A common random number generator draws
+the pairs, which costs no message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Gossip(Mixing):
     neighbour, drawn at random, that is still free."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
-        """Both directions of the pairs."""
         graph, rng = graph.mutual(), fed.streams("gossip", t)
         partner: dict[int, int] = {}
         for i in rng.permutation(graph.n_devices).tolist():
@@ -44,10 +43,8 @@ class Gossip(Mixing):
         return graph.kept(met[graph.sender] == graph.receiver)
 
     def usable(self, heard: Digraph) -> Digraph:
-        """Those over which both models have arrived."""
         return heard.mutual()
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """One half."""
         weights = np.full(len(used.sender), 0.5)
         return weights, {"imbalance": imbalance(used, weights)}

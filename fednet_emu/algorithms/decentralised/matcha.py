@@ -1,17 +1,17 @@
-"""MATCHA: neighbours exchange models only now and then, matching by matching, and more often over important edges.
+"""MATCHA: neighbours exchange models in some rounds only, matching by matching, and more often over important edges.
 
 Wang, Sahu, Yang, Joshi, Kar: "MATCHA: Speeding Up Decentralized SGD via Matching Decomposition Sampling", 2019,
 https://arxiv.org/abs/1905.09435:
 
-- the edges are coloured, so that those of one colour are a matching M_j with Laplacian L_j: `matchings`;
+- the edges are coloured, so that the edges of one colour are a matching M_j with Laplacian L_j: `matchings`;
 - matching j is used in a round with probability p_j, independently; the p_j maximise the algebraic connectivity
   lambda_2(sum of p_j L_j) where sum of p_j is at most a budget times the number of matchings: `activation`;
 - W = I - alpha L(t), where alpha minimises rho = |E[W'W] - J|, spectral norm: `best_step`.
 
 Differences from the paper: colours are given greedily, edge by edge (the paper: Misra and Gries, which needs at most
-one colour more than the largest degree); where the graph is in several parts, lambda_2 is the least of theirs, and J
-averages over each part; where the graph changes, p and alpha are worked out again. Everybody knows them, and who is
-drawn, without a message. The probabilities come from a projected ascent along supergradients, in STEPS steps.
+one colour more than the largest degree); where the graph has several parts, lambda_2 is the least of all parts, and J
+averages over each part; where the graph changes, p and alpha are calculated again. All devices know them, and the drawn
+matchings, without a message. The probabilities come from a projected ascent along supergradients, in STEPS steps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Matcha(Mixing):
     """Part of the matchings that is used per round, on average: the communication that is left, from 0 to 1."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
-        """Both directions of the edges in the matchings that are drawn."""
         graph = graph.mutual()
         colour = matchings(graph)
         key = graph.sender.tobytes() + graph.receiver.tobytes()
@@ -54,11 +53,9 @@ class Matcha(Mixing):
         return graph.kept(drawn[colour])
 
     def usable(self, heard: Digraph) -> Digraph:
-        """Those over which both models have arrived."""
         return heard.mutual()
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """The step alpha."""
         weights = np.full(len(used.sender), fed.memory["matcha"][2])
         return weights, {"imbalance": imbalance(used, weights), "step": fed.memory["matcha"][2]}
 

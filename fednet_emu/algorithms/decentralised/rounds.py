@@ -1,12 +1,12 @@
-"""Rounds without a server: every device makes local steps, sends its model to its neighbours, and mixes what it got.
+"""Rounds without a server: each device makes local steps, sends its model to its neighbours, and mixes received models.
 
-The methods differ in who sends to whom in a round, and with which weight a model that has arrived counts:
+The methods differ in the senders and receivers of a round, and in the weight of a received model:
 
     x_i <- x_i + sum over the used edges j -> i of w_ij (x_j - x_i).
 
-What a model lacks to a weight of 1, because it has not arrived, stays at home: rows always sum to 1. Where a loss would
-matter to its sender, too, each receiver acknowledges a model by a message of one bit, and an edge is used only if both
-have arrived. As everywhere here, a sender learns from its link, at no cost, whether a message of its own has arrived.
+A device adds the weight of a lost model to its own: rows always sum to 1. Where a loss matters to the sender, too, each
+receiver acknowledges a model by a message of one bit, and an edge is used only if both have arrived. As in all
+algorithms, a sender learns from its link, at no cost, whether its message has arrived.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ACKNOWLEDGEMENT_BIT = 1
 
 
 class Decentralised(LocalTraining):
-    """An algorithm of devices that have a model each, and exchange it over the sidelink; nothing goes to a server."""
+    """An algorithm of devices that have a model each, and exchange it over the sidelink, without a server."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
     ships_no_base = "no server sends anything"
@@ -49,32 +49,25 @@ class Decentralised(LocalTraining):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A round under way.
+    """A round in progress."""
 
-    Attributes:
-        t: its number, from 0.
-        graph: who sends to whom.
-        models: the models of all devices when it began.
-        stepped: those of the devices that have made their local steps.
-        heard: (sender, receiver) of the models that count.
-    """
-
-    t: int
-    graph: Digraph
-    models: Sequence[Deferred]
-    stepped: dict[int, Deferred] = field(default_factory=dict)
-    heard: set[tuple[int, int]] = field(default_factory=set)
+    t: int  # its number, from 0
+    graph: Digraph  # who sends to whom
+    models: Sequence[Deferred]  # the models of all devices when it began
+    stepped: dict[int, Deferred] = field(default_factory=dict)  # those of the devices that have made their local steps
+    heard: set[tuple[int, int]] = field(default_factory=set)  # (sender, receiver) of the models that count
 
 
 class Mixing(Decentralised):
     """Rounds of local steps and one exchange between neighbours; all devices wait for the end of a round."""
 
     deadline_s: float | None = Field(None, gt=0)
-    """Longest duration of a round (simulated s): what a device has not done by then is cancelled; without its local
-    steps it keeps its model, and what has not arrived is not mixed. Null waits for all devices."""
+    """Longest duration of a round (simulated s); work and messages that are not finished then are cancelled. A device
+    without its local steps keeps its model, and a model that has not arrived is not mixed. Null waits for all
+    devices."""
 
     extra_scalars: ClassVar[int] = 0
-    """Numbers that a message has beside the model."""
+    """Scalars of a message in addition to the model."""
 
     @property
     def overlapped(self) -> bool:
@@ -83,7 +76,7 @@ class Mixing(Decentralised):
 
     @property
     def acknowledged(self) -> bool:
-        """Whether a model counts only if its sender has been told of its arrival."""
+        """Whether a model counts only if its sender has an acknowledgement."""
         return True
 
     @abstractmethod
@@ -92,7 +85,7 @@ class Mixing(Decentralised):
 
     @abstractmethod
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """Weights w_ij of the used edges j -> i, in their order, and what the series `mixing` says of them."""
+        """Weights w_ij of the used edges j -> i, in their order, and further columns of the series `mixing`."""
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
         """What local steps make of a device's model x, from which they have led to `trained`."""
@@ -129,7 +122,7 @@ class Mixing(Decentralised):
         turn.stepped[k.index] = self.step(fed, k, x, trained.params)
 
     def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
-        """Send a model to the neighbours of a device; whom it has reached acknowledges it."""
+        """Send a model to the neighbours of a device; those that receive it acknowledge it."""
         if not turn.graph.receivers(k.index):
             return
         reached = yield from pushed(fed, turn.graph, k, x, (x.size + self.extra_scalars) * FLOAT_BIT)

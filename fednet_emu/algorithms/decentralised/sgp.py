@@ -5,7 +5,7 @@ https://arxiv.org/abs/1811.10792, Algorithm 1; push-sum: Kempe, Dobra, Gehrke, F
 
     (x, omega) <- P (x - eta g(z), omega),  z = x / omega,
 
-where column j of P holds 1 / (1 + out-degree of j) for j and each of its receivers: what a sender knows by itself. Here
+where column j of P holds 1 / (1 + out-degree of j) for j and each of its receivers: a sender knows these weights. Here
 a device keeps z instead of x, which is the same: z_j - eta g / omega_j is mixed with weights p_ij omega_j / omega_i,
 whose rows sum to 1. A message is a model and its weight, P + 1 numbers.
 
@@ -28,7 +28,7 @@ from fednet_emu.federation import Deferred, Device, Digraph, Federation
 
 
 class Sgp(Mixing):
-    """Every device pushes equal shares of its model and its weight along all edges, also those of one direction.
+    """Every device pushes equal shares of its model and its weight along all edges, one-way edges too.
 
     The models that are evaluated are the ratios z.
     """
@@ -36,7 +36,6 @@ class Sgp(Mixing):
     extra_scalars: ClassVar[int] = 1
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
-        """All edges."""
         return graph
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
@@ -66,9 +65,9 @@ def omega_of(fed: Federation) -> Array:
 
 
 def pushed(omega: Array, graph: Digraph, used: Digraph) -> tuple[Array, Array]:
-    """What each used edge carries of the weights omega [devices], [used edges], and the weights after that [devices].
+    """The part of omega [devices] on each used edge [used edges], and omega after the round [devices].
 
-    A sender offers 1 / (1 + out-degree) to each receiver in `graph`, and keeps what is not used.
+    A sender offers 1 / (1 + out-degree) to each receiver in `graph`, and keeps the shares of unused edges.
     """
     given = omega[used.sender] / graph.out_degree[used.sender]
     count = len(omega)

@@ -1,4 +1,4 @@
-"""FedDF: the server distils what all models say together into their mean.
+"""FedDF: the server distils the ensemble of all models into their mean.
 
 Lin, Kong, Stich, Jaggi: "Ensemble Distillation for Robust Model Fusion in Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.07242

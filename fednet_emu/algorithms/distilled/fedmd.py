@@ -1,13 +1,13 @@
-"""FedMD: devices exchange what their models say of public samples, in the place of models.
+"""FedMD: devices exchange the scores of public samples instead of models.
 
 Li, Wang: "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, https://arxiv.org/abs/1910.03581
 
 Line by line: a device sends the class scores of its model on all public samples; the server sends their mean, the
 consensus; a device trains its model towards it on the public samples (digest), then on its own (revisit).
 
-Differences from the paper: all models have one architecture, though nothing that is sent depends on it, and start
-alike, without training on labelled public samples. A round goes from one mean to the next; as the first has none to
-send, its devices only train on their own samples. The public samples are all used in every round. The distance to the
+Differences from the paper: all models have one architecture, though no message depends on it, and the same start,
+without training on labelled public samples. A round goes from one mean to the next; the first has no mean yet, so that
+its devices only train on their own samples. The public samples are all used in every round. The distance to the
 consensus is the divergence that FedDF minimises.
 """
 

@@ -1,15 +1,15 @@
-"""FedProto: devices exchange the mean features of their classes, the prototypes, in the place of models.
+"""FedProto: devices exchange the mean features of their classes, the prototypes, instead of models.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across Heterogeneous Clients",
 AAAI 2022, https://arxiv.org/abs/2105.00243
 
 Line by line: a device minimises f + `pull` times the mean over classes of norm(own - global prototype)^2, where its own
 prototype of a class is the mean of the features of that class in the batch; it sends the prototypes of its classes over
-all its samples; the server averages those of each class.
+all its samples; the server averages the prototypes of each class.
 
-Differences from the paper: all models have one architecture, and start alike. The mean of a class is weighted by the
-samples that devices have of it. The server sends those prototypes that it knows, in the first round none; a class of
-which nothing arrives keeps its prototype. Features are what the last layer with parameters receives.
+Differences from the paper: all models have one architecture and the same start. The mean of a class is weighted by the
+devices' samples of that class. The server sends the known prototypes, none in the first round; a class without a new
+prototype keeps its old one. Features are the input of the last layer with parameters.
 """
 
 from __future__ import annotations
@@ -32,19 +32,14 @@ from fednet_emu.learning.models.features import Featured, with_features
 
 
 class Prototypes(NamedTuple):
-    """The global prototypes: those of some classes, in order.
+    """The global prototypes of some classes, in order."""
 
-    Attributes:
-        values: [classes, d], deferred; None without any.
-        classes: the classes.
-    """
-
-    values: Deferred | None = None
-    classes: tuple[int, ...] = ()
+    values: Deferred | None = None  # [classes, d], deferred; None without any
+    classes: tuple[int, ...] = ()  # the classes
 
 
 class FedProto(Synchronous):
-    """Each device keeps its model; what it sends are the mean features of each of its classes."""
+    """Each device keeps its model, and sends the mean features of each of its classes."""
 
     kind = "fedproto"
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -110,15 +105,10 @@ class FedProto(Synchronous):
 
 @dataclass(frozen=True)
 class PrototypeLoss:
-    """The cross-entropy of each sample [B], and to each the term of the whole batch.
+    """The cross-entropy of each sample [B], and to each the term of the whole batch."""
 
-    Attributes:
-        pull: factor of that term (lambda).
-        outputs: number of classes.
-    """
-
-    pull: float
-    outputs: int
+    pull: float  # factor of that term (lambda)
+    outputs: int  # number of classes
 
     def __call__(self, told: Tensor, wanted: Tensor) -> Tensor:
         """From outputs and features [B, classes + d], and what `targets` has made."""
@@ -133,13 +123,10 @@ class PrototypeLoss:
 
 
 def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int) -> Tensor:
-    """The class of each sample and its prototype, [n, 1 + d], nan where that is unknown.
+    """The class of each sample and its prototype, [n, 1 + d], nan where it is unknown.
 
-    Args:
-        prototypes: those of `classes`, [classes, d].
-        classes: which these are.
-        y: the class of each sample [n].
-        outputs: number of all classes.
+    `prototypes` [classes, d] are of `classes`, y [n] has the class of each sample, and `outputs` is the number of all
+    classes.
     """
     table = prototypes.new_full((outputs, prototypes.shape[1]), torch.nan)
     table[list(classes)] = prototypes
@@ -159,14 +146,14 @@ def merged(
     counts: Sequence[dict[int, int]],
     classes: Sequence[int],
 ) -> Tensor:
-    """The global prototypes of `classes`, [classes, d].
+    """The new global prototypes [classes, d] of `classes`.
 
     Args:
-        before: the earlier ones of the classes `known`.
-        known: which these were.
-        sent: what has arrived of each device, a row for each of its classes.
-        counts: how many samples each of these devices has of each of its classes.
-        classes: those of which there are prototypes now.
+        before: the old prototypes of the classes `known`.
+        known: classes with an old prototype.
+        sent: the received prototypes of each device, a row for each of its classes.
+        counts: samples of each of these devices in each of its classes.
+        classes: classes with a prototype now.
     """
     parts: dict[int, list[tuple[int, Tensor]]] = {c: [] for c in classes}
     for own, has in zip(sent, counts, strict=True):

@@ -1,4 +1,4 @@
-"""Distillation: training towards scores of samples that everybody has, those of the server."""
+"""Distillation: training towards scores of public samples, the server's."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ h <- h - alpha / m sum_k (v_k - w), m being the number of all devices, so that h
 is the mean of the v_k minus h / alpha.
 
 Differences from the paper: the local minimum is approached by the local steps of the plan. A device whose upload does
-not arrive, for whatever reason, keeps its old g_k, so that h stays the mean of all g_k; it learns this by an
+not arrive, for any reason, keeps its old g_k, so that h stays the mean of all g_k; the device is notified by an
 acknowledgement that costs nothing. m counts the devices that have samples. Running statistics, as of batch norm, are
 averaged.
 """

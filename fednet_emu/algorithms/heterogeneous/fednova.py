@@ -90,8 +90,8 @@ class FedNova(Synchronous):
 def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
     """The sum |a|_1 of the weights with which the gradients of some local steps enter their result.
 
-    The plan's optimizer, on the line and from 0, goes as far along gradients of 1 as its weights add up to, none of
-    which is negative: so a linear optimizer needs no formula of its own here.
+    The weights are not negative, and are measured: the plan's optimizer, in one dimension and from 0, moves along
+    gradients of 1 by the sum of its weights. So a linear optimizer needs no formula of its own here.
     """
     if not plan.lr:
         return float(steps)
@@ -105,14 +105,11 @@ def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
 def normalised_average(
     w: Tensor, samples: Sequence[int], steps: Sequence[float], weights: Sequence[float], n_trainable: int
 ) -> Accumulation:
-    """Move w [P] by the normalised mean of the differences to it of the models that come one by one.
+    """Move w [P] by the normalised mean of the differences to it of the models that arrive one by one.
 
-    Args:
-        w: the model; its first `n_trainable` entries are parameters, and the others running statistics.
-        samples: samples of the devices, in the order of their models.
-        steps: local steps tau of the devices, in units of a plain step; their mean is tau_eff.
-        weights: sums |a|_1 of the weights of their gradients.
-        n_trainable: number of parameters that are trained.
+    Of each device, in the order of their models, `samples` has the number of samples, `steps` the local steps tau in
+    units of a plain step, with tau_eff as their mean, and `weights` the sum |a|_1. The first `n_trainable` entries of w
+    are parameters, the others running statistics.
     """
     shares = np.asarray(samples) / sum(samples)
     effective_steps = float(shares @ np.asarray(steps))

@@ -8,7 +8,7 @@ at the received w, and w_k by local steps of size 1 / L; with D_k = L (w - w_k),
 w - sum_k F_k^q D_k / sum_k (q F_k^(q - 1) |D_k|^2 + L F_k^q).
 
 Differences from the paper: a device sends w_k and F_k in place of F_k^q D_k and the k-th term below the line, which
-have the same size and information. L is 1 / lr. The loss is that of training, over all samples of the device, and not
+have the same size and information. L is 1 / lr. The loss is the training loss over all samples of the device, and not
 less than 1e-10, since for q < 1 its power would be infinite at 0. A cohort is drawn without replacement, among the
 devices that are present; updates that do not arrive are left out of both sums. Running statistics, as of batch norm,
 become their mean, weighted by F_k^q, and do not count in |D_k|.

@@ -9,15 +9,16 @@ moves x by `server_lr` times the mean of y_i - x, and c by the sum of c_i+ - c_i
 
 Differences from the paper: y_i is sent in place of y_i - x, which has the same size and information. K may differ
 between devices. Option I takes the gradient on all samples of the device. Only the means over what arrives are taken,
-and a device whose upload does not arrive, for whatever reason, keeps its old c_i: so c stays the mean of all c_i. The
-device learns this by an acknowledgement that costs nothing. N counts the devices that have samples. Running statistics,
-as of batch norm, have no control variates and are averaged as the parameters are.
+and a device whose upload does not arrive, for any reason, keeps its old c_i: so c stays the mean of all c_i. The device
+is notified by an acknowledgement that costs nothing. N counts the devices that have samples. Running statistics, as of
+batch norm, have no control variates and are averaged as the parameters are.
 
 Momentum is allowed in the local steps as NIID-Bench has it (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though
 the paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
 momentum multiplies. Option II divides by K lr as before, so with momentum beta its c_i+ is up to 1 / (1 - beta) times a
-mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is that of the round. NIID-Bench weighs
-models by samples (`weighting: samples`) and moves c by 1/N for each device; Flower's reproduction weighs both.
+mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is the step size of the round.
+NIID-Bench weighs models by samples (`weighting: samples`) and moves c by 1/N for each device; Flower's reproduction
+weighs both.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ def one_gradient(own: AnyOptimizer) -> SgdPlan:
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:
-    """The mean gradient on the way from x to y [P], steps of total size `distance`, minus what is known of it [n].
+    """The mean gradient on the way from x to y [P], steps of total size `distance`, minus the variate `known` [n].
 
-    With the device's c_i as what is known this is c_i+ - c_i of option I; with the server's c it is that of option II,
-    where c_i cancels. Without any way there is nothing to learn, and the gradient counts as zero.
+    With the device's c_i as the known one this is c_i+ - c_i of option I; with the server's c it is the change of
+    option II, where c_i cancels. With a distance of 0 the gradient counts as zero.
     """
     gradient = (x - y)[: len(known)]
     return (gradient / distance if distance else gradient) - known

@@ -12,16 +12,17 @@ With `edge_rounds: 1` and an ideal backhaul this is `fedavg` over the same base 
 edge server bit for bit; with several, sums of floats are taken in another order.
 
 Differences from the paper: edge servers do not wait for each other between two averages in the cloud. They send the
-cloud what their model has moved by, which is as many bits, and is added to the cloud's own model. There may be a cohort
-instead of all devices, a deadline in every edge round, and messages that are lost:
+change of their model, which has as many bits, and the cloud adds it to its own model. There may be a cohort instead of
+all devices, a deadline in every edge round, and messages that are lost:
 
-- In an edge round an edge server invites the devices of the cohort that it serves when the round begins, but those that
-  still work for another one. Without any the edge round is over at once.
-- A device that has been handed over while it trained uploads to the edge server that serves it then, which passes the
-  model on over the backhaul, through the cloud, to the one whose mean it belongs to.
-- The weight of an edge server in the cloud is the number of samples behind all the models that it has averaged since
-  it got the cloud's; that of the paper when nobody moves and nothing is lost. Without any it sends nothing.
-- An edge server that the cloud's model does not reach sits out until the next one, and so do its devices.
+- In an edge round an edge server invites the devices of the cohort that it serves when the round begins, except those
+  that still work for another edge server. Without such devices the edge round ends at once.
+- A device that has been handed over while it trained uploads to the edge server that serves it then, which forwards the
+  model over the backhaul, through the cloud, to the edge server for which it was trained.
+- The weight of an edge server in the cloud is the number of samples behind all the models that it has averaged since it
+  received the cloud's model; without mobility and losses this is the paper's weight. Without any models it sends
+  nothing.
+- An edge server that does not receive the cloud's model takes no part until the next one, nor do its devices.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class HierFAvg(LocalTraining):
     """Number of times that a message lost on the backhaul is sent again, in either direction."""
 
     def run(self, fed: Federation) -> Process:
-        """The cloud: send the model to all edge servers, wait for their updates, move by the mean of them."""
+        """The cloud: send the model to all edge servers, wait for their updates, move by their mean."""
         w, edges = fed.initial_model(), EdgeServers(fed)
         for t in fed.rounds():
             interval = Interval(t, (yield fed.cohort(self.cohort, t)))
@@ -82,7 +83,7 @@ class HierFAvg(LocalTraining):
             fed.end_of_round(w, invited=interval.invited, arrived=sum(reply.arrived for reply in moved))
 
     def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
-        """An edge server: receive the cloud's model, average those of the devices k2 times, send the update."""
+        """An edge server: receive the cloud's model, average the models of its devices k2 times, send the update."""
         got = yield from self.resent(fed, partial(edges.down, e, w))
         if got.lost:
             return EdgeReply()
@@ -126,7 +127,7 @@ class HierFAvg(LocalTraining):
 
 
 class EdgeReply(NamedTuple):
-    """What the cloud gets of an edge server: its update, the weight of that, and how many models are in it."""
+    """The reply of an edge server: its update, the weight of the update, and the number of models in it."""
 
     update: Any = None
     weight: int = 0
@@ -135,7 +136,7 @@ class EdgeReply(NamedTuple):
 
 @dataclass
 class Interval:
-    """The time from one average in the cloud to the next: its number, its cohort, who is at work, all invitations."""
+    """The time from one average in the cloud to the next: its number, its cohort, devices at work, all invitations."""
 
     t: int
     cohort: Sequence[Device]
@@ -143,7 +144,7 @@ class Interval:
     invited: int = 0
 
     def invite(self, devices: Sequence[Device]) -> list[Device]:
-        """Invite those of these devices that are at work for no edge server."""
+        """Invite the devices that are at work for no edge server."""
         invited = [k for k in devices if k.index not in self.at_work]
         self.at_work.update(k.index for k in invited)
         self.invited += len(invited)
@@ -155,6 +156,6 @@ class Interval:
 
 
 def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
-    """What an edge server's model w_e [P] has moved by after another mean of models, which come one by one."""
+    """The change of an edge server's model w_e [P] after another mean of models, which arrive one by one."""
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further

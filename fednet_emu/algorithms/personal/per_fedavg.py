@@ -7,8 +7,8 @@ Line by line: a device makes local steps w <- w - beta [I - alpha H(w)] g(w - al
 Hessian H are of three batches of their own; the server averages. `order: first` leaves H out (FO); `hessian-free` takes
 H(w) v for (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
 
-Differences from the paper: none in the updates. What is evaluated of a device is the shared model after a step of
-alpha on a batch of its own, which takes no simulated time.
+Differences from the paper: none in the updates. The evaluated model of a device is the shared model after a step of
+alpha on one of its own batches, which takes no simulated time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PerFedAvg(Synchronous):
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     plain_steps: ClassVar[bool] = True
     adapt_lr: float | None = Field(None, ge=0)
-    """Step size of the adaptation (alpha); null takes `lr`, which is that of the local steps (beta)."""
+    """Step size of the adaptation (alpha); null takes `lr`, the step size of the local steps (beta)."""
     order: Literal["first", "hessian-free"] = "first"
     """Whether a local step leaves the Hessian out, at two gradients a step, or estimates it, at four."""
     delta: float = Field(0.01, gt=0)
@@ -74,7 +74,7 @@ class PerFedAvg(Synchronous):
 
 
 def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: int = 0) -> Tensor:
-    """The model [P], moved along a gradient [P]; its last entries, running statistics, are those of `seen`."""
+    """The model [P], moved along a gradient [P]; its last entries, running statistics, are taken from `seen`."""
     after = w + part * gradient
     if statistics:
         after[-statistics:] = seen[-statistics:]

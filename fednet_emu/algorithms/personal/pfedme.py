@@ -1,4 +1,4 @@
-"""pFedMe: personal models in a Moreau envelope around what the devices share.
+"""pFedMe: personal models in a Moreau envelope around a shared model.
 
 Dinh, Tran, Nguyen: "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1,
 https://arxiv.org/abs/2006.08848
@@ -8,8 +8,8 @@ f_k(theta) + lambda/2 ||theta - w_k||^2, by the local steps of its plan, and set
 w_k <- w_k - eta lambda (w_k - theta_k); the server sets w <- (1 - beta) w + beta mean w_k.
 
 Differences from the paper: local steps draw batches of their own, where the paper keeps one batch for each theta_k; a
-device that is not asked does no work, where the paper's work and stay unheard. theta_k is what is evaluated. Running
-statistics, as of batch norm, are those of theta_k.
+device outside the cohort does no work, where the paper's devices all work and some do not send. theta_k is evaluated,
+and the running statistics, as of batch norm, are taken from theta_k.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, compute
 
 
 class PFedMe(Synchronous):
-    """Personal models near a model of their device, which is what devices and server average."""
+    """Personal models near a model of their device; devices and server average the device models."""
 
     kind = "pfedme"
     equal_weights = True

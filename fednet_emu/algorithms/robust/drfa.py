@@ -69,7 +69,6 @@ class Drfa(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True: devices are drawn by weights that depend on the losses."""
         return True
 
     def run(self, fed: Federation) -> Process:

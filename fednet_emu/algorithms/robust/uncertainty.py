@@ -1,6 +1,6 @@
-"""Uncertainty sets: the weights of the devices against which a model shall be robust.
+"""Uncertainty sets: the weights of the devices against which a model is to be robust.
 
-They are those of Table II in Jiao, Yang, Song: "Federated Distributionally Robust Optimization with Non-Convex
+The sets are from Table II in Jiao, Yang, Song: "Federated Distributionally Robust Optimization with Non-Convex
 Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, all kept within p >= 0 and sum(p) = 1.
 """
 
@@ -26,9 +26,9 @@ PerDevice = float | tuple[float, ...]
 _COLDEST = -700.0
 """Logarithm of a temperature at which everything but the largest loss is gone."""
 _HOT = 1e3
-"""Above this temperature the tilted prior is the prior, but for a thousandth."""
+"""Above this temperature the tilted prior differs from the prior by at most a thousandth."""
 RESOLUTION = 4.0 * float(np.finfo(np.float64).eps)
-"""Losses that differ by less than this part of the largest of them are the same number, but for rounding."""
+"""Losses that differ by less than this part of the largest of them are equal up to rounding."""
 _MAX_TANGENTS = 1000
 
 
@@ -39,12 +39,11 @@ class UncertaintySet(Component):
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """The weights p [N] of the set with the largest sum(p * losses), exactly.
 
-        Args:
-            losses: Loss of each device [N].
-            prior: The weights q [N] in the middle of the set; not negative, their sum is 1.
+        From the losses [N] of the devices, and the prior weights q [N] in the middle of the set, not negative and with
+        a sum of 1.
 
         Raises:
-            ScenarioError: The set has no weights at all, or was made for another number of devices.
+            ScenarioError: the set has no weights at all, or was made for another number of devices.
         """
 
 
@@ -175,9 +174,9 @@ class Ellipsoid(UncertaintySet):
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """The closed form, and again without the workers whose weights it makes negative, until there are none: O(N^2).
 
-        Let S be the workers that are left. p_j = q_j + variance_j (lift + step (f_j - mean)), with the mean of f over S
-        by variance, the lift that gives S the prior of the others, and the step that uses up the budget. Whoever has
-        left stays at 0 for larger steps, and each time S shrinks the step grows, so nobody comes back.
+        Let S be the remaining workers. p_j = q_j + variance_j (lift + step (f_j - mean)), with the mean of f over S by
+        variance, the lift that gives S the prior of the others, and the step that uses up the budget. A removed worker
+        stays at 0 for larger steps, and each time S shrinks the step grows, so that no worker has to be added again.
         """
         f, variance = relative(losses), per_device("variance", self.variance, len(losses))
         if self.budget == 0 or not f.any():
@@ -237,7 +236,7 @@ def _tilted(prior: Array, f: Array, eta: float) -> Array:
 
 
 def _divergence(prior: Array, f: Array, eta: float) -> float:
-    """That of the tilted prior p from the prior q: sum_j p_j log(p_j / q_j).
+    """Divergence of the tilted prior p from the prior q: sum_j p_j log(p_j / q_j).
 
     Close to the prior these terms cancel, so there it is sum_j q_j (r_j log r_j - r_j + 1) with r = p / q, all above 0.
     """
@@ -321,7 +320,7 @@ def _slope(losses: Array, source: int, a: int, b: int) -> float:
 
 
 def _rising(losses: Array, source: int) -> list[int]:
-    """The workers whose loss exceeds that of all nearer ones, by distance, the source itself first."""
+    """The workers whose loss exceeds the loss of all nearer ones, by distance, the source itself first."""
     distance = np.abs(np.arange(len(losses)) - source)
     order = np.argsort(distance, kind="stable")
     values = losses[order]
@@ -342,13 +341,13 @@ def worst_case_weights(uncertainty: UncertaintySet, losses: Array, prior: Array 
     """The weights p [N] of an uncertainty set with the largest weighted loss sum(p * losses).
 
     Args:
-        uncertainty: The set, for example `CdNorm(budget=2)`.
-        losses: Loss of each device [N], finite.
-        prior: The weights q [N] around which the set lies, scaled to sum 1; uniform when None.
+        uncertainty: the set, for example `CdNorm(budget=2)`.
+        losses: loss of each device [N], finite.
+        prior: the weights q [N] in the middle of the set, scaled to sum 1; uniform when None.
 
     Raises:
-        ValueError: The losses are not finite, or the prior does not go with them.
-        ScenarioError: The set holds no weights, or was made for another number of devices.
+        ValueError: the losses are not finite, or the prior does not match them.
+        ScenarioError: the set holds no weights, or was made for another number of devices.
     """
     f = np.asarray(losses, dtype=np.float64)
     if f.ndim != 1 or len(f) == 0 or not np.isfinite(f).all():

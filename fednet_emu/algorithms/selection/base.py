@@ -1,15 +1,15 @@
-"""Rules for who is asked in a round, and what the server knows when it decides.
+"""Client selection: the rules for the devices of a round, and the information on which the server decides.
 
-A rule sees what a real server can see, each with its staleness:
+A rule sees the information of a real server, each with its staleness:
 
-- what a device has told once, when it joined: its number of samples and its speed;
-- what has come of earlier rounds: who was asked, what arrived when, and the losses that arrived with it. This is as old
-  as the round in which it was seen (`last_asked`, `last_arrived`);
-- the rates of the links at their mean SNR at this instant, as if each device that is there had reported it with its
-  latest sign of life. Fading, interference and queues to come are unknown;
-- the energy in the battery of each device that is there, reported in the same way.
+- values that a device has reported once, when it joined: its number of samples and its speed;
+- results of earlier rounds: the invited devices, the arrivals with their times, and the losses that arrived with them.
+  They are as old as the round in which they were seen (`last_asked`, `last_arrived`);
+- the rates of the links at their mean SNR at this instant, as if each present device had just reported it. Fading,
+  interference and future queues are unknown;
+- the energy in the battery of each present device, reported in the same way.
 
-It never sees the future: neither what slows a computation down, nor what a channel will do, nor who will leave.
+It never sees the future: slowdowns of computations, channel states, and departures.
 """
 
 from __future__ import annotations
@@ -30,13 +30,10 @@ from fednet_emu.federation import Device, Federation, SgdPlan, Statistic
 
 
 class RoundWork:
-    """What the devices are asked to do in a round, and how long that takes by what the server knows.
+    """The work of a device in a round, and its expected duration by the server's information.
 
-    Attributes:
-        plan: the local steps.
-        down: numbers that a device receives, in single precision.
-        up: numbers that it uploads.
-        up_bit: size of the upload, of which the model may be compressed.
+    A device makes the local steps of `plan`, receives `down` and sends `up` scalars in single precision; `up_bit` is
+    the size of its upload, in which the model may be compressed.
     """
 
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
@@ -78,27 +75,27 @@ class RoundWork:
 
 @dataclass(frozen=True)
 class ServerView:
-    """What the server knows at the start of a round; entry k of every array [N] is about device k.
+    """The server's information at the start of a round; entry k of every array [N] is about device k.
 
     Attributes:
         t: the round, from 0.
         now_s: simulated time.
-        size: how many devices should be asked, the algorithm's `cohort`.
+        size: number of devices to select, the algorithm's `cohort`.
         rng: the random numbers of this round's decision.
-        there: numbers of the devices that can be asked, in order: present, and with samples.
-        n_samples: samples that each has, told once.
-        flop_per_s: nominal speeds, told once.
-        asked: int64 [N], in how many rounds each was asked.
-        last_asked: the latest of these; -1 before.
-        arrived: int64 [N], in how many rounds its upload arrived.
-        last_arrived: the latest of these; -1 before.
-        took_s: time from asking to arrival in the latest round in which that was seen; of a device that a deadline cut
-            off, the time until then, which is a lower bound; nan before.
-        told: what arrived with the latest upload, by name, each [N]; nan before. Empty unless the rule has `reports`.
-        polled: numbers of the devices that `poll` has named; empty while it does.
-        polled_loss: the losses [N] of the present model that have come from these; nan for all others.
-        memory: what `start` has made, the rule's own.
-        work: what the devices are asked to do.
+        there: numbers of the devices that can be selected, in order: present, and with samples.
+        n_samples: samples of each device, reported once.
+        flop_per_s: nominal speeds, reported once.
+        asked: int64 [N], number of invitations of each device.
+        last_asked: the latest round with an invitation; -1 before.
+        arrived: int64 [N], number of arrived uploads.
+        last_arrived: the latest round with an arrived upload; -1 before.
+        took_s: time from invitation to arrival in the latest round with a reply; nan before. For a device that
+            was cancelled at a deadline it is the time until then, a lower bound.
+        told: metrics of the latest arrived upload, by name, each [N]; nan before. Empty unless the rule has `reports`.
+        polled: numbers of the devices that `poll` has selected; empty during `poll`.
+        polled_loss: the received losses [N] of the present model; nan for all other devices.
+        memory: the state of the rule, made by `start`.
+        work: the work of a device in the round.
     """
 
     t: int
@@ -121,7 +118,7 @@ class ServerView:
 
     @cached_property
     def rate_bps(self) -> Array:
-        """Expected uplink rates [N] now, alone in the band, at the mean SNR; nan for who is away."""
+        """Expected uplink rates [N] now, alone in the band, at the mean SNR; nan for absent devices."""
         return self.work.rates_bps(self.there, down=False)
 
     @cached_property
@@ -131,7 +128,7 @@ class ServerView:
 
     @cached_property
     def charge_j(self) -> Array:
-        """Energy [N] in J in the batteries now; nan for who is away, and where there are no batteries."""
+        """Energy [N] in J in the batteries now; nan for absent devices, and without batteries."""
         return self.work.charges_j(self.there)
 
     @property
@@ -141,7 +138,7 @@ class ServerView:
 
     @cached_property
     def upload_s(self) -> Array:
-        """Times [N] of the uploads, alone in the band at the expected rates, without headers; nan for who is away."""
+        """Times [N] of the uploads alone in the band, at expected rates, without headers; nan for absent devices."""
         return _air_s(self.work.up_bit, self.rate_bps)
 
     @cached_property
@@ -151,50 +148,50 @@ class ServerView:
 
 
 def _air_s(size_bit: int, rate_bps: Array) -> Array:
-    """Time [N] on the air of so many bits; infinite without a rate."""
+    """Time [N] on the air of `size_bit` bits; infinite without a rate."""
     with np.errstate(divide="ignore"):
         return np.asarray(size_bit / rate_bps, np.float64)
 
 
 class Selection(Component):
-    """A rule for who is asked in a round."""
+    """A rule that selects the devices of a round."""
 
     single_uploads: ClassVar[str] = ""
-    """What the rule does with the upload of one device; empty if nothing, so that sums of uploads suffice."""
+    """Why the rule needs the uploads of single devices; empty if sums of uploads suffice."""
 
     @property
     def reports(self) -> tuple[Statistic, ...]:
-        """Numbers that devices tell with their uploads, 32 bit each; none by default."""
+        """Metrics that devices send with their uploads, 32 bit each; none by default."""
         return ()
 
     @property
     def polls(self) -> bool:
-        """Whether devices are asked for their losses before the round, so that `poll` is of use."""
+        """Whether the rule requests losses from devices before the round, by `poll`."""
         return False
 
     @property
     def needs_losses(self) -> bool:
-        """Whether learnt numbers decide; a timing-only run then takes 1 for every loss, and says so."""
+        """Whether learnt numbers decide; a timing-only run then takes 1 for every loss, and reports that it does."""
         return self.polls or any(told != "samples" for told in self.reports)
 
     def start(self, n_devices: int) -> Any:
-        """What the rule keeps from round to round, as it is before the first; `choose` may modify it."""
+        """The state of the rule before the first round; `choose` may modify it."""
         return None
 
     def most(self, cohort: int, n_devices: int) -> int:
-        """The largest number of devices that may be asked."""
+        """The largest number of devices that may be selected."""
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:
-        """Probability with which each device is asked, independently of all others; None if it is not so."""
+        """Probability with which each device is selected, independently of all others; None if it is not so."""
         return None
 
     def problem(self, cohort: int) -> str:
-        """What is wrong with these settings for cohorts of this size; an empty text if nothing is."""
+        """Why these settings are invalid for cohorts of this size; an empty text if they are valid."""
         return ""
 
     def poll(self, view: ServerView) -> Sequence[int]:
-        """Devices that are sent the model and asked for its loss on their samples, before anybody is chosen."""
+        """Devices that receive the model and return its loss on their samples, before the selection."""
         return ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
@@ -206,10 +203,10 @@ class Selection(Component):
         """Numbers of the devices to ask, all of them among `view.there`."""
 
     def chosen(self, view: ServerView, there: Sequence[Device]) -> list[Device]:
-        """The devices that `choose` names, out of those that can be asked, in the order of their numbers.
+        """The devices that `choose` selects among the available ones, in the order of their numbers.
 
         Raises:
-            ScenarioError: a number is not among those that can be asked, or occurs twice.
+            ScenarioError: a number is not among the available ones, or occurs twice.
         """
         numbers = sorted(int(number) for number in self.choose(view))
         able = {k.index: k for k in there}
@@ -223,9 +220,9 @@ class Selection(Component):
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
-    """As many as asked for of the devices that are there, or among these, with the highest values [N]; ties at random.
+    """The `view.size` present devices, or devices `among` them, with the highest values [N].
 
-    Values that are nan come last.
+    Ties are broken at random, and nan ranks last.
     """
     shuffled = view.rng.permutation(view.there if among is None else among)
     chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: view.size]].tolist()
@@ -233,10 +230,10 @@ def highest(values: Array, view: ServerView, among: IntArray | None = None) -> l
 
 
 def weighted(numbers: IntArray, weights: Array, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw without replacement, each time with probabilities in proportion to the weights of those that are left.
+    """Draw without replacement, each time with probabilities in proportion to the weights of the remaining numbers.
 
     By exponential races (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information Processing
-    Letters 97(5), 2006). Weights of zero come last.
+    Letters 97(5), 2006). Weights of zero are drawn only after all others.
     """
     race = rng.exponential(size=len(numbers)) / np.maximum(weights, 1e-300)  # a quotient of these is finite
     drawn: list[int] = numbers[np.argsort(race, kind="stable")[:size]].tolist()

@@ -1,4 +1,4 @@
-"""A rule at work in a run: whom it asks, and what the server sees of them."""
+"""The selection rule of a run at work: it draws cohorts, and records their results as the server sees them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,13 @@ from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process
 from fednet_emu.federation.round_plans import RoundPlans
 
 NOMINAL_LOSS = 1.0
-"""What every loss counts as in a timing-only run."""
+"""Value of every loss in a timing-only run."""
 
 
 class CohortSampler:
-    """Asks a cohort in every round, and remembers what comes of it.
+    """Selects a cohort of `size` devices in every round, and keeps the results; with `uniform` it keeps nothing.
 
-    With `uniform` it draws, and keeps nothing.
-
-    Args:
-        fed: the federation.
-        selection: the rule.
-        size: how many devices are asked in a round.
-        work: what a device does in a round.
-        deadline_s: how long the server waits for answers to questions.
+    `work` is the work of a device in a round; `deadline_s` limits the wait for requested losses.
     """
 
     def __init__(
@@ -44,7 +37,7 @@ class CohortSampler:
             self._memory = selection.start(fed.n_devices)
 
     def cohort(self, t: int, message: Any) -> Process:
-        """Process whose value is the devices to ask in round t, in order; the message begins with the model."""
+        """Process whose value is the devices of round t, in order; the message begins with the model."""
         self._plans.clear()
         if self._history is None:
             cohort = yield self._fed.cohort(self._size, t)
@@ -66,7 +59,7 @@ class CohortSampler:
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:
-        """See what has come of a cohort, when the round ends."""
+        """Record the results of a cohort, when the round ends."""
         self._fed.ledger.asked.update([k.index for k in arrived.cohort])
         if self._history is not None:
             self._history.note(arrived, self._rule.reports)
@@ -93,7 +86,7 @@ class CohortSampler:
 
 
 class _History:
-    """What the server has seen of earlier rounds, by device."""
+    """The results of earlier rounds, by device."""
 
     def __init__(self, fed: Federation, reports: Sequence[Statistic]) -> None:
         n, self._fed = fed.n_devices, fed
@@ -108,14 +101,14 @@ class _History:
         self._t, self._asked_s = -1, 0.0
 
     def begin(self, t: int, cohort: Sequence[Device]) -> None:
-        """These devices are asked now."""
+        """Record the invitation of these devices."""
         self._t, self._asked_s = t, self._fed.now_s
         numbers = [k.index for k in cohort]
         self._asked[numbers] += 1
         self._last_asked[numbers] = t
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
-        """This has come of them, when the round ends."""
+        """Record the replies, when the round ends."""
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
             took_s = reply.ended_s - self._asked_s
             if not reply.lost:
@@ -127,7 +120,7 @@ class _History:
             self._fed.record("selection", device=k.index, arrived=not reply.lost, took_s=took_s)
 
     def view(self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork) -> ServerView:
-        """What the server knows now; the losses that have arrived are read."""
+        """The server's information now; the losses that have arrived are read."""
         for number, name, value in self._unread:
             told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
             self._told[name][number] = told

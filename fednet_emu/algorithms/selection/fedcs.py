@@ -3,15 +3,15 @@
 Nishio, Yonetani: "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019,
 https://arxiv.org/abs/1804.08333, Algorithms 1 to 3
 
-Line by line: some random devices tell their resources; while candidates are left, take the one that adds least to the
+Line by line: some random devices report their resources; while candidates are left, take the one that adds least to the
 time of the round, t_up + max(0, t_cmp - Theta) + the growth of the distribution time, where Theta is the time at which
 the uploads chosen so far have ended, counted from the distribution; if the round still ends before T_round, it is in.
 Uploads go one after the other, each once its device has computed, and the model is sent by one multicast at the rate of
 the slowest chosen device.
 
-Differences from the paper: no more than `cohort` devices are chosen, the first by the rule. Telling resources takes no
-time and no bits, nor does aggregation. A round is never empty: where nobody fits, the fastest is asked alone.
-T_round bounds what is chosen by estimates; it ends no round (`deadline_s` does).
+Differences from the paper: no more than `cohort` devices are chosen, the first by the rule. Reports of resources take
+no time and no bits, nor does aggregation. A round is never empty: where no device fits, the fastest is selected alone.
+T_round limits estimated durations only; `deadline_s` ends a round.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ class FedCs(Selection):
     """Number of devices, drawn uniformly, among which it chooses; null for all that are there."""
 
     def problem(self, cohort: int) -> str:
-        """Fewer candidates than places."""
         few = self.candidates is not None and self.candidates < cohort
         return f"candidates are fewer than the cohort, got {self.candidates} and {cohort}" if few else ""
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """The greedy choice among the candidates."""
         able = draw(view.there, self.candidates or len(view.there), view.rng)
         places = greedy(view.download_s[able], view.compute_s[able], view.upload_s[able], self.round_s, view.size)
         return [able[place] for place in places]

@@ -1,26 +1,27 @@
-"""Oort: devices whose data teach most in the time that they take.
+"""Oort: devices with the most useful data for their duration.
 
 Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021,
 Algorithm 1, https://www.usenix.org/conference/osdi21/presentation/lai
 
-Line by line: in round R = 1, 2, ..., the utility of device i that has been explored is
-U(i) = |B_i| sqrt(mean of loss^2 over B_i), cut off at a high percentile, plus sqrt(0.1 log R / L(i)), L(i) being the
-round of its latest update, the whole times (T / D(i))^alpha if its duration D(i) exceeds the preferred T; a share
-1 - epsilon of the cohort is drawn in proportion to utility among all whose utility is at least c times that of the
-last one who would be in without a draw; the others are unexplored devices, drawn by their speed. epsilon decays. The
-pacer gives more time, T + Delta, when the utility that the rounds of a window have brought is less than that of the
-window before. Devices that have taken part often enough are left out.
+Line by line: in round R = 1, 2, ..., the utility of device i that has been explored is U(i) = |B_i| sqrt(mean of loss^2
+over B_i), cut off at a high percentile, plus sqrt(0.1 log R / L(i)), L(i) being the round of its latest update, the
+whole times (T / D(i))^alpha if its duration D(i) exceeds the preferred T; a share 1 - epsilon of the cohort is drawn in
+proportion to utility among all whose utility is at least c times the utility of the last device that would be selected
+without a draw; the others are unexplored devices, drawn by their speed. epsilon decays. The pacer gives more time, T +
+Delta, when the utility of the rounds of a window is less than in the window before. Devices that have taken part often
+enough are left out.
 
 Symbols: alpha is `penalty`, epsilon `exploration`, c `cut_off`, W `window`, Delta `pacer_percent`.
 
 Differences from the paper: T is a percentile of the durations of all explored devices, and Delta a step of that
 percentile, as in the authors' code, so that neither depends on the scenario's seconds; the pacer looks once in each
-window, as there. Whoever has a deadline cut off has the deadline as its duration. The speed of an unexplored device is
-1 over its estimated time to compute and upload. A place that one of the two draws cannot fill goes to the other.
+window, as there. A device cancelled at a deadline has the deadline as its duration. The speed of an unexplored device
+is 1 over its estimated time to compute and upload. A place that one of the two draws cannot fill is filled by the
+other.
 
-Differences from the authors' code: the loss is that of all samples of all local steps, before each step, where the code
-keeps the last batch only (https://github.com/SymbioticLab/FedScale/issues/249); utilities are not normalised to [0, 1]
-before the second term is added, which therefore weighs less.
+Differences from the authors' code: the loss is the mean over all samples of all local steps, before each step, where
+the code keeps the last batch only (https://github.com/SymbioticLab/FedScale/issues/249); utilities are not normalised
+to [0, 1] before the second term is added, which therefore weighs less.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Pacer:
 class Oort(Selection):
     """Exploits devices of high utility, statistical and in time, and explores those that are not known yet.
 
-    Every device tells two numbers with its upload: the mean square of its samples' losses, and how many they were.
+    Every device sends two metrics with its upload: the mean square of its samples' losses, and their number.
     """
 
     single_uploads: ClassVar[str] = "reads the losses that single devices report"
@@ -72,7 +73,7 @@ class Oort(Selection):
     window: int = Field(20, gt=0)
     """Rounds whose utilities the pacer adds up (W); 20 in the paper."""
     most_rounds: int | None = Field(None, gt=0)
-    """Updates after which a device is left out while there are others; null never leaves anybody out."""
+    """Updates after which a device is left out while there are others; null never leaves a device out."""
 
     @model_validator(mode="after")
     def _decays_to_less(self) -> Self:
@@ -84,15 +85,12 @@ class Oort(Selection):
 
     @property
     def reports(self) -> tuple[Statistic, ...]:
-        """The mean square of the losses, and the number of samples."""
         return ("square", "samples")
 
     def start(self, n_devices: int) -> Pacer:
-        """Nothing brought yet."""
         return Pacer(self.preferred_percent)
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """The exploited and the explored."""
         utility = statistical_utility(view.told["samples"], view.told["square"])
         self._pace(view, utility)
         there = self._not_worn_out(view)
@@ -119,14 +117,10 @@ class Oort(Selection):
     def utility(
         self, statistical: Array, took_s: Array, last_round: IntArray, round_: int, preferred_s: float
     ) -> Array:
-        """Utilities [n] of explored devices.
+        """Utilities [n] of explored devices in round `round_`, from 1 (R).
 
-        Args:
-            statistical: statistical utilities [n].
-            took_s: durations [n].
-            last_round: rounds [n], from 1, of their latest updates (L).
-            round_: the round, from 1 (R).
-            preferred_s: the preferred duration (T).
+        From their statistical utilities [n], durations `took_s` [n] and the rounds [n], from 1, of their latest updates
+        (L), with the preferred duration T.
         """
         clipped = np.minimum(statistical, np.percentile(statistical, self.clip_percent))
         total = clipped + np.sqrt(0.1 * math.log(round_) / last_round)
@@ -136,7 +130,7 @@ class Oort(Selection):
         return total * factor
 
     def _pace(self, view: ServerView, utility: Array) -> None:
-        """Note what the latest round has brought; prefer longer durations when rounds bring less than they did."""
+        """Record the utility of the latest round; prefer longer durations when the utility of rounds falls."""
         pacer: Pacer = view.memory
         if not view.t:
             return
@@ -146,7 +140,7 @@ class Oort(Selection):
             pacer.percent = min(100.0, pacer.percent + self.pacer_percent)
 
     def _preferred_s(self, view: ServerView) -> float:
-        """The percentile of the durations of all devices of which one is known; no limit at 100."""
+        """The percentile of all known durations; no limit at 100."""
         pacer: Pacer = view.memory
         known_s = view.took_s[~np.isnan(view.took_s)]
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf

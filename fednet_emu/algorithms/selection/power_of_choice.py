@@ -6,14 +6,14 @@ https://proceedings.mlr.press/v151/jee-cho22a.html
 Line by line: d devices are drawn without replacement, with probabilities in proportion to their numbers of samples;
 each is sent the model and sends back its loss, of all its samples (pow-d) or of one batch (cpow-d); or the server takes
 the losses that devices had in their latest local steps (rpow-d), infinite before the first, which needs no message of
-its own; the m devices with the largest losses are asked.
+its own; the m devices with the largest losses are selected.
 
-What asking costs counts: the model on the downlink, a forward pass on the samples, and one number on the uplink, in
-simulated time, bits and energy. With rpow-d an upload carries one number more.
+The cost of a request counts: the model on the downlink, a forward pass on the samples, and one scalar on the uplink, in
+simulated time, bits and energy. With rpow-d an upload carries one scalar more.
 
-Differences from the paper: whoever is asked is sent the round's message as always, although it has got the model with
-the question. A device whose loss does not arrive, or not within the algorithm's `deadline_s`, which holds for the
-questions as it does for the round, comes after all others. Losses that are equal are drawn at random.
+Differences from the paper: a selected device is sent the round's message as always, although it has received the model
+with the request. A device whose loss does not arrive, or not within the algorithm's `deadline_s`, which holds for the
+requests as it does for the round, ranks after all others. Losses that are equal are drawn at random.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from fednet_emu.federation import SgdPlan, Statistic
 
 
 class PowerOfChoice(Selection):
-    """Draws `candidates` devices, and asks those of them whose losses are largest."""
+    """Draws `candidates` devices, and selects those with the largest losses."""
 
     single_uploads: ClassVar[str] = "reads the losses of single devices"
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
-    """Where losses come from: `pow-d` asks the candidates for the loss of the present model on all their samples,
-    `cpow-d` on one batch; `rpow-d` takes the mean loss that came with the latest upload, and asks nobody."""
+    """Source of the losses: `pow-d` requests from the candidates the loss of the present model on all their samples,
+    `cpow-d` on one batch; `rpow-d` takes the mean loss of the latest upload, without a request."""
     candidates: int | None = Field(None, gt=0)
     """Number of devices that are drawn, in proportion to their samples (d); null for twice the cohort."""
     batch_size: int | None = Field(None, gt=0)
@@ -42,29 +42,23 @@ class PowerOfChoice(Selection):
 
     @property
     def reports(self) -> tuple[Statistic, ...]:
-        """The mean loss of the local steps, for `rpow-d`."""
         return ("loss",) if self.variant == "rpow-d" else ()
 
     @property
     def polls(self) -> bool:
-        """Whether candidates are asked."""
         return self.variant != "rpow-d"
 
     def problem(self, cohort: int) -> str:
-        """Fewer candidates than places."""
         few = self.candidates is not None and self.candidates < cohort
         return f"candidates are fewer than the cohort, got {self.candidates} and {cohort}" if few else ""
 
     def poll(self, view: ServerView) -> Sequence[int]:
-        """The candidates."""
         return self._drawn(view) if self.polls else ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
-        """A batch, for `cpow-d`."""
         return (self.batch_size or plan.batch_size) if self.variant == "cpow-d" else None
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """The candidates with the largest losses."""
         if self.polls:
             return highest(view.polled_loss, view, view.polled)
         return highest(np.nan_to_num(view.told["loss"], nan=np.inf), view, np.array(self._drawn(view)))

@@ -1,4 +1,4 @@
-"""Rules of a few lines: a uniform draw, everybody, in turns, and the highest rates, ages or charges."""
+"""Short rules: a uniform draw, all devices, round robin, and the highest rates, ages or charges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Uniform(Selection):
 
 
 class Everybody(Selection):
-    """Every device that is there; `cohort` counts for nothing."""
+    """All present devices; `cohort` has no effect."""
 
     kind = "all"
 
@@ -41,7 +41,7 @@ class Everybody(Selection):
 
 
 class Poisson(Selection):
-    """Each device that is there by itself, with probability `cohort` over the number of devices; perhaps nobody.
+    """Each present device independently, with probability `cohort` over the number of devices; the cohort may be empty.
 
     The draw of differential privacy with sampling, as in McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963.
     """
@@ -68,7 +68,7 @@ class RoundRobin(Selection):
     """
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """Those asked longest ago; among those asked in the same round, whoever was asked less often goes first."""
+        """The devices invited longest ago; of devices invited in the same round, those with fewer invitations first."""
         there = view.there
         order = np.lexsort((there, view.asked[there], view.last_asked[there]))
         chosen: list[int] = there[order[: view.size]].tolist()
@@ -76,16 +76,16 @@ class RoundRobin(Selection):
 
 
 class Age(Selection):
-    """The devices whose latest update that arrived is oldest; those of whom none has arrived are oldest of all.
+    """The devices whose latest arrived update is oldest; devices without an arrived update are oldest of all.
 
     Yang, Arafa, Quek, Poor: "Age-Based Scheduling Policy for Federated Learning in Mobile Edge Networks", ICASSP 2020,
     https://arxiv.org/abs/1910.14648. The age of a device grows by 1 in every round, and is 0 after a round in which its
     update has arrived; the devices are scheduled that maximise the sum of f(age), where f increases. Unlike
-    `round-robin` it asks a device again whose upload was lost.
+    `round-robin` it selects a device again after a lost upload.
 
-    Differences from the paper: every device costs one place of the cohort, where the paper shares out sub-channels by
-    the channel, so that the largest ages maximise the sum whatever f is, and no f is to be chosen. Equal ages are drawn
-    at random.
+    Differences from the paper: every device costs one place of the cohort, where the paper allocates sub-channels by
+    the channel, so that the largest ages maximise the sum for any f, and no f is to be chosen. Equal ages are drawn at
+    random.
     """
 
     @override
@@ -125,12 +125,12 @@ class ProportionalFair(Selection):
 
     Yang, Liu, Quek, Poor: "Scheduling Policies for Federated Learning in Wireless Networks", IEEE Transactions on
     Communications 68(1), 2020, https://arxiv.org/abs/1908.06287, which compares random scheduling, round robin and
-    this: the devices with the largest ratios of the SNR now to its time average.
+    this: the devices with the largest ratios of the present SNR to its time average.
 
     Differences from the paper: the ratio is one of expected rates, at the mean SNR of this instant. So it follows
-    distance, shadowing and recorded links, and not the fading of the transmission itself, which nobody can know when a
-    round begins. The average is over the starts of earlier rounds at which the device was there. Where nothing moves,
-    all ratios are 1 and the draw is uniform.
+    distance, shadowing and recorded links, and not the fading of the transmission itself, which is unknown when a round
+    begins. The average is over the starts of earlier rounds at which the device was present. Without mobility, all
+    ratios are 1 and the draw is uniform.
     """
 
     @override

@@ -1,4 +1,4 @@
-"""Steps in which devices share a part of the model: they depend on the order of service, and on what has arrived."""
+"""Steps in which devices share a part of the model: they depend on the order of service and on lost messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fednet_emu.learning.models.flat import FlatModel, Live
 
 @final
 class DeviceBatches:
-    """The batches of a device in a round, those of its ordinary local training; drawn when they are first needed."""
+    """The batches of a device in a round, as in its ordinary local training; drawn when they are first needed."""
 
     def __init__(self, job: TrainJob) -> None:
         self._job = job
@@ -35,24 +35,17 @@ class DeviceBatches:
 
 
 class Served(NamedTuple):
-    """What has happened in a round in which the server works through the batches of all devices.
-
-    Attributes:
-        order: device and step of every batch, in the order in which the server has computed them.
-        batches: the batches of each device.
-        arrived: devices whose parts of the model have arrived in the end.
-        weights: the weight of each of these in their mean.
-    """
+    """Progress of a round in which the server works through the batches of all devices; `order` is device and step."""
 
     order: Sequence[tuple[int, int]]
-    batches: Mapping[int, DeviceBatches]
-    arrived: Sequence[int]
-    weights: Sequence[float]
+    batches: Mapping[int, DeviceBatches]  # the batches of each device
+    arrived: Sequence[int]  # devices whose parts of the model have arrived in the end
+    weights: Sequence[float]  # the weight of each of these in their mean
 
 
 @final
 class JointSteps:
-    """Makes the steps of a model without running statistics, the first `n_device` numbers of which are the devices'."""
+    """Makes the steps of a model without running statistics, whose first `n_device` parameters are the devices'."""
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -100,9 +93,9 @@ class JointSteps:
             lr: step size.
             forward: devices whose activations have arrived: the server steps along the mean gradient of their batches.
             backward: places in `forward` of those whose parts of the model have arrived, which are averaged; they come
-                from the same forward pass, with what it has drawn.
-            step: which of their batches it is.
-            key: round and step, which name what the model draws.
+                from the same forward pass, with its random draws.
+            step: index of the batch of each device.
+            key: round and step, the key of the model's random draws.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -123,7 +116,7 @@ class JointSteps:
         return _finite(live.let_go(), lr, key)
 
     def _drawing(self, key: tuple[int, ...]) -> AbstractContextManager[None]:
-        """What the model draws in the block is that of the stream of this key."""
+        """Random draws of the model in the block are from the stream of this key."""
         if not self._model.draws:
             return nullcontext()
         return torch_seed(int(self._streams("split", *key).integers(2**63)))

@@ -1,4 +1,4 @@
-"""What a device and the server do for a batch, and what they send each other."""
+"""The computations and messages of a device and the server for a batch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ SLOWEST_BPS = 1e-3
 
 @final
 class CutLink:
-    """Carries batches between both parts of a cut model, and has them computed.
-
-    Args:
-        fed: the federation.
-        plan: the steps of a device in a round.
-        queue: how the server computes.
-        retries: number of times that a lost message is sent again.
-    """
+    """Carries batches between both parts of a cut model, and runs their computations."""
 
     def __init__(self, fed: Federation, plan: SgdPlan, queue: Queue, retries: int) -> None:
         self._fed, self.plan, self._queue, self._attempts = fed, plan, queue, 1 + retries
@@ -40,14 +33,10 @@ class CutLink:
         return self.plan.batch_sizes(k.n_samples)
 
     def steps(self, k: Device, cut: Cut, order: list[tuple[int, int]], first: int = -1, last: int = -1) -> Process:
-        """All steps of a device; the value is the delivery of the last message, lost if the device leaves the round.
+        """All steps of device k; the value is the delivery of the last message, lost if the device leaves the round.
 
-        Args:
-            k: the device.
-            cut: how its model is cut.
-            order: gets device and step of each batch when the server has computed it.
-            first: number of the value that its first computation uses, for the records.
-            last: number of the value that its last one makes.
+        `order` receives device and step of each batch when the server has computed it. For the records, `first` is the
+        number of the value that the first computation uses, and `last` of the value that the last one makes.
         """
         sizes, sent = self.sizes(k), None
         for step, size in enumerate(sizes):
@@ -67,7 +56,7 @@ class CutLink:
         return (yield from self.up(k, None, size * (cut.width + self._labels)))
 
     def serve(self, cut: Cut, size: int) -> Event:
-        """Event that comes when the server has made a step on so many samples."""
+        """Event that comes when the server has made a step on `n_samples` samples."""
         flop, server = cut.server_flop * size, self._fed.server
         if self._queue == "parallel":
             return self._fed.sleep(flop / server.flop_per_s)
@@ -82,7 +71,7 @@ class CutLink:
         return got
 
     def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
-        """A device sends so many numbers; the value is the delivery."""
+        """A device sends `n_scalars` scalars; the value is the delivery."""
         send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
         return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
 

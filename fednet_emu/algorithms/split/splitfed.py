@@ -7,7 +7,7 @@ https://arxiv.org/abs/2004.12088
 psl: parallel split learning, one step of the server on the activations of all devices
 
 A device sends the activations and labels of a batch; the server computes its part forward and backward and sends the
-gradient back. What is learnt follows from which messages arrive, and in v2 from the order in which the server has
+gradient back. The learnt model follows from the messages that arrive, and in v2 from the order in which the server has
 computed the batches: activations are not computed for the air, as their sizes follow from shapes.
 
 Differences from the papers: there may be a cohort, a deadline, and messages that are lost, after which a device leaves
@@ -31,21 +31,13 @@ from fednet_emu.learning.models.cuts import Cut, cuts_of
 
 
 class Round(NamedTuple):
-    """A round, the turn of a device, or a step.
+    """A round, the turn of a device, or a step."""
 
-    Attributes:
-        fed: the federation.
-        link: what carries batches between devices and server.
-        cuts: where devices may cut the model.
-        w: the model with which it begins.
-        t: number of the round, from 0.
-    """
-
-    fed: Federation
-    link: CutLink
-    cuts: Sequence[Cut]
-    w: Deferred
-    t: int
+    fed: Federation  # the federation
+    link: CutLink  # what carries batches between devices and server
+    cuts: Sequence[Cut]  # where devices may cut the model
+    w: Deferred  # the model with which it begins
+    t: int  # number of the round, from 0
 
     @property
     def joint(self) -> JointSteps:
@@ -53,7 +45,7 @@ class Round(NamedTuple):
         return JointSteps(self.fed.task.model, self.fed.task.data, self.cuts[0].device.n_shared, self.fed.streams)
 
     def batches(self, k: Device) -> DeviceBatches:
-        """The batches of a device, those of its ordinary local training."""
+        """The batches of a device, as in its ordinary local training."""
         return DeviceBatches(self.fed.learner.job(k, self.w, self.link.plan, (self.t,), self.t))
 
 
@@ -153,7 +145,7 @@ class SplitFed(LocalTraining):
         return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
 
     def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v2: devices train side by side; steps of the server stay made, whoever is lost after them."""
+        """v2: devices train side by side; steps of the server stay valid when a device is lost after them."""
         order: list[tuple[int, int]] = []
         arrived = yield from self.exchange(its, cohort, self.client, None, order)
         batches = {k.index: its.batches(k) for k in cohort}

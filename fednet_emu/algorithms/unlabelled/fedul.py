@@ -83,8 +83,8 @@ class FedUL(Algorithm):
     alpha_g: float = Field(1.0, ge=0)
     """Step size of the server (alpha_g): the new model is f + alpha_g mean(f_c - f) over the clients' models f_c."""
     supervision: Literal["none", "M1", "M2"] = "none"
-    """What the server does with its labelled samples. M1: it fine-tunes the mean of the clients' models, which makes
-    the round longer. M2: it trains a model f' while the clients train theirs, and mixes it in."""
+    """Use of the server's labelled samples. M1: the server fine-tunes the mean of the clients' models, which makes the
+    round longer. M2: it trains a model f' while the clients train theirs, and mixes it in."""
     server_epochs: int = Field(1, ge=0)
     """Passes over the server's labelled samples per round; 0 is the same as `supervision: none`."""
     h: float = Field(0.5, ge=0, le=1)

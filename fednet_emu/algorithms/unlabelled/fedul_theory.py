@@ -24,15 +24,10 @@ LossMode = Literal["nll", "ce_on_probs"]
 
 
 def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
-    """The class shares Pi [M, K] of a client's sets, and the sets' shares pib [M] of its samples; a client knows both.
+    """Class shares Pi [M, K] of a client's M sets, and the sets' shares pib [M] of its samples; a client knows both.
 
-    An empty set has shares of zero.
-
-    Args:
-        sets: the set of each sample [n], from 0.
-        classes: the class of each sample [n]; used only to count these shares.
-        n_sets: M, number of sets.
-        n_classes: K, number of classes.
+    From the set and the class of each sample [n], both from 0; the classes only count into these shares. An empty set
+    has shares of zero.
     """
     counts = np.zeros((n_sets, n_classes))
     np.add.at(counts, (sets, classes), 1.0)
@@ -52,14 +47,11 @@ def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Arra
 class SurrogateLoss:
     """The loss of a client per sample, from class scores z [B, K] and surrogate labels y [B] (numbers of sets).
 
-    Attributes:
-        log_a: logarithms of the transition matrix [M, K]; minus infinity where it is zero.
-        mode: "nll" is -log Q_y(softmax z), as in the paper. "ce_on_probs" takes the probabilities Q(softmax z) for
-            scores and applies a softmax to them again, as the authors' public code does; it cannot go below
-            log(e + M - 1) - 1.
+    With `mode` "nll" it is -log Q_y(softmax z), as in the paper. "ce_on_probs" takes the probabilities Q(softmax z) for
+    scores and applies a softmax to them again, as the authors' public code does; it cannot go below log(e + M - 1) - 1.
     """
 
-    log_a: Tensor
+    log_a: Tensor  # logarithms of the transition matrix [M, K]; minus infinity where it is zero
     mode: LossMode = "nll"
 
     @classmethod

@@ -68,11 +68,9 @@ class FrankWolfeClustering(Synchronous):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True with a tolerance, because the run then ends when the weights have converged."""
         return self.tolerance is not None or super().events_depend_on_learning
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices, as (key, what is wrong with fewer, that minimum)."""
         yield from super().demands()
         if self.n_clusters is not None:
             yield "n_clusters", "has more clusters than devices", self.n_clusters

@@ -18,25 +18,15 @@ from fednet_emu.learning.models.layers import Layers
 
 
 class State(NamedTuple):
-    """The server's state, computed only from the shared parameters that have arrived.
+    """The server's state, computed only from the shared parameters that have arrived."""
 
-    Attributes:
-        x: shared parameters [n, d] as last received.
-        weights: w_ij [pairs].
-        multipliers: lam_ij, [pairs, d], or [pairs] with the norm coupling.
-        pulls: c_i [n, d], the linear term of each client's objective in the next round.
-        shortening: factor [n] of the clients' step sizes in the next round; ones without the norm coupling.
-        gap: Frank-Wolfe gap of the latest step.
-        ways: norm [n] of the latest change of each client's shared parameters; infinite before its first message.
-    """
-
-    x: Tensor
-    weights: Array
-    multipliers: Tensor | Array
-    pulls: Tensor
-    shortening: Tensor
-    gap: float
-    ways: Array
+    x: Tensor  # shared parameters [n, d] as last received
+    weights: Array  # w_ij [pairs]
+    multipliers: Tensor | Array  # lam_ij, [pairs, d], or [pairs] with the norm coupling
+    pulls: Tensor  # c_i [n, d], the linear term of each client's objective in the next round
+    shortening: Tensor  # factor [n] of the clients' step sizes in the next round; ones without the norm coupling
+    gap: float  # Frank-Wolfe gap of the latest step
+    ways: Array  # norm [n] of the latest change of each client's shared parameters; infinite before its first message
 
     @property
     def moved(self) -> float:
@@ -47,29 +37,17 @@ class State(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Rule:
-    """The server's part of an iteration for n clients: maps a state and the received parameters to the next state.
+    """The server's part of an iteration for n clients: maps a state and the received parameters to the next state."""
 
-    Attributes:
-        n: number of clients.
-        alpha: reward for coupling two clients.
-        lr: step size of the clients.
-        dual_lr: step size of the multipliers.
-        radius: largest norm of a multiplier.
-        smoothing: smoothing length of the norm coupling; None for the coupling with vector multipliers.
-        step: step size of Frank-Wolfe; None takes 2 / (t + 2) in round t.
-        initial_weight: w_ij at the start.
-        n_clusters: number of clusters, or None if it is not known.
-    """
-
-    n: int
-    alpha: float
-    lr: float
-    dual_lr: float
-    radius: float
+    n: int  # number of clients
+    alpha: float  # reward for coupling two clients
+    lr: float  # step size of the clients
+    dual_lr: float  # step size of the multipliers
+    radius: float  # largest norm of a multiplier
     smoothing: float | None = None
-    step: float | None = None
-    initial_weight: float = 1.0
-    n_clusters: int | None = None
+    step: float | None = None  # step size of Frank-Wolfe; None takes 2 / (t + 2) in round t
+    initial_weight: float = 1.0  # w_ij at the start
+    n_clusters: int | None = None  # number of clusters, or None if it is not known
 
     @property
     def n_pairs(self) -> int:
@@ -108,7 +86,7 @@ class Rule:
         return State(x, weights, multipliers, pulls, shortening, updates.gap(state.weights, target, slopes), ways)
 
     def labels(self, weights: Array) -> IntArray:
-        """The cluster of each client [n]; with `n_clusters`, those of the partition nearest to the weights [pairs]."""
+        """The cluster of each client [n]; with `n_clusters`, from the partition nearest to the weights [pairs]."""
         if self.n_clusters is None:
             return updates.components(weights, self.n)
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
@@ -123,7 +101,7 @@ class Rule:
         return numbers, numbers * distances - self.alpha
 
     def _coupling(self, weights: Array, multipliers: Tensor | Array, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the clients need: the linear terms c_i [n, d] and the factors [n] of their step sizes."""
+        """The linear terms c_i [n, d] of the clients and the factors [n] of their step sizes."""
         if isinstance(multipliers, Tensor):
             return updates.pulls(weights, multipliers, self.n), x.new_ones(self.n)
         return updates.springs(weights, multipliers, x, self.lr, self.smoothing or 0.0)

@@ -2,20 +2,20 @@
 
 Jiao, Yang, Song: "Distributed Distributionally Robust Optimization with Non-Convex Objectives", NeurIPS 2022,
 https://arxiv.org/abs/2210.07588, and with the D-norm, more sets and adaptive pace "Federated Distributionally Robust
-Optimization with Non-Convex Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364. Equation numbers are
-those of the latter.
+Optimization with Non-Convex Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364. Equation numbers
+refer to the second paper.
 
 Differences from the paper:
 
 - Update (12) is printed with -w_j where the derivative of phi_j' (z - w_j) is -phi_j; with -w_j it diverges.
 - Eq. (36) is printed with its branches swapped; see `pace`.
-- With `loss_of: steps` a worker sends the loss that its gradient passes measure anyway, which is that before its steps.
-- A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first comes, so
-  that h starts at q'f without waiting for everybody; the paper leaves the start open.
+- With `loss_of: steps` a worker sends the loss that its gradient passes measure anyway, the loss before its steps.
+- A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first arrives,
+  so that h starts at q'f without a wait for all workers; the paper does not specify the start.
 - c_1 and c_2 are constants unless `regularisation` is "paper": the sequences of the theorems decay too slowly to use.
 - A worker starts from a message of the master like any other. A lost message is sent again. Plane lists have versions,
   and a worker never combines multipliers of one version with planes of another.
-- With fixed planes the multiplier stays 1, so that all workers keep their prior weights whatever the level h does.
+- With fixed planes the multiplier stays 1, so that all workers keep their prior weights for any level h.
 - `max_delay` allows a staleness of tau, one more than the text does; `max_delay_inclusive: false` is the text's.
 - Bounds of models are off unless given, and clip a worker's model after its last step.
 """
@@ -49,9 +49,9 @@ Last = dict[int, int]
 
 
 class Aspire(Algorithm):
-    """The master acts on the first reports, and cutting planes over an uncertainty set say whom to weigh.
+    """The master acts on the first reports, and cutting planes over an uncertainty set weight the workers.
 
-    ASPIRE-EASE as it stands; ASPIRE-CP with `planes: cp`, Mix_Even with `planes: fixed` and a uniform prior,
+    ASPIRE-EASE by default; ASPIRE-CP with `planes: cp`, Mix_Even with `planes: fixed` and a uniform prior,
     ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
     """
 
@@ -99,7 +99,7 @@ class Aspire(Algorithm):
     plane_every: int = Field(10, gt=0)
     """Iterations between two plane steps, k."""
     plane_until: int | None = Field(None, gt=0)
-    """No plane step after so many iterations, T_1."""
+    """No plane step after this number of iterations, T_1."""
     max_planes: int = Field(20, gt=1)
     """Longest list of planes. When it is full, with cp too, the plane with the smallest multiplier makes room for a new
     one; the series `aspire` counts in `displaced` those that had a multiplier above 0."""
@@ -112,10 +112,10 @@ class Aspire(Algorithm):
     dual_bound: float = Field(10.0, gt=0)
     """Bound of every entry of phi_j, alpha_4."""
     wire: Wire = "paper"
-    """Whether replies carry h and all multipliers, or only what the worker needs: its share of them."""
+    """Whether replies carry h and all multipliers, or only the worker's share of them, which it needs."""
     patience_s: Patience = ALONE_S
-    """For how long a lost message is sent again. Then its worker has no part any more, and whoever waits for it, with
-    `max_delay` or for all workers, ends the run with an error that names it."""
+    """How long a lost message is sent again. Then its worker takes no further part, and a wait for it, with `max_delay`
+    or for all workers, ends the run with an error that names it."""
     gap_every: int | None = Field(None, gt=0)
     """Iterations between two measurements of the stationarity gap, which cost no simulated time; null for none."""
 
@@ -129,15 +129,13 @@ class Aspire(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Losses decide how many planes there are, and messages carry a number per plane unless they are reduced."""
+        """Losses decide how many planes there are, and messages carry a scalar per plane unless they are reduced."""
         return self.planes != "fixed" and self.wire == "paper"
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
-        """Settings (key, meaning, number of devices) that need so many devices."""
         return [] if self.active is None else [("active", "waits for more workers than there are", self.active)]
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """A set without weights for the devices, or made for another number of them."""
         yield from super().conflicts(scenario)
         try:
             self._weights_for(np.arange(scenario.devices.count))
@@ -216,7 +214,7 @@ class Aspire(Algorithm):
     def _collect(
         self, fed: Federation, inbox: Inbox, pace: Pace, workers: Sequence[Worker], last: Last, t: int
     ) -> Process:
-        """Wait for enough reports, and for those of all workers that have been out for too long."""
+        """Wait for enough reports, and for the reports of all workers that are overdue."""
         longest = math.inf if self.max_delay is None else self.max_delay - (not self.max_delay_inclusive)
         oldest = takewhile(lambda item: t - item[1] >= longest, last.items())
         overdue = {workers[j].device.index for j, _ in oldest}

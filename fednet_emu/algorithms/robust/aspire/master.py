@@ -28,15 +28,10 @@ _Z, _DUAL = attrgetter("z"), attrgetter("h", "lam")
 
 
 class Master:
-    """Everything that the master keeps. All models and losses stay deferred until a plane step reads the losses.
+    """The state of the master. All models and losses stay deferred until a plane step reads the losses.
 
-    Attributes:
-        z: the global model.
-        planes: the present list.
-        models: latest model of each worker.
-        losses: latest loss of each worker; 0 before the first.
-        slopes: -phi_j of each worker.
-        displaced: planes in use that had to make room for others.
+    Of each worker it has the latest model in `models`, the latest loss in `losses` (0 before the first) and -phi_j in
+    `slopes`; `displaced` counts planes in use that had to make room for others.
     """
 
     def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
@@ -52,7 +47,7 @@ class Master:
         self.displaced = 0
 
     def message(self, t: int, wire: Wire) -> Message:
-        """What the master tells now."""
+        """The present message of the master."""
         dual = payload = None
         if wire == "paper":
             dual = self._fed.defer(_DUAL, self._state, size=1 + len(self.planes.p))
@@ -60,7 +55,7 @@ class Master:
         return Message(t, self.z, self.planes, self._steps, dual, payload)
 
     def terms(self, j: int) -> Terms:
-        """What worker j works out from what the master tells now."""
+        """The terms that worker j calculates from the present message of the master."""
         share = self._shares.get(j)
         if share is None:
             share = self._fed.defer(share_of, self._state, self.planes.p[:, j], size=1)
@@ -79,7 +74,7 @@ class Master:
             self._shares[j] = self._fed.defer(methodcaller("share", place), self._state, size=1)
 
     def _heard(self, report: Report) -> Heard:
-        """What the step needs of a report; its deferred parts are values when it runs."""
+        """The step's inputs from a report; its deferred parts are values when it runs."""
         j, w, loss, _ = report
         enters = 0.0 if j in self._known else float(self._prior[j])
         self._known.add(j)
@@ -112,7 +107,7 @@ class Master:
 
 
 def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> State:
-    """The state with another list of planes, of which these are the multipliers and values [L]."""
+    """The state with another list of planes, whose multipliers and values [L] are these."""
     return state._replace(lam=lam, lam_before=lam_before, values=values)
 
 

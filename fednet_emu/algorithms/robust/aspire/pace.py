@@ -1,4 +1,4 @@
-"""ASPIRE-ADP: the master waits for everybody while nobody is slow, and for a few when somebody is."""
+"""ASPIRE-ADP: the master waits for all workers while none is slow, and for a few while one is."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class Pace:
         self._since_s[worker] = now_s
 
     def heard(self, worker: int, now_s: float) -> None:
-        """The delay is what has passed."""
         self._delay_s[worker] = now_s - self._since_s[worker]
         self._since_s[worker] = np.inf
 

@@ -19,15 +19,10 @@ IDLE = 1e-10
 
 
 class Planes(NamedTuple):
-    """A list of planes that never changes; `version` tells it from the lists before and after.
+    """A list of planes that never changes; `version` tells it from the lists before and after."""
 
-    Attributes:
-        version: How many lists there were before.
-        p: Weights [L, N], one row per plane.
-    """
-
-    version: int
-    p: Array
+    version: int  # how many lists there were before
+    p: Array  # weights [L, N], one row per plane
 
 
 def renewed(
@@ -41,17 +36,17 @@ def renewed(
 ) -> tuple[Planes, list[int], int]:
     """The planes after a plane step of the master, eqs. (20) and (21).
 
-    Returns the list; what each of its planes was before, a row or -1 for a new one; and how many planes had to make
-    room although their multipliers were above 0.
+    The result is the list; the old row of each of its planes, or -1 for a new one; and how many planes had to make room
+    although their multipliers were above 0.
 
     Args:
-        planes: The list so far.
-        upkeep: How it is kept.
-        worst: The worst-case weights [N] for the losses; they become a plane if they cut something off.
-        losses: Latest loss of each worker [N].
-        lam: Multipliers [L].
-        lam_before: Multipliers [L] one iteration earlier.
-        max_planes: When there would be more, the old ones with the smallest multipliers go.
+        planes: the old list.
+        upkeep: the rule that adds and drops planes.
+        worst: the worst-case weights [N] for the losses; they become a plane if they cut something off.
+        losses: latest loss of each worker [N].
+        lam: multipliers [L].
+        lam_before: multipliers [L] one iteration earlier.
+        max_planes: longest list; beyond it the old planes with the smallest multipliers are dropped.
     """
     values = planes.p @ losses
     adds = float(worst @ losses) > float(values.max()) + GAIN
@@ -69,5 +64,5 @@ def renewed(
 
 
 def moved_to(origin: Sequence[int], lam: Array) -> Array:
-    """The multipliers of a new list: those of the planes that it keeps, zero for a new one."""
+    """The multipliers of a new list: unchanged for kept planes, zero for a new one."""
     return np.array([lam[row] if row >= 0 else 0.0 for row in origin])

@@ -17,15 +17,10 @@ class Log:
         self._paper_bit = self._actual_bit = 0
 
     def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
-        """Record iteration t, and the bits that it is worth; totals count from the start.
+        """Record iteration t, from 0, and its bits; totals count from the start.
 
-        Args:
-            t: Number of the iteration, from 0.
-            active: S, for how many reports the master waited.
-            heard: How many came.
-            planes: Planes that the master has then.
-            refreshed: N if the planes were sent to all workers, else 0.
-            displaced: How many planes in use had to make room so far.
+        The master waited for S = `active` reports and has received `heard`; it has `planes` planes, sent to N =
+        `refreshed` workers in this iteration, and has dropped `displaced` planes in use so far.
         """
         size = self._fed.task.model.size
         paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
@@ -44,7 +39,7 @@ class Log:
         )
 
     def reports(self, t: int, reports: Iterable[tuple[Device, float, int]]) -> None:
-        """Record who was heard: (device, when its report came, iteration that it was told last)."""
+        """Record the reports: (device, time of arrival, iteration of the latest reply to it)."""
         for device, arrived_s, told in reports:
             self._fed.ledger.record(
                 "activations", step=t + 1, device=device.index, arrived_s=arrived_s, staleness=t - told
@@ -56,17 +51,11 @@ class Log:
 
 
 def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refreshed: int) -> tuple[int, int]:
-    """Bits of an iteration: by the paper's formula, and as sent to one worker alone each when nothing is lost.
+    """Bits of an iteration: by the paper's formula, and as unicast messages without losses.
 
-    The paper counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh, without the loss that each upload
-    carries and the multipliers in a refresh.
-
-    Args:
-        wire: Form of the messages.
-        heard: S, uploads and replies.
-        n_parameters: P.
-        n_planes: L.
-        refreshed: N when the planes were sent to all, else 0.
+    S = `heard` uploads and replies, P parameters, L planes, N = `refreshed` workers that receive the planes. The paper
+    counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh, without the loss that each upload carries
+    and the multipliers in a refresh.
     """
     paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes
     extra = heard + refreshed * n_planes

@@ -1,8 +1,8 @@
 """The updates (12) to (16) of ASPIRE and its gap (32) as pure functions.
 
-A master step costs O(S P + S L), whatever N is.
+A master step costs O(S P + S L), independent of N.
 
-N workers, S of them heard, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves:
+N workers, S of them with a report, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves:
 the Lagrangian has them in this sum only.
 
     L_p = h + sum_l lam_l (p_l' f(w) - h) + sum_j phi_j' (z - w_j) + (prox / 2) sum_j |z - w_j|^2
@@ -27,39 +27,22 @@ from fednet_emu.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Step sizes, strengths and bounds of one master step, in the paper's symbols where it has one.
+    """Step sizes, strengths and bounds of one master step, in the paper's symbols where it has one."""
 
-    Attributes:
-        n_workers: N.
-        lr_z: eta_z.
-        lr_h: eta_h.
-        rho_lam: rho_1.
-        rho_phi: rho_2.
-        prox: kappa_1, the strength of the quadratic term.
-        c_lam: c_1^t, or what it falls to.
-        c_phi: c_2^t, or what it falls to.
-        model_bound: alpha_1, of every entry of z; infinite for none.
-        level_bound: alpha_2, of h.
-        multiplier_bound: alpha_3, of every lam_l.
-        dual_bound: alpha_4, of every entry of phi_j.
-        multiplier_floor: Least lam_l: 0, or 1 like its bound where the planes are fixed.
-        falling: Whether c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems.
-    """
-
-    n_workers: int
-    lr_z: float
-    lr_h: float
-    rho_lam: float
-    rho_phi: float
-    prox: float
-    c_lam: float
-    c_phi: float
-    model_bound: float
-    level_bound: float
-    multiplier_bound: float
-    dual_bound: float
-    multiplier_floor: float = 0.0
-    falling: bool = False
+    n_workers: int  # N
+    lr_z: float  # eta_z
+    lr_h: float  # eta_h
+    rho_lam: float  # rho_1
+    rho_phi: float  # rho_2
+    prox: float  # kappa_1, the strength of the quadratic term
+    c_lam: float  # c_1^t, or what it falls to
+    c_phi: float  # c_2^t, or what it falls to
+    model_bound: float  # alpha_1, of every entry of z; infinite for none
+    level_bound: float  # alpha_2, of h
+    multiplier_bound: float  # alpha_3, of every lam_l
+    dual_bound: float  # alpha_4, of every entry of phi_j
+    multiplier_floor: float = 0.0  # least lam_l: 0, or 1 like its bound where the planes are fixed
+    falling: bool = False  # whether c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems
 
     def at(self, t: int) -> Steps:
         """The steps of iteration t, from 0."""
@@ -70,27 +53,20 @@ class Steps:
 
 
 class State(NamedTuple):
-    """What the master knows after an iteration.
+    """The master's state after an iteration.
 
     Attributes:
-        z: Global model [P].
-        h: The level.
-        lam: Multiplier of each plane [L].
-        lam_before: lam [L] one iteration earlier.
-        values: p_l' f for every plane [L], with the latest loss of each worker.
-        pull: sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0.
-        slopes: -phi_j [P] of the workers that were heard, in their order; the linear terms of their next updates (12).
-        shares: sum_l lam_l p_lj of the same workers, by which they scale their gradients.
+        slopes: -phi_j [P] of the workers that reported, in their order; the linear terms of their next updates (12).
     """
 
-    z: Tensor
-    h: float
-    lam: Array
-    lam_before: Array
-    values: Array
-    pull: Tensor
+    z: Tensor  # global model [P]
+    h: float  # the level
+    lam: Array  # multiplier of each plane [L]
+    lam_before: Array  # lam [L] one iteration earlier
+    values: Array  # p_l' f for every plane [L], with the latest loss of each worker
+    pull: Tensor  # sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0
     slopes: tuple[Tensor, ...] = ()
-    shares: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()  # sum_l lam_l p_lj of the same workers, by which they scale their gradients
 
     def slope(self, place: int) -> Tensor:
         """-phi_j [P] of the worker that was heard in this place."""
@@ -102,25 +78,15 @@ class State(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """One arrival, and what was known of its worker before.
+    """One report, and the previous values of its worker."""
 
-    Attributes:
-        w: Its new model [P].
-        w_before: The one it sent before, or z_0.
-        loss: Its new loss.
-        loss_before: The one it sent before, or 0.
-        enters: q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f.
-        slope: -phi_j [P] of this worker.
-        column: p_lj of every plane [L].
-    """
-
-    w: Tensor
-    w_before: Tensor
-    loss: float
-    loss_before: float
-    enters: float
-    slope: Tensor
-    column: Array
+    w: Tensor  # its new model [P]
+    w_before: Tensor  # the one it sent before, or z_0
+    loss: float  # its new loss
+    loss_before: float  # the one it sent before, or 0
+    enters: float  # q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f
+    slope: Tensor  # -phi_j [P] of this worker
+    column: Array  # p_lj of every plane [L]
 
 
 def initial_state(z_0: Tensor, n_planes: int) -> State:
@@ -189,7 +155,7 @@ def clipped(vector: Tensor, bound: float) -> Tensor:
 
 
 def _clip(vector: Tensor, bound: float) -> Tensor:
-    """The same in place, of a vector that nobody else has."""
+    """The same in place, of a vector without other users."""
     return vector if bound == float("inf") else vector.clamp_(-bound, bound)
 
 
@@ -205,19 +171,9 @@ def squared_gap(
 ) -> float:
     """The squared stationarity gap of eq. (32): how far the updates would move everything at the present point.
 
-    It is the squared norm of the gap of L_p, without its regularisation by c_1 and c_2.
-
-    Each block is (x - P(x - step * dL/dx)) / step, with P the projection onto the block's box.
-
-    Args:
-        state: z, h, lam.
-        models: w_j [P] of every worker.
-        descended: w_j - grad f_j(w_j) [P], one full step of size 1.
-        losses: f_j(w_j).
-        slopes: -phi_j [P].
-        planes: p [L, N].
-        lr: eta_w.
-        steps: The other step sizes, bounds and the strength of the quadratic term.
+    It is the squared norm of the gap of L_p, without its regularisation by c_1 and c_2. Each block is (x - P(x - step *
+    dL/dx)) / step, with P the projection onto the block's box. Of each worker, `models` has w_j [P], `descended` w_j -
+    grad f_j(w_j) [P], `losses` f_j(w_j) and `slopes` -phi_j [P]; `planes` is p [L, N], and `lr` eta_w.
     """
     z, h, lam = state.z, state.h, state.lam
     values, shares = planes @ np.asarray(losses), lam @ planes

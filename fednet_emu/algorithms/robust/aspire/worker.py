@@ -1,4 +1,4 @@
-"""What a worker of ASPIRE keeps between its activations, and what it and the master tell each other."""
+"""Workers of ASPIRE: their state between activations, and their messages to and from the master."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
 
 
 class Message(NamedTuple):
-    """What the master tells all before its iteration t: z, and `dual`, (h, lam), for this version of the planes.
+    """The master's message to all before its iteration t: z, and `dual`, (h, lam), for this version of the planes.
 
-    `steps` made z; `payload` is z with (h, lam), shared by all receivers. Both are None where each is sent its share.
+    `steps` made z; `payload` is z with (h, lam), shared by all receivers. Both are None where each worker is sent its
+    share.
     """
 
     t: int
@@ -37,14 +38,14 @@ class Message(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a worker works out from a message for its next update: sum_l lam_l p_lj, and -phi_j."""
+    """Terms that a worker calculates from a message for its next update: sum_l lam_l p_lj, and -phi_j."""
 
     share: Deferred
     slope: Deferred
 
 
 class Report(NamedTuple):
-    """What a worker tells: its model and loss, and when they came."""
+    """A worker's model and loss, with their time of arrival."""
 
     place: int
     w: Deferred
@@ -54,23 +55,14 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class Worker:
-    """One worker; `place` counts those that have samples, from 0.
+    """One worker; `place` counts those that have samples, from 0."""
 
-    Attributes:
-        device: where it runs.
-        place: its column in the planes.
-        w: its model.
-        planes: the latest list of planes that it was sent.
-        share: sum_l lam_l p_lj, of multipliers and planes of one version.
-        told: the iteration from which the share is.
-    """
-
-    device: Device
-    place: int
-    w: Deferred
-    planes: Planes
-    share: Deferred
-    told: int = 0
+    device: Device  # where it runs
+    place: int  # its column in the planes
+    w: Deferred  # its model
+    planes: Planes  # the latest list of planes that it was sent
+    share: Deferred  # sum_l lam_l p_lj, of multipliers and planes of one version
+    told: int = 0  # the iteration from which the share is
 
     def learn(self, message: Message, share: Deferred, wire: Wire) -> None:
         """Take over a share, unless it needs planes that have not come, or a later one is known."""
