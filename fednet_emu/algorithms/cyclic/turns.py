@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Literal, NamedTuple
 
-from fednet_emu.algorithms.cyclic.groups import parts_of, seats_of
-from fednet_emu.algorithms.cyclic.structures import GroupStructure
+from fednet_emu.algorithms.cyclic.structures import GroupStructure, parts_of, seats_of
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Federation

@@ -17,17 +17,244 @@ the round. Labels are sent with the activations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
+import torch
 from pydantic import Field, model_validator
+from simpy.events import Event
+from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import NO_SERVER_SPEED, Invited, LocalTraining
-from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps, Served
-from fednet_emu.algorithms.split.messages import CutLink, Queue
-from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, average
+from fednet_emu.compression.base import FLOAT_BIT
+from fednet_emu.errors import Diverged, ScenarioError
+from fednet_emu.federation import (
+    Deferred,
+    Device,
+    Federation,
+    Process,
+    Sgd,
+    SgdPlan,
+    Streams,
+    TrainData,
+    TrainJob,
+    Work,
+    accumulated,
+    average,
+)
+from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.cuts import Cut, cuts_of
+from fednet_emu.learning.models.flat import FlatModel, Live
+
+
+@final
+class DeviceBatches:
+    """The batches of a device in a round, as in its ordinary local training; drawn when they are first needed."""
+
+    def __init__(self, job: TrainJob) -> None:
+        self._job = job
+
+    @cached_property
+    def _rows(self) -> list[Tensor]:
+        batches = self._job.batches()
+        index = torch.tensor(batches.index, device=self._job.data.y.device)
+        return [rows[:count] for rows, count in zip(index, batches.count.tolist(), strict=True)]
+
+    def __getitem__(self, step: int) -> Tensor:
+        """The rows [B] of the data in a step."""
+        return self._rows[step]
+
+
+class Served(NamedTuple):
+    """Progress of a round in which the server works through the batches of all devices; `order` is device and step."""
+
+    order: Sequence[tuple[int, int]]
+    batches: Mapping[int, DeviceBatches]  # the batches of each device
+    arrived: Sequence[int]  # devices whose parts of the model have arrived in the end
+    weights: Sequence[float]  # the weight of each of these in their mean
+
+
+@final
+class JointSteps:
+    """Makes the steps of a model without running statistics, whose first `n_device` parameters are the devices'."""
+
+    def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
+        self._model, self._data, self._cut, self._streams = model, data, n_device, streams
+
+    @cached_property
+    def _live(self) -> Live:
+        return self._model.live()
+
+    def as_served(self, w: Tensor, plan: SgdPlan, served: Served, key: tuple[int, ...]) -> Tensor:
+        """The model [P] after a round in which the one part of the server makes a step for each batch, from w [P].
+
+        Each device makes the steps of its own batches on a part of its own, and the parts that arrive are averaged.
+
+        Raises:
+            Diverged: a parameter is not finite.
+        """
+        live, cut = self._live, self._cut
+        live.start(w)
+        front, back = live.weights[:cut], live.weights[cut:]
+        own = {k: w[:cut].clone() for k in dict.fromkeys(k for k, _ in served.order)}
+        move_server = plan.optimizer.start(back, plan.lr)
+        move = {k: plan.optimizer.start(part, plan.lr) for k, part in own.items()}
+        with self._drawing(key):
+            for k, step in served.order:
+                front.copy_(own[k])
+                gradient = _gradient(live, self._losses(live, served.batches[k][step]).mean())
+                move_server(gradient[cut:])
+                move[k](gradient[:cut])
+        front.copy_(accumulated(average(w[:cut], served.weights), [own[k] for k in served.arrived]))
+        return _finite(live.let_go(), plan.lr, key)
+
+    def together(
+        self,
+        w: Tensor,
+        lr: float,
+        forward: Sequence[DeviceBatches],
+        backward: Sequence[int],
+        step: int,
+        key: tuple[int, ...],
+    ) -> Tensor:
+        """The model [P] after one plain step from w [P] on the batches of several devices as one.
+
+        Args:
+            w: the model before.
+            lr: step size.
+            forward: devices whose activations have arrived: the server steps along the mean gradient of their batches.
+            backward: places in `forward` of those whose parts of the model have arrived, which are averaged; they come
+                from the same forward pass, with its random draws.
+            step: index of the batch of each device.
+            key: round and step, the key of the model's random draws.
+
+        Raises:
+            Diverged: a parameter is not finite.
+        """
+        live, cut = self._live, self._cut
+        live.start(w)
+        with self._drawing(key):
+            rows = [own[step] for own in forward]
+            losses = self._losses(live, torch.cat(rows))
+            some = 0 < len(backward) < len(forward)
+            gradient = _gradient(live, losses.mean(), again=some)
+            if some:
+                of = torch.split(losses, [len(own) for own in rows])
+                gradient[:cut] = _gradient(live, torch.cat([of[place] for place in backward]).mean())[:cut]
+            elif not backward:
+                gradient[:cut] = 0.0
+        live.weights.sub_(gradient, alpha=lr)
+        return _finite(live.let_go(), lr, key)
+
+    def _drawing(self, key: tuple[int, ...]) -> AbstractContextManager[None]:
+        """Random draws of the model in the block are from the stream of this key."""
+        if not self._model.draws:
+            return nullcontext()
+        return torch_seed(int(self._streams("split", *key).integers(2**63)))
+
+    def _losses(self, live: Live, rows: Tensor) -> Tensor:
+        """The losses [B] of rows of the data, in one forward pass."""
+        x, y = self._data.x.index_select(0, rows), self._data.y.index_select(0, rows)
+        return self._model.sample_losses(live.module(self._model.laid_out(x)), y)
+
+
+def _gradient(live: Live, loss: Tensor, *, again: bool = False) -> Tensor:
+    """The gradient [P] of a loss, whose graph is kept if there is one of it `again`."""
+    gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True, retain_graph=again)
+    return torch.cat([part.reshape(-1) for part in gradient])
+
+
+def _finite(w: Tensor, lr: float, key: tuple[int, ...]) -> Tensor:
+    if not torch.isfinite(w).all():
+        when = ", ".join(f"{name} {number + 1}" for name, number in zip(("round", "step"), key, strict=False))
+        raise Diverged(
+            f"splitfed, {when}: training diverges, got parameters that are not finite with lr={lr:g}; lower the "
+            "learning rate or look for extreme values in the data"
+        )
+    return w
+
+
+Queue = Literal["fifo", "parallel"]
+"""How the server computes the batches of several devices: one after the other, or at once."""
+
+SLOWEST_BPS = 1e-3
+"""Rate that is assumed of a link that carries nothing, to compare cuts."""
+
+
+@final
+class CutLink:
+    """Carries batches between both parts of a cut model, and runs their computations."""
+
+    def __init__(self, fed: Federation, plan: SgdPlan, queue: Queue, retries: int) -> None:
+        self._fed, self.plan, self._queue, self._attempts = fed, plan, queue, 1 + retries
+        self._labels = prod(fed.task.data.y.shape[1:])
+
+    def sizes(self, k: Device) -> list[int]:
+        """Number of samples in each batch of a device in a round."""
+        return self.plan.batch_sizes(k.n_samples)
+
+    def steps(self, k: Device, cut: Cut, order: list[tuple[int, int]], first: int = -1, last: int = -1) -> Process:
+        """All steps of device k; the value is the delivery of the last message, lost if the device leaves the round.
+
+        `order` receives device and step of each batch when the server has computed it. For the records, `first` is the
+        number of the value that the first computation uses, and `last` of the value that the last one makes.
+        """
+        sizes, sent = self.sizes(k), None
+        for step, size in enumerate(sizes):
+            sent = yield from self.forward(k, cut, size, first if step == 0 else -1)
+            if sent.lost:
+                return sent
+            yield self.serve(cut, size)
+            order.append((k.index, step))
+            sent = yield from self.backward(k, cut, size, last if step == len(sizes) - 1 else -1)
+            if sent.lost:
+                return sent
+        return sent
+
+    def forward(self, k: Device, cut: Cut, size: int, first: int = -1) -> Process:
+        """A device computes the activations of a batch and sends them with its labels; the value is the delivery."""
+        yield k.compute(Work(cut.forward_flop * size, None, first))
+        return (yield from self.up(k, None, size * (cut.width + self._labels)))
+
+    def serve(self, cut: Cut, size: int) -> Event:
+        """Event that comes when the server has made a step on `n_samples` samples."""
+        flop, server = cut.server_flop * size, self._fed.server
+        if self._queue == "parallel":
+            return self._fed.sleep(flop / server.flop_per_s)
+        return server.compute(Work(flop, None))
+
+    def backward(self, k: Device, cut: Cut, size: int, last: int = -1) -> Process:
+        """The server sends the gradient of a batch and the device makes its step; the value is the delivery."""
+        send = partial(self._fed.downlink, k, None, FLOAT_BIT * size * cut.width)
+        got = yield from self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
+        if not got.lost:
+            yield k.compute(Work(cut.backward_flop * size, None, -1, last))
+        return got
+
+    def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
+        """A device sends `n_scalars` scalars; the value is the delivery."""
+        send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
+        return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
+
+    def least_time(self, k: Device, cuts: Sequence[Cut]) -> Cut:
+        """The cut with which a round would take a device the least time alone, at the expected rates.
+
+        It is the first of the least of n_samples (F_C / f_k + F_S / f_S + 32 (q + l) / R_up + 32 q / R_down)
+        + 32 P_C (1 / R_up + 1 / R_down), without headers, for q numbers at the cut and l in a label.
+        """
+        n_samples, server_flop_per_s = sum(self.sizes(k)), self._fed.server.flop_per_s
+        up_bps = max(k.expected_rate_bps, SLOWEST_BPS)
+        down_bps = max(k.expected_downlink_rate_bps, SLOWEST_BPS)
+
+        def round_s(cut: Cut) -> float:
+            computing_s = (cut.forward_flop + cut.backward_flop) / k.flop_per_s + cut.server_flop / server_flop_per_s
+            up, down = (n_samples * width + cut.device.n_shared for width in (cut.width + self._labels, cut.width))
+            return n_samples * computing_s + FLOAT_BIT * (up / up_bps + down / down_bps)
+
+        return min(cuts, key=round_s)
 
 
 class Round(NamedTuple):

@@ -16,7 +16,7 @@ from fednet_emu.algorithms.cyclic.bounds import (
     remainder,
     remainder_bound,
 )
-from fednet_emu.algorithms.cyclic.groups import (
+from fednet_emu.algorithms.cyclic.structures import (
     seats_of,
     separate,
     with_common_device,

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.algorithms.cyclic.groups import (
+from fednet_emu.algorithms.cyclic.structures import (
+    ListedGroups,
+    RandomGroups,
     at_random,
     parts_of,
     seats_of,
@@ -18,7 +20,6 @@ from fednet_emu.algorithms.cyclic.groups import (
     with_common_device_and_new_group,
     with_copies_of_neighbours,
 )
-from fednet_emu.algorithms.cyclic.structures import ListedGroups, RandomGroups
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import run_small, small_scenario
 

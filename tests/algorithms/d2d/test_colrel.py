@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fednet_emu.algorithms.d2d.colrel import Colrel, edge_frequencies
-from fednet_emu.algorithms.d2d.colrel_weights import best_weights, bias, start_weights, variance
+from fednet_emu.algorithms.d2d.colrel import Colrel, best_weights, bias, edge_frequencies, start_weights, variance
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation

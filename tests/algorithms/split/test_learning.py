@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.algorithms.split.joint_steps import DeviceBatches, JointSteps
+from fednet_emu.algorithms.split.splitfed import DeviceBatches, JointSteps
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import SgdPlan
 from fednet_emu.learning.models.base import torch_seed

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fednet_emu as fe
-from fednet_emu.algorithms.split.messages import CutLink
+from fednet_emu.algorithms.split.splitfed import CutLink
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import SgdPlan

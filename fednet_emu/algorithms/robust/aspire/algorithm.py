@@ -32,10 +32,9 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
-from fednet_emu.algorithms.robust.aspire.master import Master
+from fednet_emu.algorithms.robust.aspire.master import Log, Master
 from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
 from fednet_emu.algorithms.robust.aspire.planes import Upkeep
-from fednet_emu.algorithms.robust.aspire.records import Log
 from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped
 from fednet_emu.algorithms.robust.aspire.worker import LossOf, Message, Report, Terms, Wire, Worker, refresh_bit
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
