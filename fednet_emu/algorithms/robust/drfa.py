@@ -96,13 +96,7 @@ class Drfa(Algorithm):
                 w = arrived.average(counts)
                 asked = [devices[j] for j in np.sort(rng.choice(there, m, replace=False))]
                 told: Arrived = yield from fed.exchange(
-                    asked,
-                    snapshot,
-                    self.tell,
-                    t,
-                    deadline_s=self.deadline_s,
-                    patience_s=self.patience_s,
-                    counts=False,
+                    asked, snapshot, self.tell, t, deadline_s=self.deadline_s, patience_s=self.patience_s, counts=False
                 )
                 losses = {place[k]: loss for k, loss in told}
                 step, r = self.lr_weights * tau, self.regulariser

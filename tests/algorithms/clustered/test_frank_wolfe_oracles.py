@@ -6,13 +6,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.clustered.frank_wolfe import oracles
 from fednet_emu.algorithms.clustered.frank_wolfe.oracles import clusters_oracle, partitions, tied
-from fednet_emu.algorithms.clustered.frank_wolfe.tuning import choose_alpha, largest_alpha, starting_alpha
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of
 from tests.algorithms.clustered.discrete import Block, agglomerated, profit, value
 from tests.quick import crossed, examples
@@ -163,49 +161,6 @@ def test_the_cost_of_ties_is_neither_submodular_nor_supermodular() -> None:
     assert least({(0, 1), (1, 2)}) - least({(0, 1)}) == pytest.approx(1 / 3)
     assert least({(0, 2)}) - least(set()) == pytest.approx(0.25)
     assert least({(0, 1), (1, 2), (0, 2)}) - least({(0, 1), (1, 2)}) == pytest.approx(0)
-
-
-# ---- alpha -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_largest_fine_alpha_is_chosen() -> None:
-    """Of a grid, the largest whose ratio is at most the threshold; none is an error that shows the ratios."""
-    ratios = {1e-3: 0.02, 1e-2: 0.11, 1e-1: 0.7}
-
-    assert choose_alpha(ratios, 0.2) == 1e-2
-    with pytest.raises(ValueError, match=r"none is at most 0\.01, got .*, 0\.7 at alpha=0\.1; try a smaller alpha"):
-        choose_alpha(ratios, 0.01)
-
-
-@pytest.mark.parametrize("start", [1e-7, 1e-3, 0.4, 50.0])
-def test_bisection_finds_the_threshold(start: float) -> None:
-    """From far below or above, what is found is fine, and a sixth of a decade more is not."""
-    asked = []
-
-    def ratio(alpha: float) -> float:
-        asked.append(alpha)
-        return 0.02 if alpha < 0.03 else 0.8
-
-    found = largest_alpha(ratio, start, 0.1)
-
-    assert found < 0.03 <= found * 10 ** (1 / 8) * 1.0001
-    assert len(asked) <= 12
-
-
-def test_a_ratio_at_the_threshold_is_fine() -> None:
-    """With the ratio alpha and the threshold 1, the start 1 will do and 10 will not."""
-    assert largest_alpha(lambda alpha: alpha, 1.0, 1.0, halvings=0) == 1.0
-
-
-def test_bisection_gives_up() -> None:
-    """When the ratio never crosses the threshold, the error says so."""
-    with pytest.raises(ValueError, match=r"does not cross 0\.1, got 1 as the start"):
-        largest_alpha(lambda _alpha: 0.0, 1.0, 0.1)
-
-
-def test_the_first_guess_by_hand() -> None:
-    """Optima 0, 1 and 3 are 1, 2 and 3 apart: the median of the squares is 4, and 0.1 * 4 / (2 * 9) the guess."""
-    assert starting_alpha(torch.tensor([[0.0], [1.0], [3.0]])) == pytest.approx(0.1 * 4 / 18)
 
 
 def test_pairs_come_in_rows() -> None:

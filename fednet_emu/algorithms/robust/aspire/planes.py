@@ -26,13 +26,7 @@ class Planes(NamedTuple):
 
 
 def renewed(
-    planes: Planes,
-    upkeep: Upkeep,
-    worst: Array,
-    losses: Array,
-    lam: Array,
-    lam_before: Array,
-    max_planes: int,
+    planes: Planes, upkeep: Upkeep, worst: Array, losses: Array, lam: Array, lam_before: Array, max_planes: int
 ) -> tuple[Planes, list[int], int]:
     """The planes after a plane step of the master, eqs. (20) and (21).
 
