@@ -17,12 +17,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.component.component import Component
@@ -32,20 +31,12 @@ from fednet_emu.federation import Arrived, Deferred, Device, Federation
 class Aggregation(Component):
     """A rule that aggregates the updates of a round into one."""
 
-    @property
-    def needs_singles(self) -> bool:
-        """Whether the rule needs more than the mean of the models that arrive."""
-        return True
-
-    @property
-    def reveals_statistics(self) -> bool:
-        """Whether the rule promises privacy that the running statistics of a model would break."""
-        return False
-
-    @property
-    def least(self) -> int:
-        """Fewest updates that the rule can aggregate."""
-        return 1
+    needs_singles: ClassVar[bool] = True
+    """Whether the rule needs more than the mean of the models that arrive."""
+    reveals_statistics: ClassVar[bool] = False
+    """Whether the rule promises privacy that the running statistics of a model would break."""
+    least: ClassVar[int] = 1
+    """Fewest updates that the rule can aggregate."""
 
     def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
         """Values that the server sends with the model of a round."""
@@ -78,10 +69,7 @@ class Aggregation(Component):
 class Mean(Aggregation):
     """The mean, weighted as the algorithm says; one bad update can move it anywhere."""
 
-    @property
-    @override
-    def needs_singles(self) -> bool:
-        return False
+    needs_singles = False
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         return fed.accumulate(arrived.mean, arrived.models, arrived.model, weights)
@@ -114,7 +102,7 @@ class TrimmedMean(Aggregation):
         return self
 
     @property
-    def least(self) -> int:
+    def least(self) -> int:  # type: ignore[override]
         return 2 * (self.count or 0) + 1
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
@@ -132,7 +120,7 @@ class DistanceBased(Aggregation):
     a round with fewer than 2 f + 3 updates the model stays."""
 
     @property
-    def least(self) -> int:
+    def least(self) -> int:  # type: ignore[override]
         return 2 * self.byzantine + 3
 
     def best(self, updates: Tensor, count: int) -> Tensor:

@@ -34,22 +34,14 @@ COUNT_NOISE = 20
 class _Private(Aggregation):
     """Base of both rules."""
 
+    needs_singles = False
+    reveals_statistics = True
     clip_norm: float = Field(gt=0)
     """Largest Euclidean norm of an update (S); a longer one is scaled down."""
     noise_multiplier: float = Field(ge=0)
     """Standard deviation of the noise over `clip_norm` (z); `fe.noise_for` finds it for an epsilon."""
     delta: float = Field(1e-5, gt=0, lt=1)
     """Probability of a loss of privacy above epsilon; well below one over the number of devices."""
-
-    @property
-    @override
-    def needs_singles(self) -> bool:
-        return False
-
-    @property
-    @override
-    def reveals_statistics(self) -> bool:
-        return True
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)
@@ -122,6 +114,7 @@ class CentralPrivacy(_Private):
     """
 
     kind = "dp"
+    least = 0  # noise is added in any case
 
     accountant: Accountant = "rdp"
     """How epsilon is calculated where devices are drawn. rdp: by Renyi divergences, at once; pld: by privacy loss
@@ -132,13 +125,8 @@ class CentralPrivacy(_Private):
     together, so that epsilon is the same. Null keeps the limit."""
 
     @property
-    @override
-    def needs_singles(self) -> bool:
+    def needs_singles(self) -> bool:  # type: ignore[override]
         return self.adaptive is not None  # a sum of models has no place for the count
-
-    @property
-    def least(self) -> int:
-        return 0
 
     def sum_noise(self, asked: float) -> float:
         """The standard deviation of the noise on the sum over the limit (z_Delta), given that on the count."""

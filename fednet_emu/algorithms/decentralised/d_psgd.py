@@ -39,11 +39,11 @@ class DPsgd(Mixing):
     extra_scalars: ClassVar[int] = 1
 
     @property
-    def overlapped(self) -> bool:
+    def overlapped(self) -> bool:  # type: ignore[override]
         return self.order == "paper"
 
     @property
-    def acknowledged(self) -> bool:
+    def acknowledged(self) -> bool:  # type: ignore[override]
         return self.loss == "drop-both"
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:

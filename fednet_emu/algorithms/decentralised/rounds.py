@@ -68,16 +68,10 @@ class Mixing(Decentralised):
 
     extra_scalars: ClassVar[int] = 0
     """Scalars of a message in addition to the model."""
-
-    @property
-    def overlapped(self) -> bool:
-        """Whether a device sends its model while it computes the local steps, which are then added after mixing."""
-        return False
-
-    @property
-    def acknowledged(self) -> bool:
-        """Whether a model counts only if its sender has an acknowledgement."""
-        return True
+    overlapped: ClassVar[bool] = False
+    """Whether a device sends its model while it computes the local steps, which are then added after mixing."""
+    acknowledged: ClassVar[bool] = True
+    """Whether a model counts only if its sender has an acknowledgement."""
 
     @abstractmethod
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:

@@ -158,16 +158,10 @@ class Selection(Component):
 
     single_uploads: ClassVar[str] = ""
     """Why the rule needs the uploads of single devices; empty if sums of uploads suffice."""
-
-    @property
-    def reports(self) -> tuple[Statistic, ...]:
-        """Metrics that devices send with their uploads, 32 bit each; none by default."""
-        return ()
-
-    @property
-    def polls(self) -> bool:
-        """Whether the rule requests losses from devices before the round, by `poll`."""
-        return False
+    reports: ClassVar[tuple[Statistic, ...]] = ()
+    """Metrics that devices send with their uploads, 32 bit each; none by default."""
+    polls: ClassVar[bool] = False
+    """Whether the rule requests losses from devices before the round, by `poll`."""
 
     @property
     def needs_losses(self) -> bool:

@@ -54,6 +54,7 @@ class Oort(Selection):
     """
 
     single_uploads: ClassVar[str] = "reads the losses that single devices report"
+    reports: ClassVar[tuple[Statistic, ...]] = ("square", "samples")
     exploration: float = Field(0.9, ge=0, le=1)
     """Share of the cohort that is unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
@@ -82,10 +83,6 @@ class Oort(Selection):
                 f"least_exploration is more than exploration, got {self.least_exploration:g} and {self.exploration:g}"
             )
         return self
-
-    @property
-    def reports(self) -> tuple[Statistic, ...]:
-        return ("square", "samples")
 
     def start(self, n_devices: int) -> Pacer:
         return Pacer(self.preferred_percent)

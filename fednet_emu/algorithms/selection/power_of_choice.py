@@ -41,11 +41,11 @@ class PowerOfChoice(Selection):
     """Samples of a batch for `cpow-d`; null for the algorithm's `batch_size`."""
 
     @property
-    def reports(self) -> tuple[Statistic, ...]:
+    def reports(self) -> tuple[Statistic, ...]:  # type: ignore[override]
         return ("loss",) if self.variant == "rpow-d" else ()
 
     @property
-    def polls(self) -> bool:
+    def polls(self) -> bool:  # type: ignore[override]
         return self.variant != "rpow-d"
 
     def problem(self, cohort: int) -> str:

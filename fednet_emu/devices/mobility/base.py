@@ -48,11 +48,8 @@ class Mobility(Component):
     """Whether its paths are `Visits`."""
     ORBITS: ClassVar[bool] = False
     """Whether devices are satellites, whose paths become those of a `SatelliteView` over stations on the ground."""
-
-    @property
-    def places(self) -> bool:
-        """Whether it says where devices are at the start, whatever their placement."""
-        return False
+    places: ClassVar[bool] = False
+    """Whether it overrides the initial placement."""
 
     @abstractmethod
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> Paths:

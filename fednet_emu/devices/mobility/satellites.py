@@ -30,11 +30,7 @@ class Satellites(Mobility):
     """Devices on orbits around the Earth, for base stations that are `cells: {kind: ground}`."""
 
     ORBITS: ClassVar[bool] = True
-
-    @property
-    @override
-    def places(self) -> bool:
-        return True
+    places = True
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

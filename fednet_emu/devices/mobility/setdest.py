@@ -42,15 +42,11 @@ class Ns2Mobility(Mobility):
     """
 
     kind = "ns2"
+    places = True
     path: str
     """The file; a relative path is sought in the data folder first."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
-
-    @property
-    @override
-    def places(self) -> bool:
-        return True
 
     @override
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> SentPaths:

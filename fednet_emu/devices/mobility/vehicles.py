@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import model_validator
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
@@ -35,6 +34,7 @@ class SumoMobility(Mobility):
     COMES_AND_GOES: ClassVar[bool] = True
 
     kind = "sumo"
+    places = True
     path: str
     """The file; a relative path is sought in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"
@@ -44,11 +44,6 @@ class SumoMobility(Mobility):
     """Whether a device takes the next vehicle that appears once its own has left; it keeps its data and its model."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
-
-    @property
-    @override
-    def places(self) -> bool:
-        return True
 
     @model_validator(mode="after")
     def _takes_them_in_turn(self) -> SumoMobility:

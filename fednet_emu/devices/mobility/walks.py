@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
@@ -42,8 +41,8 @@ class TraceMobility(Mobility):
     """Recorded coordinates [x, y] in m of the base station."""
 
     @property
-    @override
-    def places(self) -> bool:
+    def places(self) -> bool:  # type: ignore[override]
+        """Whether the recorded coordinates override the placement."""
         return self.origin == "recorded"
 
     def walks(self, data_dir: Path | None) -> list[Array]:
