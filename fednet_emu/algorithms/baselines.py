@@ -11,7 +11,7 @@ from fednet_emu.federation import CohortSize, Deferred, Delivery, Device, Federa
 
 
 class LocalOnly(LocalTraining):
-    """In each round a random cohort trains, each device its own model on its own samples."""
+    """In each round the devices of a random cohort train their own models on their own samples."""
 
     kind = "local"
     ships_no_base = "no server sends anything"

@@ -90,7 +90,7 @@ class AdaptiveClipping(Component):
     """Step size (eta_C): the exponent by which the limit grows is this times gamma minus the share below."""
     count_noise: float | None = Field(None, gt=0)
     """Standard deviation of the noise on the number of updates below the limit (sigma_b); null for a twentieth of the
-    number of devices that are asked on average, as in the paper."""
+    mean number of invited devices, as in the paper."""
 
     def noise(self, asked: float) -> float:
         """The standard deviation of the noise on the count."""
@@ -129,7 +129,7 @@ class CentralPrivacy(_Private):
         return self.adaptive is not None  # a sum of models has no place for the count
 
     def sum_noise(self, asked: float) -> float:
-        """The standard deviation of the noise on the sum over the limit (z_Delta), given that on the count."""
+        """Standard deviation of the noise on the sum over the limit (z_Delta), given the noise on the count."""
         z = self.noise_multiplier
         if self.adaptive is None or z == 0:
             return z
@@ -170,7 +170,7 @@ class CentralPrivacy(_Private):
     def noisy(
         self, w: Tensor, n: int, mean: MeanOf, asked: float, limit: float, streams: Streams, name: Any
     ) -> Accumulation:
-        """The sum of n clipped updates and the noise, over the number `asked` on average."""
+        """The sum of n clipped updates and the noise, over the mean number `asked` of invited devices."""
         update = yield from mean(w, [1.0] * n)
         noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
         return update * (n / asked) + noise * (self.sum_noise(asked) * limit / asked)

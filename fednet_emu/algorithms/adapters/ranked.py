@@ -26,8 +26,8 @@ class Ranks(Synchronous):
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
     """Ranks of the devices; at most the rank of the model's adapters."""
     dealt: Literal["by-speed", "in-turn"] = "by-speed"
-    """Who has which. by-speed: the slowest devices have the lowest, as many devices each; in-turn: device 0 the first,
-    device 1 the second, and so on, again and again."""
+    """Assignment of the ranks to devices. by-speed: the slowest devices have the lowest, as many devices each; in-turn:
+    device 0 the first, device 1 the second, and so on, cyclically."""
 
     def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
         """Each device's part of the model."""
@@ -49,7 +49,7 @@ class Ranked(Ranks):
     """The server has adapters, and sends each device its part."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each device its part of the adapters, and make new ones of what arrives."""
+        """The server: send each device its part of the adapters, and merge the received parts."""
         adapters, w = Adapters(fed.task.model), fed.initial_model()
         parts = self.parts(fed, adapters)
         for t in fed.rounds():

@@ -46,11 +46,11 @@ class Concurrent(LocalTraining):
 class Arrival(NamedTuple):
     """A reply that has arrived."""
 
-    device: Device  # whose it is
-    payload: Deferred  # what it says
-    version: int  # of the model that the device was given
-    arrived_s: float  # when it came
-    tries: int  # how many have answered or were lost since the answer before it, itself included
+    device: Device
+    payload: Deferred
+    version: int  # of the model that the device received
+    arrived_s: float
+    tries: int  # replies and losses since the previous reply, this one included
 
 
 class Dispatcher:

@@ -33,7 +33,7 @@ class FedAsync(Concurrent):
     staleness: AnyStaleness = Constant()
     """Factor of `alpha` by staleness, the versions that the server has made since the device was sent its model."""
     rho: float = Field(0.0, ge=0)
-    """Strength of the proximal term that holds a device's model near the one it was given."""
+    """Strength of the proximal term that holds a device's model near the one that it received."""
 
     def answers(self, count: int) -> int:
         return 1

@@ -43,14 +43,14 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox,
 class Client:
     """A device with its state, and its state at the server."""
 
-    device: Device  # where it trains
-    w: Deferred  # its own model
-    entry: Deferred  # its entry in the server's cache
-    version: int = 0  # the round in which the server last had a model of it in time, or gave it one to catch up with
-    base: int = 0  # the version of the model that it started from when it was last given one
-    was_picked: bool = False  # whether its model was among the picked of the latest round
-    trips: int = 0  # how often it has trained
-    at_work: Started | None = None  # its process, while it is at work
+    device: Device
+    w: Deferred  # the model on the device
+    entry: Deferred  # in the cache of the server
+    version: int = 0  # the round of its latest model that arrived in time, or of its latest synchronisation
+    base: int = 0  # the version of the latest model that it received
+    was_picked: bool = False  # in the latest round
+    trips: int = 0  # number of its trainings
+    at_work: Started | None = None  # its running process
 
 
 Came = tuple[Client, Delivery]
@@ -93,7 +93,7 @@ class Safa(LocalTraining):
     def _distribute(
         self, fed: Federation, clients: Sequence[Client], present: Sequence[Device], w: Deferred, t: int, inbox: Inbox
     ) -> list[Client]:
-        """Start all that are there and not at work, with W(t-1) where they must synchronise; return the deprecated."""
+        """Start all idle devices that are present, with W(t-1) where they must synchronise; return the deprecated."""
         there, deprecated = {k.index for k in present}, []
         for client in clients:
             is_deprecated = client.version < t - self.lag_tolerance

@@ -25,10 +25,10 @@ SLACK = 1e-9
 class CandidateSenders:
     """Senders that request the same band at the same time."""
 
-    snr: Array  # [n, n] what the receiver of sender i (row) hears of sender j at full power, over the receiver's noise
-    receiver: Sequence[int]  # [n] the receiver of each sender; some may have one together
-    target: float  # SINR (linear) that each needs to be decoded
-    residual: float = 1.0  # what is left at its receiver of a signal that has been decoded; 1 without cancellation
+    snr: Array  # [n, n] of sender j at full power at the receiver of sender i (row)
+    receiver: Sequence[int]  # [n] the receiver of each sender
+    target: float  # SINR (linear) for decoding
+    residual: float = 1.0  # part of a decoded signal that still interferes; 1 without cancellation
 
     def joint_powers(self, members: Sequence[int]) -> Array | None:
         """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.

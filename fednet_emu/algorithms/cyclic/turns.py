@@ -18,9 +18,9 @@ Use = Literal["split", "no-split", "no-split-reweighted"]
 class Member(NamedTuple):
     """The membership of a device in one group."""
 
-    device: int  # its number
+    device: int
     factor: float  # s_mk, the factor of its change of the model
-    samples: IntArray | None  # indices, among its own samples, of those that it uses in this group; None for all
+    samples: IntArray | None  # indices of its samples that it uses in this group; None for all
     power: float  # transmit power, as a fraction of the device's full power
 
 

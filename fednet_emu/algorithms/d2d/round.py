@@ -130,7 +130,7 @@ class ClusterRounds:
         return models, heard
 
     def push(self, k: Device) -> Process:
-        """A device: receive the model, train, push it to the out-neighbours; the result is the model and who got it.
+        """A device: receive the model, train, push it; the result is the trained model and its receivers.
 
         The model is None if the device received none to train.
         """

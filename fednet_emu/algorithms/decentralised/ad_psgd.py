@@ -12,7 +12,6 @@ its next steps when no exchange with it is under way. A lost message ends an exc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -39,7 +38,7 @@ class AdPsgd(Decentralised):
         peers, devices = Peers(fed, self), np.flatnonzero(fed.task.n_samples).tolist()
         working = [fed.start(peers.work(fed.device(k))) for k in devices]
         for t in fed.rounds():
-            peers.look_around(t)
+            peers.graph = fed.digraph(t).among(fed.task.n_samples > 0).mutual()
             came = yield peers.inbox.collect(len(devices), sources=working)
             fed.record("averaging", updates=len(came), **peers.counted())
             fed.end_of_round(list(peers.models), invited=len(came), arrived=len(came))
@@ -52,14 +51,10 @@ class Peers:
         self._fed, self._plan = fed, algorithm.plan
         self.models: list[Deferred] = [fed.initial_model()] * fed.n_devices
         self.inbox = fed.inbox()
-        self._graph: Digraph | None = None
+        self.graph: Digraph | None = None
         self._busy: dict[int, Started] = {}
         self._averaged = [0] * fed.n_devices
         self._asked = self._staleness = self._before = 0
-
-    def look_around(self, t: int) -> None:
-        """Take the graph of round t."""
-        self._graph = self._fed.digraph(t).among(self._fed.task.n_samples > 0).mutual()
 
     def counted(self) -> dict[str, Any]:
         """Exchanges and averages since the last call, and the most averages during the steps of a device."""
@@ -69,7 +64,7 @@ class Peers:
         return told
 
     def work(self, k: Device) -> Process:
-        """A device: make local steps again and again, and average after them if it is active."""
+        """A device: repeat local steps, each time followed by an average if the device is active."""
         fed, models, me = self._fed, self.models, k.index
         for n in count():
             yield fed.cohort(1, "at work", me, n, among=np.array([me]))
@@ -78,18 +73,14 @@ class Peers:
             trained = yield k.train(x, self._plan, n)
             models[me] = fed.defer(added, models[me], trained.params, x, fed.n_statistics)
             self._staleness = max(self._staleness, self._averaged[me] - before)
-            near = self._passive_neighbours(me)
+            assert self.graph is not None
+            near = [j for j in self.graph.receivers(me) if j % 2] if me % 2 == 0 else []
             if near:
                 j = near[int(fed.streams("partner", me, n).integers(len(near)))]
                 yield from self._free(j)
                 self._busy[j] = exchange = fed.start(self._exchange(k, fed.device(j)))
                 yield exchange
             self.inbox.put(me, me)
-
-    def _passive_neighbours(self, k: int) -> Sequence[int]:
-        """Neighbours with which a device may average now; none if it is passive itself."""
-        assert self._graph is not None
-        return [j for j in self._graph.receivers(k) if j % 2] if k % 2 == 0 else []
 
     def _free(self, k: int) -> Process:
         """Wait until no exchange with a passive device is under way."""
@@ -99,8 +90,8 @@ class Peers:
     def _exchange(self, i: Device, j: Device) -> Process:
         """Devices i and j send each other their models; both move to the mean of the two, if both have arrived."""
         fed, models = self._fed, self.models
-        assert self._graph is not None
-        cluster, mine = int(self._graph.cluster[i.index]), models[i.index]
+        assert self.graph is not None
+        cluster, mine = int(self.graph.cluster[i.index]), models[i.index]
         self._asked += 1
         [there] = yield fed.sidelink(i, [j], mine, cluster=cluster)
         if not there.lost:

@@ -29,7 +29,7 @@ class DPsgd(Mixing):
 
     kind = "d-psgd"
     order: Literal["adapt-then-combine", "paper"] = "adapt-then-combine"
-    """`adapt-then-combine`: a device sends what its local steps have made. `paper`: it sends its model while it
+    """`adapt-then-combine`: a device sends its model after its local steps. `paper`: it sends its model while it
     computes the steps, which are added after mixing."""
     loss: Literal["drop-both", "keep-home"] = "drop-both"
     """The rule for a lost message. `drop-both`: two devices mix only if each has the other's model and knows that its
@@ -48,9 +48,6 @@ class DPsgd(Mixing):
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         return graph.mutual()
-
-    def usable(self, heard: Digraph) -> Digraph:
-        return heard.mutual() if self.acknowledged else heard
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
         weights = metropolis(graph, used)

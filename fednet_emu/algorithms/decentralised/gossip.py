@@ -28,8 +28,8 @@ class Gossip(Mixing):
     """
 
     pairs: int | None = Field(None, gt=0)
-    """Largest number of pairs per round; null for as many as are found when devices in random order each ask a
-    neighbour, drawn at random, that is still free."""
+    """Largest number of pairs per round; null for all pairs that are found when devices in random order each draw a
+    random free neighbour."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         graph, rng = graph.mutual(), fed.streams("gossip", t)
@@ -41,9 +41,6 @@ class Gossip(Mixing):
                 partner[i], partner[j] = j, i
         met = np.array([partner.get(i, -1) for i in range(graph.n_devices)])
         return graph.kept(met[graph.sender] == graph.receiver)
-
-    def usable(self, heard: Digraph) -> Digraph:
-        return heard.mutual()
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
         weights = np.full(len(used.sender), 0.5)

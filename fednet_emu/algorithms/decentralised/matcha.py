@@ -52,9 +52,6 @@ class Matcha(Mixing):
         drawn = fed.streams("matcha", t).random(len(p)) < p
         return graph.kept(drawn[colour])
 
-    def usable(self, heard: Digraph) -> Digraph:
-        return heard.mutual()
-
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
         weights = np.full(len(used.sender), fed.memory["matcha"][2])
         return weights, {"imbalance": imbalance(used, weights), "step": fed.memory["matcha"][2]}

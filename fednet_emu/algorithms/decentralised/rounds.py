@@ -51,10 +51,10 @@ class Decentralised(LocalTraining):
 class Turn:
     """A round in progress."""
 
-    t: int  # its number, from 0
-    graph: Digraph  # who sends to whom
-    models: Sequence[Deferred]  # the models of all devices when it began
-    stepped: dict[int, Deferred] = field(default_factory=dict)  # those of the devices that have made their local steps
+    t: int
+    graph: Digraph
+    models: Sequence[Deferred]  # of all devices at the start
+    stepped: dict[int, Deferred] = field(default_factory=dict)  # models after local steps
     heard: set[tuple[int, int]] = field(default_factory=set)  # (sender, receiver) of the models that count
 
 
@@ -82,15 +82,15 @@ class Mixing(Decentralised):
         """Weights w_ij of the used edges j -> i, in their order, and further columns of the series `mixing`."""
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
-        """What local steps make of a device's model x, from which they have led to `trained`."""
+        """The model after local steps from a device's model x to `trained`."""
         return trained
 
     def usable(self, heard: Digraph) -> Digraph:
-        """The edges that are used, of those over which a model has arrived."""
-        return heard
+        """The used edges, among those over which a model has arrived; acknowledged ones are used in both directions."""
+        return heard.mutual() if self.acknowledged else heard
 
     def run(self, fed: Federation) -> Process:
-        """All devices: each round is a local step and a mixing step of those that are there when it begins."""
+        """All devices: each round is a local step and a mixing step of the devices that are present when it begins."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(fed.n_devices, t)
@@ -126,7 +126,7 @@ class Mixing(Decentralised):
             turn.heard.update((k.index, i) for i in reached)
 
     def acknowledge(self, fed: Federation, i: Device, k: Device, turn: Turn) -> Process:
-        """Device i tells device k that it has its model."""
+        """Device i acknowledges the model of device k."""
         cluster = int(turn.graph.cluster[i.index])
         [told] = yield fed.sidelink(i, [k], None, ACKNOWLEDGEMENT_BIT, cluster)
         if not told.lost:
@@ -148,9 +148,9 @@ class Mixing(Decentralised):
 
 
 def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
-    """Return x + sum of w_j (x_j - own): a model x [P] whose owner has sent `own` [P], and got x_j from others.
+    """Return x + sum of w_j (x_j - own), where the owner of model x [P] has sent `own` [P] and received x_j.
 
-    Of the last `statistics` entries, running statistics, it is the mean x + sum of w_j (x_j - x).
+    The last `statistics` entries, running statistics, are the mean x + sum of w_j (x_j - x).
     """
     if statistics:
         own = torch.cat([own[:-statistics], x[-statistics:]])

@@ -38,6 +38,9 @@ class Sgp(Mixing):
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         return graph
 
+    def usable(self, heard: Digraph) -> Digraph:
+        return heard
+
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
         """The local steps, taken at the ratio, are made by the numerator: they count by 1 / omega in the ratio."""
         return fed.defer(moved_part, x, trained, float(1.0 / omega_of(fed)[k.index]), fed.n_statistics)

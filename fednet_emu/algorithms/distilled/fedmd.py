@@ -37,7 +37,7 @@ class FedMD(PublicSamples, Synchronous):
         return 5
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the scores that arrive, all alike; without any it keeps the consensus."""
+        """The server: average the scores that arrive, with equal weights; without any it keeps the consensus."""
         x, n = self.public(fed), self.n_scores(fed)
         own, consensus = [fed.initial_model()] * fed.n_devices, None
         for t in fed.rounds():

@@ -35,7 +35,7 @@ class Prototypes(NamedTuple):
     """The global prototypes of some classes, in order."""
 
     values: Deferred | None = None  # [classes, d], deferred; None without any
-    classes: tuple[int, ...] = ()  # the classes
+    classes: tuple[int, ...] = ()
 
 
 class FedProto(Synchronous):
@@ -105,13 +105,13 @@ class FedProto(Synchronous):
 
 @dataclass(frozen=True)
 class PrototypeLoss:
-    """The cross-entropy of each sample [B], and to each the term of the whole batch."""
+    """The cross-entropy of each sample [B], plus the prototype term of the whole batch."""
 
-    pull: float  # factor of that term (lambda)
-    outputs: int  # number of classes
+    pull: float  # factor of the prototype term (lambda)
+    outputs: int  # classes
 
     def __call__(self, told: Tensor, wanted: Tensor) -> Tensor:
-        """From outputs and features [B, classes + d], and what `targets` has made."""
+        """From outputs and features [B, classes + d], and the result of `targets`."""
         scores, features = told[:, : self.outputs], told[:, self.outputs :]
         labels, goals = wanted[:, 0].long(), wanted[:, 1:]
         known = ~goals.isnan().any(1)

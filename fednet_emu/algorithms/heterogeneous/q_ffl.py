@@ -36,10 +36,10 @@ class QFfl(Synchronous):
 
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
-    """Power of the losses that weighs the devices; 0 weighs all alike, as FedAvg with uniform weighting does."""
+    """Power of the losses that weighs the devices; 0 weighs all equally, as FedAvg with uniform weighting does."""
     sampling: Literal["samples", "uniform"] = "samples"
-    """How the cohort is drawn: with probabilities in proportion to the numbers of samples, as in the paper, or all
-    alike, as by FedAvg. Weights of devices come from nothing else. Any `selection` but `uniform` needs `uniform`."""
+    """How the cohort is drawn: with probabilities in proportion to the numbers of samples, as in the paper, or with
+    equal ones, as by FedAvg. Nothing else weighs devices. Any `selection` but `uniform` needs `uniform`."""
 
     @model_validator(mode="after")
     def _one_draw(self) -> Self:

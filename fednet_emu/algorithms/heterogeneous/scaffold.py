@@ -60,7 +60,7 @@ class Scaffold(Synchronous):
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server (eta_g): the factor of the mean update."""
     weighting: Literal["samples", "uniform"] = "uniform"
-    """How the mean update weighs devices; control variates count alike. NIID-Bench weighs updates by `samples`."""
+    """How the mean update weighs devices; control variates have equal weights. NIID-Bench weighs updates by samples."""
 
     @model_validator(mode="after")
     def _steps_follow_gradients(self) -> Self:
@@ -72,7 +72,7 @@ class Scaffold(Synchronous):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: send model and control variate, move both by what arrives."""
+        """The server: send model and control variate, move both by the replies."""
         x, c, n = fed.initial_model(), fed.zeros(), fed.n_trainers
         own: Variates = defaultdict(fed.zeros)  # c_i of the devices that have taken part
         for t in fed.rounds():

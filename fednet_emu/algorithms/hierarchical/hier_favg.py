@@ -60,8 +60,8 @@ class HierFAvg(LocalTraining):
     """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
     and left out of it. Null waits for all."""
     edge_rounds: int = Field(4, gt=0)
-    """Averages in an edge server for each one in the cloud (k2); the local steps before each of them are k1. 4 goes
-    with 15 local steps in the paper's experiments."""
+    """Averages in an edge server for each one in the cloud (k2); the local steps before each of them are k1. The
+    paper's experiments combine 4 with 15 local steps."""
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the means: its number of samples, as in the paper, or the same for all devices."""
     retries: int = Field(0, ge=0)

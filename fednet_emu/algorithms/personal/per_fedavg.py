@@ -44,7 +44,7 @@ class PerFedAvg(Synchronous):
         return self.lr if self.adapt_lr is None else self.adapt_lr
 
     def run(self, fed: Federation) -> Process:
-        """The server: average; each device's model for the evaluation is made of the mean."""
+        """The server: average; the evaluated model of each device is derived from the mean."""
         w, able = fed.initial_model(), np.flatnonzero(fed.task.n_samples).tolist()
         adapt = replace(self.plan, lr=self.alpha, steps=1, epochs=None)
         for t in fed.rounds():
@@ -82,5 +82,5 @@ def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: in
 
 
 def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:
-    """The gradient [P] minus `part` times the difference of those at two models [P], given these after their steps."""
+    """The gradient [P] minus `part` times the difference of the gradients at two models [P], given after a step."""
     return gradient - part * ((one - after) - (other - after_other))

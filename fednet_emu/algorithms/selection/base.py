@@ -194,7 +194,7 @@ class Selection(Component):
 
     @abstractmethod
     def choose(self, view: ServerView) -> Sequence[int]:
-        """Numbers of the devices to ask, all of them among `view.there`."""
+        """Numbers of the selected devices, all of them among `view.there`."""
 
     def chosen(self, view: ServerView, there: Sequence[Device]) -> list[Device]:
         """The devices that `choose` selects among the available ones, in the order of their numbers.

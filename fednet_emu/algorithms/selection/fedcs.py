@@ -35,7 +35,7 @@ class FedCs(Selection):
     round_s: float = Field(180.0, gt=0)
     """Longest estimated time of a round in s (T_round); 3 minutes in the paper."""
     candidates: int | None = Field(None, gt=0)
-    """Number of devices, drawn uniformly, among which it chooses; null for all that are there."""
+    """Number of devices, drawn uniformly, among which it chooses; null for all present devices."""
 
     def problem(self, cohort: int) -> str:
         few = self.candidates is not None and self.candidates < cohort

@@ -143,7 +143,7 @@ class Oort(Selection):
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf
 
     def _not_worn_out(self, view: ServerView) -> IntArray:
-        """Who is there and has not taken part too often; those who have, least first, where the others are too few."""
+        """The present devices below `most_rounds`; if these are too few, those with the fewest updates."""
         if self.most_rounds is None:
             return view.there
         often = view.arrived[view.there]

@@ -14,7 +14,7 @@ from fednet_emu.federation.cohort import draw
 
 
 class Uniform(Selection):
-    """A uniform draw among the devices that are there, as in McMahan et al., AISTATS 2017."""
+    """A uniform draw among the present devices, as in McMahan et al., AISTATS 2017."""
 
     @override
     def choose(self, view: ServerView) -> Sequence[int]:
@@ -62,9 +62,10 @@ class Poisson(Selection):
 
 
 class RoundRobin(Selection):
-    """In turns: those that have waited longest since they were asked, in the order of their numbers.
+    """The devices with the longest time since their last invitation, in the order of their numbers.
 
-    While all devices are there, these are cyclic groups of `cohort` neighbours; who was away is asked when it is back.
+    While all devices are present, these are cyclic groups of `cohort` neighbours; a device that was away is selected
+    when it is back.
     """
 
     def choose(self, view: ServerView) -> Sequence[int]:
@@ -94,7 +95,7 @@ class Age(Selection):
 
 
 class MostCharged(Selection):
-    """Those with most energy in their batteries now; ties at random, so without batteries it is a uniform draw.
+    """The devices with most energy in their batteries now; ties at random, so without batteries it is a uniform draw.
 
     The power term of EAFL alone: Arouj, Abdelmoniem, "Towards Energy-Aware Federated Learning on Battery-Powered
     Clients", FedEdge at MobiCom 2022, https://arxiv.org/abs/2208.04505.

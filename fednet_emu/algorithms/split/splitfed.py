@@ -72,9 +72,9 @@ class Served(NamedTuple):
     """Progress of a round in which the server works through the batches of all devices; `order` is device and step."""
 
     order: Sequence[tuple[int, int]]
-    batches: Mapping[int, DeviceBatches]  # the batches of each device
-    arrived: Sequence[int]  # devices whose parts of the model have arrived in the end
-    weights: Sequence[float]  # the weight of each of these in their mean
+    batches: Mapping[int, DeviceBatches]  # of each device
+    arrived: Sequence[int]  # devices whose parts of the model have arrived
+    weights: Sequence[float]  # of these in the mean
 
 
 @final
@@ -260,15 +260,15 @@ class CutLink:
 class Round(NamedTuple):
     """A round, the turn of a device, or a step."""
 
-    fed: Federation  # the federation
-    link: CutLink  # what carries batches between devices and server
-    cuts: Sequence[Cut]  # where devices may cut the model
-    w: Deferred  # the model with which it begins
-    t: int  # number of the round, from 0
+    fed: Federation
+    link: CutLink
+    cuts: Sequence[Cut]  # possible cuts of the model
+    w: Deferred  # the model at the start
+    t: int
 
     @property
     def joint(self) -> JointSteps:
-        """What makes steps on parts that devices share."""
+        """The steps on parts that devices share."""
         return JointSteps(self.fed.task.model, self.fed.task.data, self.cuts[0].device.n_shared, self.fed.streams)
 
     def batches(self, k: Device) -> DeviceBatches:
@@ -291,7 +291,7 @@ class SplitFed(LocalTraining):
     step on the activations of all devices together; the devices' parts are averaged after each step."""
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
     """Number of layers with parameters on the device, which also has the layers without any behind them. `least-time`,
-    of `sl` and `v1`: what would take a device the least time alone, at the rates expected when it is invited."""
+    of `sl` and `v1`: the cut with the least time for a device alone, at the rates expected when it is invited."""
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
     """Longest time that the server waits for the devices of a round, in `sl` for the turn of one, in `psl` for the
@@ -380,7 +380,7 @@ class SplitFed(LocalTraining):
         return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
 
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """psl: devices make each step together; who is lost or late leaves the round, and steps made before stay."""
+        """psl: devices make each step together; a lost or late device leaves the round, and its earlier steps stay."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
         sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()
@@ -402,7 +402,7 @@ class SplitFed(LocalTraining):
         return its.w
 
     def exchange(self, its: Round, cohort: Sequence[Device], client: Any, *args: Any, counts: bool = True) -> Process:
-        """Send each device its part of the model, let it do what `client` says, and wait: the value has `Arrived`."""
+        """Send each device its part of the model, run `client` on it, and wait: the value has `Arrived`."""
         fed, cuts = its.fed, its.cuts
         cut = {k: cuts[0] if len(cuts) == 1 else its.link.least_time(k, cuts) for k in cohort}
         part = {own: fed.defer(own.device.take, its.w, size=own.device.n_shared) for own in dict.fromkeys(cut.values())}
@@ -424,7 +424,7 @@ class SplitFed(LocalTraining):
         trained: dict[Device, Deferred] | None,
         order: list[tuple[int, int]],
     ) -> Process:
-        """A device of sl, v1 and v2: make all steps, send its part of the model; `trained` gets all of its model."""
+        """A device of sl, v1 and v2: make all steps, send its part of the model; `trained` receives the whole model."""
         cut, mine = cuts[k], None
         if trained is not None:
             trained[k] = model = k.training(its.w, self.plan, its.t).result.params

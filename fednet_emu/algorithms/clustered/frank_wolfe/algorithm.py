@@ -62,7 +62,7 @@ class FrankWolfeClustering(Synchronous):
     """The run ends when both the Frank-Wolfe gap and the largest norm of a client's latest change of its shared
     parameters are below this. Null never ends the run early."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
-    """Which model of a client is evaluated: the one with its cluster's mean of the shared parameters, or its own."""
+    """The evaluated model of a client: the one with its cluster's mean of the shared parameters, or its own."""
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of weights, clusters and gradient norms."""
 
@@ -86,7 +86,11 @@ class FrankWolfeClustering(Synchronous):
             what = f"running statistics are no parameters to couple, got {layers.n_statistics} that are shared"
             raise ScenarioError(f"algorithm.private: {what}; add the layers of batch norm, or choose group norm")
         members = [k for k in fed.devices() if k.n_samples]
-        self._require_members(len(members))
+        if self.n_clusters is not None and self.n_clusters > len(members):
+            raise ScenarioError(
+                f"algorithm.n_clusters: has more clusters than devices with samples, got {self.n_clusters}; "
+                f"must be at most {len(members)} with this partition"
+            )
         place = {k: number for number, k in enumerate(members)}
         rule = self._rule(len(members))
         w = fed.initial_model()
@@ -107,7 +111,7 @@ class FrankWolfeClustering(Synchronous):
             fed.end_of_round(models)
             if fed.round % self.record_every == 0:
                 _record(fed, members, rule, state, own)
-            if self.tolerance is not None and fed.read(fed.defer(_far, state, size=1), np.inf) < self.tolerance:
+            if self.tolerance is not None and fed.read(state.part("far", 1), np.inf) < self.tolerance:
                 return
 
     def client(
@@ -129,13 +133,6 @@ class FrankWolfeClustering(Synchronous):
         pull = fed.defer(pull_of, state, place[k], size=layers.n_shared)
         return ((pull, fed.defer(shortening_of, state, place[k], size=1)) if self.norm_coupling else (pull,),)
 
-    def _require_members(self, count: int) -> None:
-        if self.n_clusters is not None and self.n_clusters > count:
-            raise ScenarioError(
-                f"algorithm.n_clusters: has more clusters than devices with samples, got {self.n_clusters}; "
-                f"must be at most {count} with this partition"
-            )
-
     def _rule(self, n: int) -> Rule:
         return Rule(
             n,
@@ -148,10 +145,6 @@ class FrankWolfeClustering(Synchronous):
             initial_weight=self.initial_weight,
             n_clusters=self.n_clusters,
         )
-
-
-def _far(state: State) -> float:
-    return max(state.gap, state.moved)
 
 
 def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Deferred, own: Sequence[Deferred]) -> None:

@@ -33,13 +33,18 @@ class State(NamedTuple):
         """The largest norm of a client's latest change of its shared parameters."""
         return float(self.ways.max())
 
+    @property
+    def far(self) -> float:
+        """The larger of `gap` and `moved`: 0 where the weights and all clients have converged."""
+        return max(self.gap, self.moved)
+
 
 @final
 @dataclass(frozen=True)
 class Rule:
     """The server's part of an iteration for n clients: maps a state and the received parameters to the next state."""
 
-    n: int  # number of clients
+    n: int
     alpha: float  # reward for coupling two clients
     lr: float  # step size of the clients
     dual_lr: float  # step size of the multipliers

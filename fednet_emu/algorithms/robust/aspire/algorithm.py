@@ -33,15 +33,89 @@ from typing_extensions import override
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.aspire.master import Log, Master
-from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
-from fednet_emu.algorithms.robust.aspire.planes import Upkeep
-from fednet_emu.algorithms.robust.aspire.updates import Steps, clipped
+from fednet_emu.algorithms.robust.aspire.updates import Steps, Upkeep, clipped
 from fednet_emu.algorithms.robust.aspire.worker import LossOf, Message, Report, Terms, Wire, Worker, refresh_bit
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
 from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.arrays import Array, IntArray
+from fednet_emu.component.component import Component
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation, Inbox, Process, SgdPlan
+
+MAX_LOOKS = 10_000
+"""How often the master looks at the delays, at most, before they pass a threshold in seconds."""
+
+SHORTEST_TICK_S = 1e-3
+"""Shortest time between two looks where the threshold follows the delays."""
+
+
+class Adaptive(Component):
+    """When the master switches between all workers and `active` of them."""
+
+    threshold_s: float | None = Field(10.0, gt=0)
+    """The paper's beta_1: the longest delay without a straggler; null takes twice the mean delay."""
+    tick_s: float = Field(1.0, gt=0)
+    """How often the master looks at the delays while it waits: at most 10,000 times until they pass the threshold, so
+    not below a ten-thousandth of it, and without one not below 0.001 s."""
+
+    @model_validator(mode="after")
+    def _looks_are_few(self) -> Adaptive:
+        least_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
+        if self.tick_s < least_s:
+            raise ValueError(f"tick_s: too fine, got {self.tick_s:g} s; give {least_s:g} s or more")
+        return self
+
+
+class Pace:
+    """How many workers the master waits for: `few`, or by eqs. (36) and (37) all N while no delay exceeds a threshold.
+
+    The branches of (36) are printed the other way round, against the text and Figure 5. A delay is measured from the
+    master's last reply, and grows while the worker is awaited, so that a straggler shows before it reports.
+    """
+
+    def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
+        self._few, self._adaptive = few, adaptive
+        self._delay_s = np.zeros(count)
+        self._since_s = np.full(count, np.inf)  # of the last reply; never, while the worker is not awaited
+
+    def replied(self, worker: int, now_s: float) -> None:
+        """The worker is awaited from now on."""
+        self._since_s[worker] = now_s
+
+    def heard(self, worker: int, now_s: float) -> None:
+        self._delay_s[worker] = now_s - self._since_s[worker]
+        self._since_s[worker] = np.inf
+
+    def active(self, now_s: float) -> int:
+        """The number now; with `adaptive` it depends on the delays as they are now."""
+        if self._adaptive is None:
+            return self._few
+        delay_s = np.maximum(self._delay_s, now_s - self._since_s)
+        threshold_s = self._adaptive.threshold_s or 2.0 * float(delay_s.mean())
+        return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few
+
+    def may_ease(self, now_s: float) -> bool:
+        """Whether time alone, without a report, can make the master wait for fewer.
+
+        Not when `few` is the number now, and not when twice the mean delay will grow as fast as the longest does.
+
+        That is the case when half of the workers are awaited. Their delays grow once they exceed those before, so that
+        such a moment is the only one at which the longest may be ahead.
+        """
+        awaited = np.isfinite(self._since_s)
+        if self._adaptive is None or self.active(now_s) == self._few or not awaited.any():
+            return False
+        if self._adaptive.threshold_s is not None or 2 * np.count_nonzero(awaited) < len(awaited):
+            return True
+        grows_s = (self._since_s + self._delay_s)[awaited]
+        return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
+
+    def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
+        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
+        if self._adaptive is None or missing + heard <= self._few:
+            return max(missing, 1), None
+        return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
+
 
 Last = dict[int, int]
 """The iteration after which each worker was last replied to, the longest ago first."""
@@ -55,8 +129,8 @@ class Aspire(Algorithm):
     """
 
     planes: Upkeep = "ease"
-    """ease: worst cases become planes and idle planes go; cp: planes stay while there is room; fixed: the prior is the
-    only plane and its multiplier stays 1, so that every worker keeps its prior weight."""
+    """ease: worst cases become planes and idle planes are dropped; cp: planes stay while there is room; fixed: the
+    prior is the only plane and its multiplier stays 1, so that every worker keeps its prior weight."""
     uncertainty: AnyUncertaintySet | None = None
     """The weights against which the model is to be robust; not needed with fixed planes."""
     prior: Prior = Prior()
@@ -65,9 +139,9 @@ class Aspire(Algorithm):
     adaptive: Adaptive | None = None
     """Switches between all workers, while none is slow, and `active` of them."""
     max_delay: int | None = Field(None, gt=0)
-    """The paper's tau: the largest staleness of a report, which is how many iterations have ended since the master's
-    reply to its worker; 0 when it comes in the first one. The master waits for workers whose staleness would otherwise
-    exceed the limit."""
+    """The paper's tau: the largest staleness of a report, the number of iterations that have ended since the master's
+    reply to its worker; 0 in the first iteration. The master waits for workers whose staleness would otherwise exceed
+    the limit."""
     max_delay_inclusive: bool = True
     """false: staleness stays below `max_delay`, as in the paper's words, an update from every worker "at least once for
     each tau iterations"."""
@@ -90,7 +164,7 @@ class Aspire(Algorithm):
     prox: float = Field(1.0, gt=0)
     """Strength of the quadratic pull between z and w_j, kappa_1."""
     regularisation: Literal["constant", "paper"] = "constant"
-    """paper: c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)) down to the values below, instead of being there at once."""
+    """paper: c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)) down to the values below, instead of starting at them."""
     c_multiplier: float = Field(1e-3, ge=0)
     """c_1, of lam."""
     c_dual: float = Field(0.0, ge=0)
@@ -167,7 +241,7 @@ class Aspire(Algorithm):
             reports = yield from self._collect(fed, inbox, pace, workers, last, t)
             active = pace.active(fed.now_s)
             master.step(reports, steps.at(t))
-            renews = self._renews_planes(t)
+            renews = self.planes != "fixed" and (t + 1) % self.plane_every == 0 and t < (self.plane_until or math.inf)
             if renews:
                 master.renew_planes(self.uncertainty, self.planes, self.max_planes)
             message = master.message(t + 1, self.wire)
@@ -228,10 +302,6 @@ class Aspire(Algorithm):
             reports += came
             missing = pace.active(fed.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
-
-    def _renews_planes(self, t: int) -> bool:
-        in_time = self.plane_until is None or t < self.plane_until
-        return self.planes != "fixed" and (t + 1) % self.plane_every == 0 and in_time
 
     @override
     def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from fednet_emu.algorithms.robust.aspire.planes import Planes, Upkeep, moved_to, renewed
 from fednet_emu.algorithms.robust.aspire.updates import (
     Heard,
+    Planes,
     State,
     Steps,
+    Upkeep,
     initial_state,
     master_step,
+    moved_to,
+    renewed,
     share_of,
     squared_gap,
 )
@@ -24,8 +27,6 @@ from fednet_emu.algorithms.robust.uncertainty import UncertaintySet
 from fednet_emu.arrays import Array
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, SgdPlan
-
-_Z, _DUAL = attrgetter("z"), attrgetter("h", "lam")
 
 
 class Master:
@@ -41,7 +42,7 @@ class Master:
         count = len(prior)
         self.planes = Planes(0, prior[None])
         self._state = fed.defer(initial_state, self._z_0, 1)
-        zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(_no_loss, self._z_0, size=1)
+        zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(float, 0, size=1)
         self.models, self.slopes, self.losses = [self._z_0] * count, [zero] * count, [none] * count
         self._shares: dict[int, Deferred] = {}  # of the workers that were heard last, until the planes change
         self._known: set[int] = set()
@@ -51,7 +52,7 @@ class Master:
         """The present message of the master."""
         dual = payload = None
         if wire == "paper":
-            dual = self._fed.defer(_DUAL, self._state, size=1 + len(self.planes.p))
+            dual = self._fed.defer(attrgetter("h", "lam"), self._state, size=1 + len(self.planes.p))
             payload = self._fed.shared((self.z, dual))
         return Message(t, self.z, self.planes, self._steps, dual, payload)
 
@@ -63,11 +64,11 @@ class Master:
         return Terms(share, self.slopes[j])
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
-        """One iteration with what these workers have sent, each at most once."""
+        """One iteration with the reports of these workers, each at most once."""
         self._steps = steps
         heard = [self._heard(report) for report in reports]
         self._state = self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size)
-        self.z = self._fed.defer(_Z, self._state, size=self._z_0.size)
+        self.z = self._state.part("z", self._z_0.size)
         self._shares = {}
         for place, (j, w, loss, _) in enumerate(reports):
             self.models[j], self.losses[j] = w, loss
@@ -114,10 +115,6 @@ def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> Sta
 
 def _bill(state: State, losses: Sequence[float]) -> tuple[Array, Array, Array]:
     return np.array(losses), state.lam, state.lam_before
-
-
-def _no_loss(_z_0: Any) -> float:
-    return 0.0
 
 
 class Log:

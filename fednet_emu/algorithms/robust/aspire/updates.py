@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,8 +35,8 @@ class Steps:
     rho_lam: float  # rho_1
     rho_phi: float  # rho_2
     prox: float  # kappa_1, the strength of the quadratic term
-    c_lam: float  # c_1^t, or what it falls to
-    c_phi: float  # c_2^t, or what it falls to
+    c_lam: float  # c_1^t, or its limit
+    c_phi: float  # c_2^t, or its limit
     model_bound: float  # alpha_1, of every entry of z; infinite for none
     level_bound: float  # alpha_2, of h
     multiplier_bound: float  # alpha_3, of every lam_l
@@ -69,7 +69,7 @@ class State(NamedTuple):
     shares: tuple[float, ...] = ()  # sum_l lam_l p_lj of the same workers, by which they scale their gradients
 
     def slope(self, place: int) -> Tensor:
-        """-phi_j [P] of the worker that was heard in this place."""
+        """-phi_j [P] of the worker at this place among the reports."""
         return self.slopes[place]
 
     def share(self, place: int) -> float:
@@ -80,10 +80,10 @@ class State(NamedTuple):
 class Heard(NamedTuple):
     """One report, and the previous values of its worker."""
 
-    w: Tensor  # its new model [P]
-    w_before: Tensor  # the one it sent before, or z_0
-    loss: float  # its new loss
-    loss_before: float  # the one it sent before, or 0
+    w: Tensor  # the new model [P]
+    w_before: Tensor  # the previous model, or z_0
+    loss: float
+    loss_before: float  # the previous loss, or 0
     enters: float  # q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f
     slope: Tensor  # -phi_j [P] of this worker
     column: Array  # p_lj of every plane [L]
@@ -97,7 +97,7 @@ def initial_state(z_0: Tensor, n_planes: int) -> State:
 
 
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
-    """Updates (13), (14), (15), and (16) for the workers that were heard.
+    """Updates (13), (14), (15), and (16) for the workers with reports.
 
     Vectors become double before an operation: PyTorch takes several times as long for operands of two precisions.
     """
@@ -136,7 +136,7 @@ def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), of slope = -phi_j.
 
-    Worker and master have the same z, w_j and phi_j, so both come to the same: it is worked out once.
+    Worker and master have the same z, w_j and phi_j, and so the same result: it is calculated once.
     """
     gap = z - w
     if steps.c_phi:
@@ -195,3 +195,56 @@ def squared_gap(
 
 def _square(vector: Tensor) -> float:
     return float(vector.double().square().sum())
+
+
+Upkeep = Literal["ease", "cp", "fixed"]
+"""ease adds the worst case and drops idle planes; cp only adds; fixed keeps the prior alone, its multiplier at 1."""
+
+GAIN = 1e-12
+"""A worst case is a new plane when it exceeds all planes by more than this."""
+IDLE = 1e-10
+"""A multiplier up to this counts as zero."""
+
+
+class Planes(NamedTuple):
+    """An immutable list of planes; `version` counts the lists before it."""
+
+    version: int
+    p: Array  # weights [L, N], one row per plane
+
+
+def renewed(
+    planes: Planes, upkeep: Upkeep, worst: Array, losses: Array, lam: Array, lam_before: Array, max_planes: int
+) -> tuple[Planes, list[int], int]:
+    """The planes after a plane step of the master, eqs. (20) and (21).
+
+    The result is the list; the old row of each of its planes, or -1 for a new one; and how many planes had to make room
+    although their multipliers were above 0.
+
+    Args:
+        planes: the old list.
+        upkeep: the rule that adds and drops planes.
+        worst: the worst-case weights [N] for the losses; they become a plane if they cut something off.
+        losses: latest loss of each worker [N].
+        lam: multipliers [L].
+        lam_before: multipliers [L] one iteration earlier.
+        max_planes: longest list; beyond it the old planes with the smallest multipliers are dropped.
+    """
+    values = planes.p @ losses
+    adds = float(worst @ losses) > float(values.max()) + GAIN
+    kept = list(range(len(planes.p)))
+    if upkeep == "ease":
+        used = np.maximum(lam, lam_before) > IDLE
+        kept = [row for row in kept if used[row]] or ([] if adds else [int(np.argmax(values))])
+    by_use = sorted(kept, key=lambda row: -lam[row])
+    room = max_planes - adds
+    kept, displaced = sorted(by_use[:room]), sum(lam[row] > IDLE for row in by_use[room:])
+    if not adds and len(kept) == len(planes.p):
+        return planes, kept, 0
+    rows = [planes.p[kept], worst[None]] if adds else [planes.p[kept]]
+    return Planes(planes.version + 1, np.concatenate(rows)), kept + [-1] * adds, displaced
+
+
+def moved_to(origin: Sequence[int], lam: Array) -> Array:
+    """The multipliers of a new list: unchanged for kept planes, zero for a new one."""
+    return np.array([lam[row] if row >= 0 else 0.0 for row in origin])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fednet_emu.algorithms.robust.aspire.planes import Planes
-from fednet_emu.algorithms.robust.aspire.updates import Steps
+from fednet_emu.algorithms.robust.aspire.updates import Planes, Steps
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Shared
 
@@ -57,15 +56,15 @@ class Report(NamedTuple):
 class Worker:
     """One worker; `place` counts those that have samples, from 0."""
 
-    device: Device  # where it runs
+    device: Device
     place: int  # its column in the planes
-    w: Deferred  # its model
-    planes: Planes  # the latest list of planes that it was sent
+    w: Deferred
+    planes: Planes  # the latest list that it received
     share: Deferred  # sum_l lam_l p_lj, of multipliers and planes of one version
-    told: int = 0  # the iteration from which the share is
+    told: int = 0  # the iteration of the share
 
     def learn(self, message: Message, share: Deferred, wire: Wire) -> None:
-        """Take over a share, unless it needs planes that have not come, or a later one is known."""
+        """Take over a share, unless it needs planes that have not arrived, or a later one is known."""
         understood = wire == "reduced" or message.planes.version == self.planes.version
         if understood and message.t >= self.told:
             self.share, self.told = share, message.t

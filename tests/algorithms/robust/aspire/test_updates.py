@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Pace
 from fednet_emu.algorithms.robust.aspire.master import _replaned
-from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
-from fednet_emu.algorithms.robust.aspire.planes import Planes, moved_to, renewed
 from fednet_emu.algorithms.robust.aspire.updates import (
     Heard,
+    Planes,
     State,
     Steps,
     clipped,
@@ -23,6 +23,8 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     initial_state,
     lam_step,
     master_step,
+    moved_to,
+    renewed,
     slope_step,
     squared_gap,
     z_step,

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
+from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Aspire, Pace
 from fednet_emu.algorithms.robust.aspire.master import Master
-from fednet_emu.algorithms.robust.aspire.pace import Adaptive, Pace
-from fednet_emu.algorithms.robust.aspire.planes import Planes
+from fednet_emu.algorithms.robust.aspire.updates import Planes
 from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
