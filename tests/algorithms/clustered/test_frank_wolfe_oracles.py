@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.algorithms.clustered.frank_wolfe import oracles
-from fednet_emu.algorithms.clustered.frank_wolfe.oracles import clusters_oracle, partitions, tied
-from fednet_emu.algorithms.clustered.frank_wolfe.updates import matrix_of
+from fednet_emu.algorithms.clustered.frank_wolfe import updates as oracles
+from fednet_emu.algorithms.clustered.frank_wolfe.updates import clusters_oracle, matrix_of, partitions, tied
 from tests.algorithms.clustered.discrete import Block, agglomerated, profit, value
 from tests.quick import crossed, examples
 

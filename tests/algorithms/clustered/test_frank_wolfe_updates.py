@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fednet_emu.algorithms.clustered.frank_wolfe.oracles import box
 from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import (
     ascended,
+    box,
     components,
     differences,
     distances,

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg
-from fednet_emu.algorithms.cyclic.bounds import remainder
-from fednet_emu.algorithms.cyclic.turns import members
+from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg, members
+from fednet_emu.algorithms.cyclic.theory import remainder
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.algorithms.cyclic.bounds import (
+from fednet_emu.algorithms.cyclic.structures import (
+    seats_of,
+    separate,
+    with_common_device,
+    with_common_device_and_new_group,
+    with_copies_of_neighbours,
+)
+from fednet_emu.algorithms.cyclic.theory import (
     Constants,
     RemainderBound,
     descent,
@@ -15,13 +22,6 @@ from fednet_emu.algorithms.cyclic.bounds import (
     rate_bound,
     remainder,
     remainder_bound,
-)
-from fednet_emu.algorithms.cyclic.structures import (
-    seats_of,
-    separate,
-    with_common_device,
-    with_common_device_and_new_group,
-    with_copies_of_neighbours,
 )
 
 CONSTANTS = st.builds(

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fednet_emu.algorithms.unlabelled.fedul import Best, better, pick, record
-from fednet_emu.algorithms.unlabelled.fedul_theory import ce_on_probs
+from fednet_emu.algorithms.unlabelled.fedul import Best, better, ce_on_probs, pick, record
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device

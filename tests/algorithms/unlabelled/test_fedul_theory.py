@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from fednet_emu.algorithms.unlabelled.fedul_theory import (
+from fednet_emu.algorithms.unlabelled.fedul import (
     SurrogateLoss,
     ce_on_probs,
     empirical_priors,

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.algorithms.unlabelled.fedul_theory import empirical_priors, transition
+from fednet_emu.algorithms.unlabelled.fedul import empirical_priors, transition
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import SurrogateSets

@@ -1,1 +1,1 @@
-"""Clustered learning with a learned graph: process, updates, oracles, choice of alpha."""
+"""Clustered learning with a learned graph: process, server, updates and oracles."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fednet_emu.algorithms.clustered.frank_wolfe import updates
-from fednet_emu.algorithms.clustered.frank_wolfe.oracles import Oracle, box, clusters_oracle
+from fednet_emu.algorithms.clustered.frank_wolfe.updates import Oracle, box, clusters_oracle
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.learning.models.layers import Layers
 

@@ -32,9 +32,18 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
-from fednet_emu.algorithms.robust.aspire.master import Log, Master
+from fednet_emu.algorithms.robust.aspire.master import (
+    Log,
+    LossOf,
+    Master,
+    Message,
+    Report,
+    Terms,
+    Wire,
+    Worker,
+    refresh_bit,
+)
 from fednet_emu.algorithms.robust.aspire.updates import Steps, Upkeep, clipped
-from fednet_emu.algorithms.robust.aspire.worker import LossOf, Message, Report, Terms, Wire, Worker, refresh_bit
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
 from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.arrays import Array, IntArray

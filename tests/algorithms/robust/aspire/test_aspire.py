@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
-from fednet_emu.algorithms.robust.aspire.master import Master, iteration_bit
+from fednet_emu.algorithms.robust.aspire.master import Master, Worker, iteration_bit
 from fednet_emu.algorithms.robust.aspire.updates import Planes, moved_to, renewed
-from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.algorithms.robust.uncertainty import CdNorm, worst_case_weights
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Aspire, Pace
-from fednet_emu.algorithms.robust.aspire.master import Master
+from fednet_emu.algorithms.robust.aspire.master import Master, Worker
 from fednet_emu.algorithms.robust.aspire.updates import Planes
-from fednet_emu.algorithms.robust.aspire.worker import Worker
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
