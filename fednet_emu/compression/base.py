@@ -60,11 +60,9 @@ class NoCompression(Compression):
     kind = "none"
 
     def bit(self, n: int) -> int:
-        """32 n."""
         return FLOAT_BIT * n
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """The vector itself."""
         return Message(v, self.bit(len(v)))
 
 

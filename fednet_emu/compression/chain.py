@@ -51,26 +51,21 @@ class Chain(Compression):
         return first, Chain(stages=rest) if rest else WHOLE
 
     def bit(self, n: int) -> int:
-        """The places of the entries, and what the last stage writes."""
         sparse, values = self._parts
         return sparse.bit(n, values) if sparse else values.bit(n)
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """The entries as the last stage reads them, and zeros elsewhere."""
         sparse, values = self._parts
         return sparse.compress(v, rng, values) if sparse else values.compress(v, rng)
 
     def growth(self, n: int) -> float:
-        """The product of those of the stages."""
         sparse, values = self._parts
         return sparse.growth(n, values) if sparse else values.growth(n)
 
     @property
     def depends_on_values(self) -> bool:
-        """Whether the bits of the last stage do."""
         return self.stages[-1].depends_on_values
 
     @property
     def feeds_back(self) -> bool:
-        """Whether a stage says so."""
         return any(stage.feeds_back for stage in self.stages)

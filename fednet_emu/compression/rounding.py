@@ -45,11 +45,9 @@ class Qsgd(Compression):
     waits for its training, and a timing-only run counts the largest possible number of bits."""
 
     def bit(self, n: int) -> int:
-        """The norm, n signs and n levels."""
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """Round the parts of the norm at random."""
         norm = _norm(v)
         level = randomly_rounded(v.abs() * (self.levels / norm if norm >= _LEAST_NORM else 0.0), self.levels, rng)
         bit = self.bit(len(v))
@@ -58,12 +56,10 @@ class Qsgd(Compression):
         return Message(v.sign() * level * (norm / self.levels), bit)
 
     def growth(self, n: int) -> float:
-        """1 + min(n / s^2, sqrt(n) / s)."""
         return 1.0 + min(n / self.levels**2, math.sqrt(n) / self.levels)
 
     @property
     def depends_on_values(self) -> bool:
-        """Whether levels are written in Elias codes."""
         return self.coding == "elias"
 
 
@@ -83,11 +79,9 @@ class Uniform(Compression):
     """Bits of an entry."""
 
     def bit(self, n: int) -> int:
-        """Two numbers, and n entries."""
         return 2 * FLOAT_BIT + self.bits * n
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """Round at random between the smallest and the largest entry."""
         top = 2**self.bits - 1
         low, high = v.min(), v.max()
         step = (high - low) / top
@@ -95,7 +89,6 @@ class Uniform(Compression):
         return Message(low + step * code, self.bit(len(v)))
 
     def growth(self, n: int) -> float:
-        """1 + n / (2 (2^bits - 1)^2)."""
         return 1.0 + n / (2 * (2**self.bits - 1) ** 2)
 
 
@@ -106,11 +99,9 @@ class Float16(Compression):
     """
 
     def bit(self, n: int) -> int:
-        """16 n."""
         return 16 * n
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """The nearest numbers of half precision."""
         return Message(v.clamp(-LARGEST_HALF, LARGEST_HALF).half().to(v.dtype), self.bit(len(v)))
 
 
@@ -120,11 +111,9 @@ class BFloat16(Compression):
     kind = "bfloat16"
 
     def bit(self, n: int) -> int:
-        """16 n."""
         return 16 * n
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """The nearest numbers with 8 bits of mantissa."""
         return Message(v.bfloat16().to(v.dtype), self.bit(len(v)))
 
 

@@ -39,10 +39,8 @@ class Sign(Compression):
         return self
 
     def bit(self, n: int) -> int:
-        """The signs, and the magnitude unless both ends know it."""
         return n + (FLOAT_BIT if self.magnitude is None else 0)
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """The signs times the magnitude."""
         size = v.abs().mean(dtype=torch.float64).to(v.dtype) if self.magnitude is None else v.new_tensor(self.magnitude)
         return Message(torch.where(v >= 0, size, -size), self.bit(len(v)))

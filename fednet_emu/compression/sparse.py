@@ -73,11 +73,9 @@ class TopK(Sparse):
     """Whether the sender adds what was left out to the next message."""
 
     def place_bit(self, n: int) -> int:
-        """One of n places for each of k entries."""
         return self.kept(n) * (n - 1).bit_length()
 
     def places(self, v: Tensor, rng: np.random.Generator) -> Tensor:
-        """Those of the largest magnitudes."""
         return v.abs().topk(self.kept(len(v)), sorted=False).indices.sort().values
 
 
@@ -91,15 +89,12 @@ class RandomK(Sparse):
     """Whether the sender adds what was left out to the next message."""
 
     def place_bit(self, n: int) -> int:
-        """A seed."""
         return SEED_BIT
 
     def places(self, v: Tensor, rng: np.random.Generator) -> Tensor:
-        """Those that a random seed of 32 bits gives."""
         drawn = np.random.Generator(np.random.PCG64(int(rng.integers(2**SEED_BIT))))
         places = drawn.choice(len(v), self.kept(len(v)), replace=False, shuffle=False)
         return torch.from_numpy(np.sort(places)).to(v.device)
 
     def factor(self, n: int) -> float:
-        """The number n / k."""
         return n / self.kept(n)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, PrivateAttr, field_validator
-from typing_extensions import override
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
@@ -64,19 +63,16 @@ class Periodic(Availability):
         return (now_ns + int(uniform(key, device) * period_ns)) % period_ns, period_ns
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """End of the present on-phase."""
         phase_ns, _ = self._phase_ns(device, now_ns, key)
         return now_ns + max(to_ns(self.on_s) - phase_ns, 0)
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """Those in an on-phase."""
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
         offsets_ns = (uniforms(key, np.arange(count)) * period_ns).astype(np.int64)
         there: Mask = (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
         return there
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Start of the next on-phase, or now."""
         phase_ns, period_ns = self._phase_ns(device, now_ns, key)
         return now_ns if phase_ns < to_ns(self.on_s) else now_ns + period_ns - phase_ns
 
@@ -98,21 +94,18 @@ class Windows(Availability):
                 )
         return dict(devices)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         count = scenario.devices.count
         if unknown := [device for device in self.devices if not 0 <= device < count]:
             yield "devices", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """End of the present window."""
         if device not in self.devices:
             return FOREVER_NS
         inside = (to_ns(to_s) for from_s, to_s in self.devices[device] if to_ns(from_s) <= now_ns < to_ns(to_s))
         return next(inside, now_ns)
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """Those inside a window, and those that are not listed."""
         there = np.ones(count, np.bool_)
         for device in self.devices:
             if device < count:
@@ -120,7 +113,6 @@ class Windows(Availability):
         return there
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Start of the next window, or now."""
         if device not in self.devices:
             return now_ns
         starts = (max(to_ns(from_s), now_ns) for from_s, to_s in self.devices[device] if now_ns < to_ns(to_s))
@@ -133,11 +125,9 @@ class FromMobility(Availability):
     A vehicle leaves one time step after its last row; gaps of its rows are absences, too.
     """
 
-    @override
     def along(self, paths: Paths) -> Availability:
         return Windows(devices=dict(enumerate(paths.present_s))) if isinstance(paths, Visits) else self
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         mobility = scenario.devices.mobility
         if not mobility.COMES_AND_GOES:
@@ -160,7 +150,6 @@ class Passes(Availability):
 
     _table: PassTable | None = PrivateAttr(None)
 
-    @override
     def along(self, paths: Paths) -> Availability:
         if not isinstance(paths, SatelliteView):
             return self
@@ -168,7 +157,6 @@ class Passes(Availability):
         seen._table = PassTable(paths, self.mask_deg)
         return seen
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         mobility = scenario.devices.mobility
         if not mobility.ORBITS:
@@ -179,16 +167,13 @@ class Passes(Availability):
         return found or (FOREVER_NS, FOREVER_NS)
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """The set of the present pass."""
         rise_ns, set_ns = self._next(device, now_ns)
         return set_ns if rise_ns <= now_ns else now_ns
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """Those that are in sight."""
         return np.array([self._next(device, now_ns)[0] <= now_ns for device in range(count)], np.bool_)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """The next rise, or now."""
         return max(self._next(device, now_ns)[0], now_ns)
 
 

@@ -90,11 +90,9 @@ class NoHarvesting(Harvesting):
 
     @property
     def mean_w(self) -> float:
-        """Nothing."""
         return 0.0
 
     def source(self, key: int) -> Source:
-        """Nothing, for ever."""
         return StepSource((0.0,), FOREVER_NS)
 
 
@@ -107,11 +105,9 @@ class ConstantHarvesting(Harvesting):
 
     @property
     def mean_w(self) -> float:
-        """The power."""
         return self.power_w
 
     def source(self, key: int) -> Source:
-        """The power, for ever."""
         return StepSource((self.power_w,), FOREVER_NS)
 
 
@@ -130,11 +126,9 @@ class PoissonHarvesting(Harvesting):
 
     @property
     def mean_w(self) -> float:
-        """Energy of an arrival over the mean interval."""
         return self.arrival_j / self.mean_interval_s
 
     def source(self, key: int) -> Source:
-        """Arrivals at exponential intervals."""
         return PoissonSource(self.arrival_j, self.mean_interval_s, key)
 
 
@@ -157,11 +151,9 @@ class TraceHarvesting(Harvesting):
 
     @property
     def mean_w(self) -> float:
-        """Mean of the list."""
         return sum(self.power_w) / len(self.power_w)
 
     def source(self, key: int) -> Source:
-        """The list, again and again."""
         return StepSource(self.power_w, to_ns(self.step_s))
 
 
@@ -182,11 +174,9 @@ class SolarHarvesting(Harvesting):
 
     @property
     def mean_w(self) -> float:
-        """Peak over pi."""
         return self.peak_w / math.pi
 
     def source(self, key: int) -> Source:
-        """The day in steps, again and again."""
         half = self.steps // 2
         cosines = [math.cos(math.pi * step / half) for step in range(half + 1)]
         day = [self.peak_w * (cosines[n] - cosines[n + 1]) * half / math.pi for n in range(half)]

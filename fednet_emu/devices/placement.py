@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, model_validator
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
@@ -60,7 +59,6 @@ class Listed(Placement):
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)
     """Coordinates [x, y] in m, one pair per device; the base station is at [0, 0]."""
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         if len(self.xy_m) != (count := scenario.devices.count):
             what = f"not one for each device, got {len(self.xy_m)}"

@@ -96,11 +96,9 @@ class Computation(Completion):
         self._processors.clock.come(self, self.work.result)
 
     def cancel(self, outcome: Any) -> None:
-        """Stop computing, for the reason in `outcome`, a delivery that is lost."""
         self._processors.stop(self, outcome.lost)
 
     def describe(self) -> str:
-        """Say which device computes and until when, for deadlock messages."""
         until = "that waits for its turn" if self.ended_ns == NEVER_NS else f"until t={self.ended_ns / NS_PER_S:.6g} s"
         return f"a computation of {device_label(self.device)} {until}"
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, exp
 from fednet_emu.component.component import Component
@@ -42,7 +41,6 @@ class FixedSpeed(Speeds):
     """Speed of every device in FLOP/s."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        """The same speed for all."""
         return np.full(count, self.flop_per_s)
 
 
@@ -57,11 +55,9 @@ class LogNormalSpeed(Speeds):
 
     @property
     def relative(self) -> bool:
-        """Whether the median is that of the profile."""
         return self.median_flop_per_s is None
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        """One draw per device."""
         speeds: Array = (self.median_flop_per_s or 1.0) * exp(self.sigma * rng.standard_normal(count))
         return speeds
 
@@ -73,7 +69,6 @@ class ListedSpeeds(Speeds):
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
     """Speeds in FLOP/s, one per device, in the order of the devices."""
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         if len(self.flop_per_s) != (count := scenario.devices.count):
             what = f"not one for each device, got {len(self.flop_per_s)}"
@@ -114,11 +109,6 @@ class FlashSpeed(Speeds):
     `interpolated` between the measured phones."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        """One phone per device.
-
-        Raises:
-            DataError: The files are missing or not in FLASH's form.
-        """
         folder = locate(self.path, data_dir)
         scores = np.array(list(user_scores(folder).values()))
         times_s = batch_times_s(scores, benchmark_scores(folder), self.rule)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import scipy
 from pydantic import Field, model_validator
-from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
@@ -36,7 +35,6 @@ class NoStraggler(Straggler):
     kind = "none"
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """The nominal time."""
         return nominal_s
 
 
@@ -94,7 +92,6 @@ class SlowWindow(Straggler):
             raise ValueError(f"to_s must be after from_s, got {self.from_s:g} and {self.to_s:g}")
         return self
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         count = scenario.devices.count
         if unknown := [device for device in self.devices if not 0 <= device < count]:

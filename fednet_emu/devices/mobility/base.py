@@ -84,5 +84,4 @@ class Static(Mobility):
     """Nobody moves."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:
-        """Everybody stays where the placement put them, in the region or not."""
         return StillPaths(initial_xy_m)

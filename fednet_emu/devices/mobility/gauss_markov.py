@@ -39,7 +39,6 @@ class GaussMarkov(Mobility):
     """Time between changes; speed and heading are forgotten after about -step_s / ln(alpha), here a minute."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
-        """Paths that start where the placement put the devices; the typical speed is the mean speed."""
         check_inside(region, initial_xy_m)
         devices = np.arange(len(initial_xy_m))
         keys = mixes(streams.key("mobility"), devices)

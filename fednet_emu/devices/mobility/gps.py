@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from pydantic import Field
-from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.devices.mobility.walks import TraceMobility
@@ -34,7 +33,6 @@ class GpsMobility(TraceMobility):
     centre_m: tuple[float, float] = Field((0.0, 0.0))
     """Coordinates [x, y] of the base station in m east and north of `centre_deg`."""
 
-    @override
     def walks(self, data_dir: Path | None) -> list[Array]:
         tracks = [*read_tracks(locate(self.path, data_dir), self.select).values()]
         lat_deg, lon_deg = self.centre_deg or np.median(np.concatenate(tracks)[:, 1:], axis=0).tolist()

@@ -39,7 +39,6 @@ class RandomDirection(Mobility):
         return self
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
-        """Paths that start where the placement put the devices; the typical speed is the mean of the two bounds."""
         check_inside(region, initial_xy_m)
         keys = mixes(streams.key("mobility"), np.arange(len(initial_xy_m)))
         span_m_s = self.max_speed_m_s - self.min_speed_m_s

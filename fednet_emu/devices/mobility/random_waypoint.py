@@ -62,7 +62,6 @@ class RandomWaypoint(Mobility):
         return self.min_speed_m_s * (1.0 if ratio == 1 else (ratio - 1) / math.log(ratio))
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
-        """Paths of the stationary law, or from the placement; the typical speed is the mean over time."""
         devices = np.arange(len(initial_xy_m))
         keys = mixes(streams.key("mobility"), devices)
         span_m_s = self.max_speed_m_s - self.min_speed_m_s

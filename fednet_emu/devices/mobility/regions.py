@@ -61,12 +61,10 @@ class DiscRegion(Region):
     """Radius of the disc in m."""
 
     def holds(self, xy_m: Array) -> Mask:
-        """Within the radius."""
         inside: Mask = np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
         return inside
 
     def points_m(self, first: Array, second: Array) -> Array:
-        """The squared distance is uniform, not the distance."""
         distance_m, angle = self.radius_m * np.sqrt(first), 2 * math.pi * second
         return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
 
@@ -83,22 +81,18 @@ class DiscRegion(Region):
         return moving_s
 
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Away from the centre."""
         away: Array = xy_m / np.sqrt(_dot(xy_m, xy_m))[:, None]
         return away
 
     def clipped_m(self, xy_m: Array) -> Array:
-        """Drawn towards the centre."""
         distance_m = np.sqrt(_dot(xy_m, xy_m))
         inside: Array = xy_m * (self.radius_m / np.maximum(distance_m, self.radius_m))[:, None]
         return inside
 
     def mean_distance_m(self) -> float:
-        """128 R / (45 pi)."""
         return 128 * self.radius_m / (45 * math.pi)
 
     def diameter_m(self) -> float:
-        """Twice the radius."""
         return 2 * self.radius_m
 
 
@@ -115,16 +109,13 @@ class BoxRegion(Region):
         return np.array([self.width_m, self.length_m]) / 2
 
     def holds(self, xy_m: Array) -> Mask:
-        """Within both pairs of walls."""
         inside: Mask = np.all(np.abs(xy_m) <= self._half_m() * (1 + _SLACK), axis=1)
         return inside
 
     def points_m(self, first: Array, second: Array) -> Array:
-        """One uniform per axis."""
         return (np.stack([first, second], axis=1) * 2 - 1) * self._half_m()
 
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """The earlier of the two axes' walls."""
         speed_m_s = np.abs(velocity_m_s)
         gap_m = self._gap_m(xy_m, velocity_m_s)
         after_s: Array = np.divide(gap_m, speed_m_s, out=np.full_like(gap_m, math.inf), where=speed_m_s > _AT_REST_M_S)
@@ -143,7 +134,6 @@ class BoxRegion(Region):
         return gap_m
 
     def clipped_m(self, xy_m: Array) -> Array:
-        """Each coordinate cut at its walls."""
         half_m = self._half_m()
         return np.clip(xy_m, -half_m, half_m)
 
@@ -155,7 +145,6 @@ class BoxRegion(Region):
         return polynomial / 15 + (b**2 / a * math.asinh(a / b) + a**2 / b * math.asinh(b / a)) / 6
 
     def diameter_m(self) -> float:
-        """The diagonal."""
         return math.hypot(self.width_m, self.length_m)
 
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, cos, sin
 from fednet_emu.devices.mobility.base import Mobility
@@ -32,7 +31,6 @@ class Satellites(Mobility):
     ORBITS: ClassVar[bool] = True
     places = True
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         kind, network, channel = self.kind, scenario.network, scenario.channel
         if network.cells.kind != "ground":
@@ -70,7 +68,6 @@ class Walker(Satellites):
     pattern: Literal["delta", "star"] = "delta"
     """`delta`: ascending nodes over 360 degrees; `star`: over 180, for orbits near the poles."""
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
         if scenario.devices.count % self.planes:
@@ -81,7 +78,6 @@ class Walker(Satellites):
     def paths(
         self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None
     ) -> CircularOrbits:
-        """The orbits; placement and region do not matter."""
         return CircularOrbits(self, len(initial_xy_m))
 
 
@@ -144,13 +140,6 @@ class Tle(Satellites):
     def paths(
         self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None
     ) -> ElementOrbits:
-        """The orbits; placement and region do not matter.
-
-        Raises:
-            DataError: The elements cannot be used, or are of another time.
-            ScenarioError: There are fewer satellites than devices.
-            FednetError: The package sgp4 is not installed.
-        """
         all_of_them, count = read_elements(locate(self.elements, data_dir)), len(initial_xy_m)
         if len(all_of_them) < count:
             what = f"{self.elements} has {len(all_of_them)} satellites, got {count}"

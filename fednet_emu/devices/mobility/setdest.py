@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
@@ -48,14 +47,7 @@ class Ns2Mobility(Mobility):
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
 
-    @override
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> SentPaths:
-        """Paths of the nodes.
-
-        Raises:
-            DataError: The file cannot be used.
-            ScenarioError: It has fewer nodes than there are devices.
-        """
         ways, count = read_movements(locate(self.path, data_dir)), len(initial_xy_m)
         lacking = next((node for node in range(count) if node not in ways), None)
         if lacking is not None:

@@ -56,12 +56,6 @@ class SumoMobility(Mobility):
     def paths(
         self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None
     ) -> VehiclePaths:
-        """Paths of the vehicles. The typical speed is all distance over all time of those that are devices.
-
-        Raises:
-            DataError: The file cannot be used.
-            ScenarioError: It has fewer vehicles than there are devices.
-        """
         recording, count = read_fcd(locate(self.path, data_dir)), len(initial_xy_m)
         vehicles = list(_vehicles(recording))
         rides = _in_turn(vehicles, count) if self.reuse else [[k] for k in self._picked(vehicles, count, streams)]

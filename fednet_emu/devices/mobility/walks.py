@@ -50,7 +50,6 @@ class TraceMobility(Mobility):
         return load_walks(locate(self.path, data_dir))
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:
-        """Paths along the walks; they may leave the region. The typical speed is all distance over all time."""
         walks = self.walks(data_dir)
         count = len(initial_xy_m)
         keys = mixes(streams.key("mobility"), np.arange(count))
