@@ -170,7 +170,7 @@ class SolarHarvesting(Harvesting):
     day_s: float = Field(default=86_400.0, ge=1.0, le=1e9)
     """Time in s from sunrise to sunrise; half of it is night."""
     steps: int = Field(default=96, ge=2, le=100_000, multiple_of=2)
-    """StepSource of a day."""
+    """Number of steps in a day."""
 
     @property
     def mean_w(self) -> float:

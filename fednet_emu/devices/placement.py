@@ -1,4 +1,4 @@
-"""Where devices stand, in metres around the base station at the origin."""
+"""Placement of devices in metres around the base station at the origin."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from pydantic import Field, model_validator
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.errors import ScenarioError
 
 
 class Placement(Component):
-    """Where devices stand."""
+    """Initial positions of devices."""
 
     @abstractmethod
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
@@ -41,11 +40,7 @@ class Disc(Placement):
         return self
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        """Uniform over the area: the squared distance is uniform, not the distance.
-
-        Draws are made in the order of the devices, so adding devices does not move the others.
-        """
-        draws = rng.random((count, 2))
+        draws = rng.random((count, 2))  # in the order of the devices: additional devices do not move the others
         inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
         distance_m = np.sqrt(inner_m2 + (outer_m2 - inner_m2) * draws[:, 0])
         angle = 2 * math.pi * draws[:, 1]
@@ -65,15 +60,6 @@ class Listed(Placement):
             yield "xy_m", f"{what}; must be as many as devices.count, {count}"
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        """The coordinates as given.
-
-        Raises:
-            ScenarioError: the number of pairs differs from the number of devices.
-        """
-        if len(self.xy_m) != count:
-            raise ScenarioError(
-                f"devices.placement.xy_m: got {len(self.xy_m)} pairs; one per device, {count}, is right"
-            )
         return np.array(self.xy_m, dtype=np.float64)
 
 

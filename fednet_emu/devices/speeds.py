@@ -1,4 +1,4 @@
-"""How fast devices compute, in floating-point operations per second."""
+"""Computing speeds of devices in floating-point operations per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field
 from fednet_emu.arrays import Array, exp
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.flash import batch_times_s, benchmark_scores, user_scores
 
@@ -21,11 +20,11 @@ Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 
 
 class Speeds(Component):
-    """The law of the devices' speeds."""
+    """Distribution of the speeds of devices."""
 
     @property
     def relative(self) -> bool:
-        """Whether draws are relative to the speeds of `devices.profile`."""
+        """Whether drawn speeds are factors of the speeds of `devices.profile`."""
         return False
 
     @abstractmethod
@@ -49,7 +48,7 @@ class LogNormalSpeed(Speeds):
 
     kind = "log-normal"
     median_flop_per_s: Speed | None = None
-    """Median speed of the devices in FLOP/s; null takes the speed that `devices.profile` states."""
+    """Median speed of the devices in FLOP/s; null for the speed of `devices.profile`."""
     sigma: float = Field(ge=0, le=10)
     """Standard deviation of the logarithm; 0 makes all devices equal."""
 
@@ -75,37 +74,24 @@ class ListedSpeeds(Speeds):
             yield "flop_per_s", f"{what}; must be as many as devices.count, {count}"
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        """The speeds as given.
-
-        Raises:
-            ScenarioError: there are not as many speeds as devices.
-        """
-        given = len(self.flop_per_s)
-        if given < count:
-            raise ScenarioError(
-                f"devices.speed.flop_per_s: dev-{given} has no speed, got a list of {given}; "
-                f"one per device, {count}, is right"
-            )
-        if given > count:
-            raise ScenarioError(f"devices.speed.flop_per_s: got {given} speeds; one per device, {count}, is right")
         return np.array(self.flop_per_s)
 
 
 class FlashSpeed(Speeds):
-    """The phones of real users, by the AI-Benchmark scores and measured training times of FLASH.
+    """Phones of real users, by the AI-Benchmark scores and measured training times of FLASH.
 
-    Each device is one of the phone models that users reported, drawn uniformly; speeds are relative to their median,
-    which is given. From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale
-    smartphone data", WWW 2021.
+    Each device is a uniformly drawn phone model of FLASH's users; its speed is the given median times its speed
+    relative to their median. From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon
+    large-scale smartphone data", WWW 2021.
     """
 
     kind = "flash"
     median_flop_per_s: Speed
     """Median speed of the phone models in FLOP/s."""
     path: str = "device_flash"
-    """Folder of FLASH's files, in the data folder or in full."""
+    """Folder of FLASH's files: a path within the data folder, or a full path."""
     rule: Literal["nearest", "interpolated"] = "interpolated"
-    """Speed of phones that were not measured: that of the measured phone with the `nearest` score, as in FLASH, or
+    """Speed of phones that were not measured: the speed of the measured phone with the `nearest` score, as in FLASH, or
     `interpolated` between the measured phones."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
@@ -122,39 +108,39 @@ AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]
 
 
 def _numbered(slowdown: Any) -> Any:
-    """Turn the names of devices, `dev-3`, into their numbers."""
+    """Replace names of devices, `dev-3`, by their numbers."""
     if not isinstance(slowdown, Mapping):
         return slowdown
     return {key.removeprefix("dev-") if isinstance(key, str) else key: factor for key, factor in slowdown.items()}
 
 
 Slowdowns = Annotated[dict[int, Annotated[float, Field(ge=1e-6, le=1e6)]], BeforeValidator(_numbered)]
-"""How many times longer the computations of devices take, by their numbers."""
+"""Factors by which computations take longer on some devices, by number of the device."""
 
 
 class Frequency(Component):
-    """The range of clocks, and the rule by which a device computes more slowly than it could.
+    """Range of the clock frequency, and the rule by which a device lowers it.
 
-    At the part x of its clock a computation takes 1/x of the time and x^2 of the dynamic energy kappa C D f^2. Energy
-    that was measured (`compute_energy: measured`) is a power times the time, at whatever clock.
-    Ignored here: the steps in which a clock can be set, and the time that takes.
+    At a fraction x of the clock frequency a computation takes 1/x of the time and x^2 of the dynamic energy
+    kappa C D f^2. Measured energy (`compute_energy: measured`) is power times time at any clock frequency.
+    Ignored here: the steps of clock frequencies, and the time of a change.
     """
 
     part: float = Field(1.0, gt=0, le=100)
-    """The clock of every device, relative to that at which it has its nominal speed: its highest where a plan or
-    `within_s` decides."""
+    """Clock frequency of every device relative to the clock frequency of its nominal speed; the highest one where a
+    plan or `within_s` chooses."""
     least_part: float = Field(0.1, gt=0, le=100)
-    """The lowest clock that a plan or `within_s` may choose, relative to that of `devices.speed`; no more than `part`
-    counts."""
+    """Lowest clock frequency that a plan or `within_s` may choose, relative to the clock frequency of the nominal
+    speed; limited to `part`."""
     within_s: float | None = Field(None, gt=0)
-    """Time in s within which a computation should end: it runs at the lowest clock that does it, f = C D / T. Null runs
-    at `part`. What is planned for a round goes first."""
+    """Target duration T in s of a computation, which runs at the lowest sufficient clock frequency, f = C D / T. Null
+    for `part`. A plan of the round takes precedence."""
 
     @property
     def least(self) -> float:
-        """The lowest clock over the highest."""
+        """Ratio of the lowest to the highest clock frequency."""
         return min(1.0, self.least_part / self.part)
 
     def chosen(self, duration_s: float) -> float:
-        """The clock, over the highest, of a computation that takes this time at the highest."""
+        """Ratio of chosen to highest clock frequency for a computation of a duration at the highest frequency."""
         return 1.0 if self.within_s is None else min(1.0, max(self.least, duration_s / self.within_s))

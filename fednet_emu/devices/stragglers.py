@@ -1,4 +1,4 @@
-"""Straggler laws: how much longer than nominal a computation takes, and when."""
+"""Straggler models: distributions of computation times around the nominal time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Straggler(Component):
-    """The law of computation times around the nominal time (work over speed)."""
+    """Distribution of computation times around the nominal time, which is work over speed."""
 
     @abstractmethod
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Time that a computation takes.
+        """Return the duration in s of a computation.
 
         Args:
-            nominal_s: work over speed.
+            nominal_s: nominal duration in s.
             device: number of the device.
-            start_s: simulated time of the start.
-            uniform: the computation's own draw from (0, 1).
+            start_s: start in s of simulated time.
+            uniform: draw from (0, 1) for this computation.
         """
 
 
@@ -39,48 +39,45 @@ class NoStraggler(Straggler):
 
 
 class ShiftedExponential(Straggler):
-    """Nominal time and an exponential tail: T = T0 (1 + mean_factor E), E ~ Exp(1).
+    """Nominal time with an exponential tail: T = T0 (1 + mean_factor E), E ~ Exp(1).
 
-    The usual law of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
+    The usual model of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
     """
 
     mean_factor: float = Field(ge=0)
-    """Mean of the tail, as a share of the nominal time."""
+    """Mean of the tail relative to the nominal time."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Never below nominal; (1 + mean_factor) times nominal on average."""
         return nominal_s * (1.0 - self.mean_factor * math.log1p(-uniform))
 
 
 class LogNormal(Straggler):
-    """Nominal time is the median: T = T0 exp(sigma Z), Z standard normal."""
+    """Log-normal time with the nominal time as median: T = T0 exp(sigma Z), Z standard normal."""
 
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the logarithm; 0 is nominal time."""
+    """Standard deviation of the logarithm; 0 for the nominal time."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Median nominal, mean exp(sigma^2 / 2) times nominal."""
         return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
 
 
 class Pareto(Straggler):
-    """A heavy tail from nominal upwards: P(T > t) = (T0 / t)^alpha."""
+    """Pareto time from the nominal time upwards: P(T > t) = (T0 / t)^alpha."""
 
     alpha: float = Field(gt=1)
-    """Exponent of the tail; the smaller, the heavier."""
+    """Exponent of the tail; a smaller exponent is a heavier tail, with a mean of alpha / (alpha - 1) nominal times."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Never below nominal; alpha / (alpha - 1) times nominal on average."""
         return nominal_s * math.pow(1.0 - uniform, -1.0 / self.alpha)
 
 
 class SlowWindow(Straggler):
-    """The listed devices are `factor` times slower from `from_s` to `to_s`, and nominal before and after."""
+    """The listed devices compute at 1 / `factor` of their speed from `from_s` to `to_s`."""
 
     devices: tuple[int, ...] = Field(min_length=1)
     """Numbers of the slow devices, from 0."""
     factor: float = Field(gt=1)
-    """How many times slower."""
+    """Factor by which the devices are slower."""
     from_s: float = Field(ge=0)
     """Start of the window in s of simulated time."""
     to_s: float = Field(gt=0)
@@ -98,7 +95,6 @@ class SlowWindow(Straggler):
             yield "devices", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Work is done at 1 / factor of the speed inside the window, at full speed outside."""
         if device not in self.devices or start_s >= self.to_s:
             return nominal_s
         before_s = max(self.from_s - start_s, 0.0)

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from scipy import stats
 
 from fednet_emu.devices.placement import Disc, Listed
+from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 
@@ -54,8 +55,9 @@ def test_a_list_is_taken_as_it_is():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_list_needs_one_pair_per_device(count):
-    """Too few or too many: the text says how many there are and how many are right."""
+    """Too few or too many pairs are refused; the text has the number of pairs and of devices."""
+    placement = "devices.placement={kind: list, xy_m: [[1, 2], [3, 4]]}"
     with pytest.raises(ScenarioError) as caught:
-        place(Listed(xy_m=((1.0, 2.0), (3.0, 4.0))), count)
+        load_scenario("quickstart", [f"devices.count={count}", placement])
 
-    assert str(caught.value) == f"devices.placement.xy_m: got 2 pairs; one per device, {count}, is right"
+    assert f"xy_m: not one for each device, got 2; must be as many as devices.count, {count}" in str(caught.value)

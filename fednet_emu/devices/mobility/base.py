@@ -1,4 +1,4 @@
-"""Mobility: a component that defines every device's path, which can be evaluated at any time."""
+"""Base of the mobility models: a component that defines the path of every device."""
 
 from __future__ import annotations
 
@@ -16,72 +16,72 @@ from fednet_emu.kernel.streams import Streams
 
 
 class Paths(Protocol):
-    """Where every device is at every time.
+    """Positions of all devices over time.
 
     A position depends on the device and the time only, not on the order of calls or on other devices.
-
-    Attributes:
-        speed_m_s: Typical speed while moving, from which a coherence time follows; 0 when nobody ever moves.
     """
 
     speed_m_s: float
+    """Typical speed while moving, which determines the coherence time; 0 if no device ever moves."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later; [k, 3] for those with heights."""
+        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later; [k, 3] for paths with heights."""
 
 
 @runtime_checkable
 class Visits(Paths, Protocol):
-    """Where devices are that come and go.
-
-    Attributes:
-        present_s: When each device is there: windows [from, to) in s, in order and apart.
-    """
+    """Positions of devices that join and leave."""
 
     present_s: Sequence[tuple[tuple[float, float], ...]]
+    """Windows [from, to) in s in which each device is present, in order and apart."""
 
 
 class Mobility(Component):
     """How devices move."""
 
     COMES_AND_GOES: ClassVar[bool] = False
-    """Whether its paths are `Visits`."""
+    """Whether the paths are `Visits`."""
     ORBITS: ClassVar[bool] = False
-    """Whether devices are satellites, whose paths become those of a `SatelliteView` over stations on the ground."""
-    places: ClassVar[bool] = False
-    """Whether it overrides the initial placement."""
+    """Whether devices are satellites, whose paths are seen from ground stations by a `SatelliteView`."""
+    RECORDED: ClassVar[bool] = False
+    """Whether the initial positions are those of recorded or computed paths instead of the placement."""
+
+    @property
+    def places(self) -> bool:
+        """Whether the mobility overrides the initial placement."""
+        return self.RECORDED
 
     @abstractmethod
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> Paths:
-        """The paths of all devices.
+        """Return the paths of all devices.
 
         Args:
-            initial_xy_m: Coordinates [devices, 2] that the placement gave.
-            region: Where devices stay; kinds that replay recorded walks, or stand still, do not use it.
-            streams: Randomness, keyed per device: more devices move none of the others.
-            data_dir: Folder of recorded walks; None means the one that FEDNET_DATA names.
+            initial_xy_m: initial coordinates [devices, 2] in m by the placement.
+            region: region in which devices stay; static devices and recorded paths ignore it.
+            streams: randomness, keyed per device: additional devices do not change the paths of the others.
+            data_dir: folder of recorded paths; None for the folder in the variable FEDNET_DATA.
 
         Raises:
-            ScenarioError: A device that should roam in the region was placed outside it.
-            DataError: A file of recorded walks cannot be used.
+            ScenarioError: the placement of a device is outside the region, or a recording has too few paths.
+            DataError: a file of recorded paths cannot be used.
+            FednetError: a package that reads the file is not installed.
         """
 
 
 class StillPaths:
-    """Every device stays where it was placed."""
+    """Paths of devices that stay at their placement."""
 
     def __init__(self, initial_xy_m: Array) -> None:
         self.speed_m_s = 0.0
         self._xy_m = np.array(initial_xy_m, dtype=np.float64)
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Where the devices [k] were placed, [k, 2]."""
         placed: Array = self._xy_m[devices]
         return placed
 
 
 class Static(Mobility):
-    """Nobody moves."""
+    """Devices stay at their placement, inside the region or outside."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:
         return StillPaths(initial_xy_m)

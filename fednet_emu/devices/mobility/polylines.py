@@ -1,4 +1,4 @@
-"""Lines through recorded points, along which devices move."""
+"""Polylines through recorded points, along which devices move."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fednet_emu.files.lines import LONGEST_S
 
 @final
 class Polylines:
-    """Lines of arrays [rows, 3] of time in s, x and y in m, straight between the rows.
+    """Lines through arrays [rows, 3] of time in s, x and y in m, with linear interpolation between the rows.
 
-    Times do not decrease, and the last one is later than the one before it. All lines lie on one time axis, one second
-    apart, whose length is limited so that times on it stay exact to two microseconds.
+    The times of a line do not decrease, and its last time is later than the one before it. All lines lie on one time
+    axis, one second apart. The length of the axis is limited so that its times are exact to two microseconds.
 
     Attributes:
-        duration_s: Time in s from the first row of each line to its last, [lines].
-        length_m: Length in m of each line, [lines].
+        duration_s: duration of each line, [lines].
+        length_m: length of each line, [lines].
 
     Raises:
-        ScenarioError: The lines are longer than the axis.
+        ScenarioError: the lines are longer than the axis.
     """
 
     def __init__(self, lines: list[Array]) -> None:
@@ -34,7 +34,7 @@ class Polylines:
         if not (whole_s := float(self.duration_s.sum())) + len(lines) <= LONGEST_S:
             what = f"{len(lines)} recorded ways are too long, got {whole_s:.3g} s in all"
             raise ScenarioError(f"devices.mobility: {what}; give ways of at most {LONGEST_S:g} s in all")
-        # one axis: one search serves devices on different lines
+        # on a common axis, one search serves devices on different lines
         self._base_s = np.cumsum(self.duration_s + 1.0) - self.duration_s
         self._time_s = np.concatenate(
             [rows[:, 0] - rows[0, 0] + start_s for rows, start_s in zip(lines, self._base_s, strict=True)]
@@ -43,7 +43,7 @@ class Polylines:
         self._first, self._last = last - lengths + 1, last
 
     def at_m(self, line: IntArray, time_s: Array) -> Array:
-        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows; their ends beyond them."""
+        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows, limited to their ends."""
         clock_s = self._base_s[line] + time_s
         row = np.searchsorted(self._time_s, clock_s, side="right") - 1
         row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)

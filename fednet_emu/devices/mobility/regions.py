@@ -17,8 +17,7 @@ from fednet_emu.errors import ScenarioError
 _SLACK = 1e-9
 _AT_REST_M_S = 1e-200
 _GRAZING = 1e-3
-"""Smallest sine of the angle between wall and reflected path, so that chords along a circle do not become ever
-shorter."""
+"""Smallest sine of the angle between wall and reflected path, which bounds the number of chords along a circle."""
 
 
 class Region(Component):
@@ -26,23 +25,23 @@ class Region(Component):
 
     @abstractmethod
     def holds(self, xy_m: Array) -> Mask:
-        """Whether each point [k] lies inside, or on the wall within 1e-9 of the size."""
+        """Mask of the points [k] inside the region, or outside by a relative 1e-9 of its size."""
 
     @abstractmethod
     def points_m(self, first: Array, second: Array) -> Array:
-        """Points [k, 2] uniform over the area, from two independent uniforms [k] each."""
+        """Points [k, 2] uniform over the area, from two independent uniform draws [k]."""
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Time in s [k] until a straight move from inside reaches the wall; infinite at rest, on the wall too."""
+        """Time in s [k] until a straight move from inside reaches the wall; infinite at a speed of 0."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Outward unit normal [k, 2] of the wall that a move has just reached."""
+        """Outward unit normals [k, 2] of the walls that moves have just reached."""
 
     @abstractmethod
     def clipped_m(self, xy_m: Array) -> Array:
-        """The points [k, 2], those outside by rounding put back onto the wall."""
+        """Project points [k, 2] that are outside by rounding onto the wall."""
 
     @abstractmethod
     def mean_distance_m(self) -> float:
@@ -69,7 +68,7 @@ class DiscRegion(Region):
         return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
 
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """The later time at which |x + v t| is the radius, in the form that cancels no digits."""
+        # the larger root of |x + v t| = radius, in the form without cancellation
         square = _dot(velocity_m_s, velocity_m_s)
         a = np.maximum(square, _AT_REST_M_S)
         b = _dot(xy_m, velocity_m_s)
@@ -123,7 +122,7 @@ class BoxRegion(Region):
         return first_s
 
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Along the axis whose wall ahead is nearest; a corner is two walls, one after the other."""
+        # a corner counts as two walls, one after the other
         moving_gap_m = np.where(velocity_m_s != 0, self._gap_m(xy_m, velocity_m_s), math.inf)
         across = moving_gap_m[:, 0] <= moving_gap_m[:, 1]
         outward: Array = np.where(np.stack([across, ~across], axis=1), np.sign(velocity_m_s), 0.0)
@@ -138,7 +137,7 @@ class BoxRegion(Region):
         return np.clip(xy_m, -half_m, half_m)
 
     def mean_distance_m(self) -> float:
-        """The rectangle's mean line length (Ghosh, 1951; Santalo, Integral Geometry, chapter 4)."""
+        # mean line length of a rectangle (Ghosh, 1951; Santalo, Integral Geometry, chapter 4)
         a, b = self.width_m, self.length_m
         d = math.hypot(a, b)
         polynomial = a**3 / b**2 + b**3 / a**2 + d * (3 - (a / b) ** 2 - (b / a) ** 2)
@@ -149,13 +148,13 @@ class BoxRegion(Region):
 
 
 def reflected(vector: Array, normal: Array) -> Array:
-    """The mirror images [k, 2] of vectors at walls with these unit normals."""
+    """Reflect vectors [k, 2] at walls with unit normals [k, 2]."""
     image: Array = vector - (2 * _dot(vector, normal))[:, None] * normal
     return image
 
 
 def bounced(velocity_m_s: Array, normal: Array) -> Array:
-    """Velocities [k, 2] after the wall: mirrored, and never flatter to the wall than 0.06 degrees."""
+    """Reflect velocities [k, 2] at walls, at angles to the wall of at least 0.06 degrees."""
     outward_m_s = _dot(velocity_m_s, normal)
     back_m_s = np.maximum(outward_m_s, _GRAZING * np.sqrt(_dot(velocity_m_s, velocity_m_s)))
     after_m_s: Array = velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal
@@ -163,11 +162,7 @@ def bounced(velocity_m_s: Array, normal: Array) -> Array:
 
 
 def check_inside(region: Region, xy_m: Array) -> None:
-    """Refuse a placement with devices outside the region.
-
-    Raises:
-        ScenarioError: A device is outside; the first such device is named.
-    """
+    """Raise a `ScenarioError` if a device is outside the region; it names the first such device."""
     outside = np.flatnonzero(~region.holds(xy_m))
     if len(outside):
         x_m, y_m = xy_m[outside[0]]

@@ -1,4 +1,4 @@
-"""Satellites: devices on orbits, from a constellation in closed form or from elements of real satellites."""
+"""Satellites: devices on orbits of a Walker constellation, or on orbits from elements of real satellites."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from fednet_emu.arrays import Array, IntArray, cos, sin
 from fednet_emu.devices.mobility.base import Mobility
 from fednet_emu.devices.mobility.regions import Region
 from fednet_emu.devices.orbits.earth import GRAVITY_M3_S2, MEAN_RADIUS_M, TURN_RAD_S, sidereal_rad, turned
+from fednet_emu.devices.orbits.sky import Orbits
 from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.tle import Elements, read_elements
 from fednet_emu.kernel.streams import Streams
 
 FRESH_DAYS = 14.0
-"""Most days between elements and the run; their error grows by kilometres a day."""
+"""Largest difference in days between the epochs of elements and the run; the error grows by kilometres a day."""
 
 
 class Satellites(Mobility):
     """Devices on orbits around the Earth, for base stations that are `cells: {kind: ground}`."""
 
     ORBITS: ClassVar[bool] = True
-    places = True
+    RECORDED: ClassVar[bool] = True
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         kind, network, channel = self.kind, scenario.network, scenario.channel
@@ -49,24 +50,23 @@ class Satellites(Mobility):
 
 
 class Walker(Satellites):
-    """A constellation of circular orbits (Walker 1984): as many satellites as devices, evenly in planes evenly apart.
+    """A Walker constellation of circular orbits (Walker 1984): one satellite per device, evenly spaced planes.
 
-    Device k is satellite k mod S of plane k // S, with S satellites in each plane. Time 0 has Greenwich below the
-    ascending node of plane 0, and there its first satellite.
-    Ignored here: the flattening of the Earth, which turns planes by degrees a day, drag, and other bodies.
+    With S satellites in each plane, device k is satellite k mod S of plane k // S. At time 0 the first satellite of
+    plane 0 is at the ascending node, at the longitude of Greenwich.
+    Ignored here: the flattening of the Earth, which rotates planes by degrees a day, drag, and other bodies.
     """
 
-    kind = "walker"
     planes: int = Field(ge=1)
-    """Planes, P of i:T/P/F."""
+    """Number of planes, P of i:T/P/F."""
     phasing: int = Field(0, ge=0)
-    """How much further satellites are in the next plane, in parts of 360 degrees / T: F of i:T/P/F."""
+    """Phase shift between adjacent planes in units of 360 degrees / T, F of i:T/P/F."""
     inclination_deg: float = Field(ge=0, le=180)
-    """Angle in degrees between planes and equator."""
+    """Inclination of the planes to the equator in degrees."""
     height_m: float = Field(ge=1e5, le=1e8)
-    """Height in m of the orbits over a sphere of 6371 km."""
+    """Height in m of the orbits above a sphere with a radius of 6371 km."""
     pattern: Literal["delta", "star"] = "delta"
-    """`delta`: ascending nodes over 360 degrees; `star`: over 180, for orbits near the poles."""
+    """`delta`: ascending nodes over 360 degrees; `star`: over 180 degrees, for near-polar orbits."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
@@ -81,13 +81,8 @@ class Walker(Satellites):
         return CircularOrbits(self, len(initial_xy_m))
 
 
-class CircularOrbits:
-    """Satellites on circles.
-
-    Attributes:
-        count: how many there are.
-        speed_m_s: their speed.
-    """
+class CircularOrbits(Orbits):
+    """Satellites on circular orbits."""
 
     def __init__(self, law: Walker, count: int) -> None:
         self.count = count
@@ -101,34 +96,28 @@ class CircularOrbits:
         self._tilt = math.cos(math.radians(law.inclination_deg)), math.sin(math.radians(law.inclination_deg))
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later."""
         along = self._phase_rad[satellites, None] + self._motion_rad_s * time_s
         c, s = cos(along), sin(along)
         in_plane = np.stack([c, self._tilt[0] * s, self._tilt[1] * s], axis=-1)
         node_rad = self._node_rad[satellites, None]
         return turned(turned(self._radius_m * in_plane, -node_rad), TURN_RAD_S * time_s)
 
-    def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Earth-fixed coordinates [k, 3] of satellites [k] at a time in s."""
-        return self.places_m(devices, np.array([time_s]))[:, 0]
-
 
 class Tle(Satellites):
-    """Satellites from two-line elements or OMM, moved by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
+    """Satellites from two-line elements or OMM, propagated by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
 
-    Device k is the satellite k of the file. From the frame of the elements (TEME) to the ground it goes by Greenwich
-    mean sidereal time: 0.005 degrees and 0.05 km from what precise frames say.
-    Ignored here: the motion of the poles, and UT1 less UTC.
+    Device k is satellite k of the file. Greenwich mean sidereal time rotates the frame of the elements (TEME) to the
+    Earth-fixed frame, with errors up to 0.005 degrees and 0.05 km.
+    Ignored here: polar motion, and the difference between UT1 and UTC.
     """
 
-    kind = "tle"
     elements: str
-    """The file of elements: pairs of lines, with or without names, or OMM in CSV, JSON or XML, as catalogues give them
-    for numbers of more than five digits. A relative path is sought in the data folder first."""
+    """File of elements: pairs of lines, with or without names, or OMM in CSV, JSON or XML, the format of catalogues for
+    numbers of more than five digits. A relative path is looked up in the data folder first."""
     epoch: str | None = None
-    """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null takes the time of the latest elements."""
+    """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null for the time of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"
-    """What to do with elements that are more than 14 days older or newer than time 0."""
+    """Whether to refuse or to allow elements that are more than 14 days older or newer than time 0."""
 
     @field_validator("epoch")
     @classmethod
@@ -147,13 +136,8 @@ class Tle(Satellites):
         return ElementOrbits(self, all_of_them[:count])
 
 
-class ElementOrbits:
-    """Satellites on the orbits of their elements.
-
-    Attributes:
-        count: how many there are.
-        speed_m_s: their mean speed.
-    """
+class ElementOrbits(Orbits):
+    """Satellites on the orbits of their elements."""
 
     def __init__(self, law: Tle, elements: list[Elements]) -> None:
         self.count = len(elements)
@@ -171,10 +155,10 @@ class ElementOrbits:
         self.speed_m_s = sum(motions_m_s) / len(motions_m_s)
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later.
+        """Propagate the elements.
 
         Raises:
-            DataError: A satellite has decayed by then, or its elements are impossible.
+            DataError: a satellite has decayed by then, or its elements are impossible.
         """
         time_s = np.broadcast_to(time_s, (len(satellites), np.shape(time_s)[-1]))
         day, part = math.floor(self._start_jd), self._start_jd % 1.0
@@ -190,17 +174,8 @@ class ElementOrbits:
                 )
         return turned(1e3 * km, sidereal_rad(self._start_jd, time_s))
 
-    def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Earth-fixed coordinates [k, 3] of satellites [k] at a time in s."""
-        return self.places_m(devices, np.array([time_s]))[:, 0]
-
 
 def _julian_day(utc: str) -> float:
-    """The Julian day of a time of UTC.
-
-    Raises:
-        ValueError: It is no time.
-    """
     try:
         moment = datetime.fromisoformat(utc)
     except ValueError as error:
@@ -211,7 +186,7 @@ def _julian_day(utc: str) -> float:
 
 
 def _satellite(elements: Elements) -> Any:
-    """The satellite of elements, as the package sgp4 moves it."""
+    """Return the satellite of the package sgp4 with these elements."""
     satrec = _sgp4().Satrec
     if isinstance(elements.content, tuple):
         return satrec.twoline2rv(*elements.content)

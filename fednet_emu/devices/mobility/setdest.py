@@ -1,11 +1,11 @@
-"""Movement in the form of ns-2: orders to go somewhere at a speed."""
+"""Movement files of ns-2: commands that send nodes to destinations at a speed."""
 
 from __future__ import annotations
 
 import math
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,19 +31,18 @@ _MAX_M_S = 1e9
 
 
 class Ns2Mobility(Mobility):
-    """A movement file of ns-2, as its `setdest` and SUMO's `traceExporter.py` write it.
+    """A movement file of ns-2, as written by its `setdest` and by SUMO's `traceExporter.py`.
 
-    Device k is node k. It starts where `set X_` and `set Y_` put it; from the time of a `setdest` on it goes straight
-    to the place at the speed, from wherever it is, and waits there. A `set X_` or `set Y_` at a time moves it there at
-    once, where it waits. `setdest3d` climbs, too, which takes time; heights themselves are left out. Of two orders of
-    one instant the later line counts. Lines that name no node are ignored; one that names a node and is none of these
-    is refused.
+    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node from
+    its present position straight to the destination, at the given speed, where it waits. A `set X_` or `set Y_` command
+    at a time moves the node there at once. `setdest3d` includes the time to climb; heights are otherwise ignored. Of
+    two commands of one instant the later line counts. Lines without a node are ignored; unknown commands are refused.
     """
 
+    RECORDED: ClassVar[bool] = True
     kind = "ns2"
-    places = True
     path: str
-    """The file; a relative path is sought in the data folder first."""
+    """Path of the file; a relative path is looked up in the data folder first."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
 
@@ -57,11 +56,7 @@ class Ns2Mobility(Mobility):
 
 
 class SentPaths:
-    """Devices on their ways, and at rest between them.
-
-    Attributes:
-        speed_m_s: All distance over all time in motion, without jumps.
-    """
+    """Paths of nodes; the typical speed is total distance over total time in motion, without jumps."""
 
     def __init__(self, ways: list[Array], centre_m: Array) -> None:
         self._lines, self._centre_m = Polylines(ways), centre_m
@@ -72,18 +67,11 @@ class SentPaths:
         self.speed_m_s = (float(self._lines.length_m.sum()) - jumped_m) / moving_s if moving_s else 0.0
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
         return self._lines.at_m(devices, np.full(len(devices), time_s)) - self._centre_m
 
 
 class _Order(NamedTuple):
-    """An order to a node at a time.
-
-    Attributes:
-        to_m: The destination [3]; None for a coordinate that stays as it is.
-        speed_m_s: The speed; None for a jump.
-        where: The file and line.
-    """
+    """A command to a node at a time: destination [3] (None: unchanged), speed (None: a jump), and file with line."""
 
     at_s: float
     to_m: tuple[float | None, ...]
@@ -92,10 +80,10 @@ class _Order(NamedTuple):
 
 
 def read_movements(path: Path) -> dict[int, Array]:
-    """The lines [rows, 3] of t_s, x_m, y_m of the nodes, by number; each begins at 0 s.
+    """Read the polylines [rows, 3] of t_s, x_m, y_m from 0 s on of all nodes, by number.
 
     Raises:
-        DataError: The file cannot be read, or a line that names a node cannot be followed; it is named.
+        DataError: the file cannot be read, or a line with a node is not understood.
     """
     at_m: dict[int, dict[str, float]] = {}
     sent: dict[int, list[_Order]] = {}
@@ -118,17 +106,13 @@ def read_movements(path: Path) -> dict[int, Array]:
 
 
 def _statements(line: str) -> list[str]:
-    """The statements of a line that name a node or move something, without comments."""
+    """Split a line into the statements with a node or a movement, without comments."""
     code = re.split(r";\s*#", line)[0]
     return [its for part in code.split(";") if "$node_(" in (its := part.strip()) or " setdest" in its]
 
 
 def _take(statement: str, where: str, at_m: dict[int, dict[str, float]], sent: dict[int, list[_Order]]) -> None:
-    """Take a statement to the places and orders of its node.
-
-    Raises:
-        ValueError: It cannot be followed.
-    """
+    """Add a statement to the initial positions or the commands of its node; an unknown statement is a ValueError."""
     if placed := _PLACED.fullmatch(statement):
         at_m.setdefault(int(placed[1]), {})[placed[2]] = _metres(placed[3])
         return
@@ -163,10 +147,10 @@ def _bounded(name: str, text: str, low: float, high: float) -> float:
 
 
 def _line(here_m: tuple[float, float, float], orders: list[_Order]) -> Array:
-    """The way of a node from a place through its orders, which are sorted by time.
+    """Return the polyline of a node from its initial position by its commands, which are sorted by time.
 
     Raises:
-        DataError: It takes longer than `LONGEST_S`; the order is named.
+        DataError: a movement ends after `LONGEST_S`.
     """
     found = [(0.0, *here_m)]
     for order, until_s in zip(orders, [*(its.at_s for its in orders), math.inf][1:], strict=True):

@@ -1,4 +1,4 @@
-"""Vehicles that a traffic simulator has moved: devices that come, drive and leave."""
+"""Vehicles from a traffic simulator: devices that join, drive and leave."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ Window = tuple[float, float]
 class SumoMobility(Mobility):
     """Vehicles from the floating car data that Eclipse SUMO writes with `--fcd-output`: .xml, .csv, .parquet, or .gz.
 
-    The position of a vehicle is that of the middle of its front bumper; time 0 is the first time step of the file,
-    with vehicles or not, and between its rows a vehicle drives straight on. Persons and containers are left out: in
-    tables they are the rows without a lane. Without `availability: from-mobility` a device waits where its vehicle
-    appears, and stays where it was last.
+    The position of a vehicle is the middle of its front bumper. Time 0 is the first time step of the file, with
+    vehicles or not. Positions between the rows of a vehicle are interpolated. Persons and containers (in tables the
+    rows without a lane) are ignored. Without `availability: from-mobility`, a device waits at the first position of its
+    vehicle before the vehicle appears, and at the last position after it has left.
     """
 
     COMES_AND_GOES: ClassVar[bool] = True
+    RECORDED: ClassVar[bool] = True
 
     kind = "sumo"
-    places = True
     path: str
-    """The file; a relative path is sought in the data folder first."""
+    """Path of the file; a relative path is looked up in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"
-    """Which vehicles are devices, if there are more: `first` takes them as they appear, `longest` those that are there
-    for the longest time, `random` draws them."""
+    """Choice of the vehicles that are devices: `first`, in the order of appearance; `longest`, those that are present
+    for the longest time; `random`."""
     reuse: bool = False
-    """Whether a device takes the next vehicle that appears once its own has left; it keeps its data and its model."""
+    """Whether a device continues in the next vehicle that appears after its own has left; it keeps its data and
+    model."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
 
@@ -77,8 +78,8 @@ class Vehicle:
     """A vehicle of a recording.
 
     Attributes:
-        present_s: When it is there, windows [from, to) in s.
-        lines: Its positions in each window: rows of time in s, x and y in m; at the end where it was last.
+        present_s: windows [from, to) in s in which the vehicle is present.
+        lines: polyline [rows, 3] of time in s, x and y in m in each window.
     """
 
     def __init__(self, rows: Array, step_s: float) -> None:
@@ -88,12 +89,7 @@ class Vehicle:
 
 
 class VehiclePaths:
-    """Devices in vehicles, one after the other; one that is away waits where it was last, or where it will appear.
-
-    Attributes:
-        speed_m_s: All distance over all time in which vehicles are there.
-        present_s: When each device is there: windows [from, to) in s.
-    """
+    """Paths of devices in one or more consecutive vehicles; the typical speed is total distance over total time."""
 
     def __init__(self, rides: list[list[Vehicle]], centre_m: Array) -> None:
         driven = [[line for vehicle in ride for line in vehicle.lines] for ride in rides]
@@ -104,12 +100,11 @@ class VehiclePaths:
         self._starts_s = np.array([lines[0][0, 0] for lines in driven])
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
         return self._lines.at_m(devices, time_s - self._starts_s[devices]) - self._centre_m
 
 
 def _vehicles(recording: Recording) -> Iterator[Vehicle]:
-    """The vehicles in the order in which they appear."""
+    """Yield the vehicles in the order in which they appear."""
     order = np.argsort(recording.vehicle, kind="stable")
     rows = recording.rows[order]
     edges = np.flatnonzero(np.diff(recording.vehicle[order])) + 1
@@ -118,7 +113,7 @@ def _vehicles(recording: Recording) -> Iterator[Vehicle]:
 
 
 def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
-    """The vehicles of each device: the device that has waited longest takes the next one that appears."""
+    """Return the vehicles of each device; the device that has waited longest takes the next vehicle that appears."""
     rides: list[list[int]] = []
     free_s: list[float] = []
     for k, vehicle in enumerate(vehicles):
@@ -134,13 +129,13 @@ def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
 
 
 def _with_waits(lines: list[Array]) -> Array:
-    """One line of several, each of which ends where it waits for the next one."""
+    """Join polylines; between two of them the device waits at the end of the earlier one."""
     waits = ([[after[0, 0], *before[-1, 1:]]] for before, after in pairwise(lines))
     return np.concatenate([piece for pair in zip(lines, [*waits, lines[0][:0]], strict=True) for piece in pair])
 
 
 def _merged(windows: list[Window]) -> Iterator[Window]:
-    """The same windows, those that touch as one."""
+    """Yield windows in which adjacent windows are merged."""
     from_s, to_s = windows[0]
     for next_s, end_s in windows[1:]:
         if next_s > to_s:

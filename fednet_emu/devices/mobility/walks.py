@@ -1,4 +1,4 @@
-"""Recorded walks: devices replay where people really went."""
+"""Replayed recordings of walks and GPS tracks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
 from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.devices.mobility.regions import Region
-from fednet_emu.errors import DataError
+from fednet_emu.devices.orbits.earth import metres_per_degree
+from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate
+from fednet_emu.files.gps import read_tracks
 from fednet_emu.files.npz import read_arrays
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 
@@ -21,32 +24,33 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class TraceMobility(Mobility):
-    """Walks from an .npz or .npz.xz file of arrays [n, 3]: time in s, x and y in m, straight between the rows.
+    """Walks from an .npz or .npz.xz file of arrays [n, 3]: time in s, x and y in m, with linear interpolation.
 
     The default is 92 walks of students on the KAIST campus, by GPS every 30 s (CRAWDAD ncsu/mobilitymodels; its speeds
-    contain jumps of the receiver). At its end a walk is walked back the same way, and so on: nobody jumps.
+    contain jumps of the receiver). At the end of a walk the device walks back the same way, and so on.
     """
 
     kind = "trace"
     path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
-    """The file of walks; a relative path is sought in the data folder first."""
+    """File of walks; a relative path is looked up in the data folder first."""
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """`in-turn`: device k has walk k modulo the number of walks, in the order of the file; `random`: one drawn for each
-    device."""
+    """`in-turn`: device k has walk k modulo the number of walks, in the order of the file; `random`: a walk is drawn
+    for each device."""
     start: Literal["random", "beginning"] = "random"
     """`random`: each device starts at a random time of its walk; `beginning`: at the start of its walk."""
     origin: Literal["recorded", "placement"] = "recorded"
-    """`recorded`: recorded coordinates minus `centre_m`; `placement`: shifted so that devices start as placed."""
+    """`recorded`: coordinates are recorded coordinates minus `centre_m`; `placement`: walks are shifted to start at the
+    placement."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
 
     @property
-    def places(self) -> bool:  # type: ignore[override]
+    def places(self) -> bool:
         """Whether the recorded coordinates override the placement."""
         return self.origin == "recorded"
 
     def walks(self, data_dir: Path | None) -> list[Array]:
-        """The walks [n, 3] of time in s, x and y in m."""
+        """Read the walks [n, 3] of time in s, x and y in m."""
         return load_walks(locate(self.path, data_dir))
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:
@@ -64,11 +68,11 @@ class TraceMobility(Mobility):
 
 
 class WalkPaths:
-    """Devices on recorded walks, there and back.
+    """Paths along recorded walks, forth and back.
 
     Attributes:
-        speed_m_s: All distance over all time of the walks.
-        shift_m: What is added to recorded coordinates, [2] or [devices, 2].
+        speed_m_s: total distance over total time of the walks.
+        shift_m: offset of the recorded coordinates, [2] or [devices, 2].
     """
 
     def __init__(self, walks: list[Array], walk: IntArray, offset_s: Array, shift_m: Array) -> None:
@@ -78,7 +82,6 @@ class WalkPaths:
         self._walk, self._offset_s = walk, offset_s
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
         walk = self._walk[devices]
         duration_s = self._lines.duration_s[walk]
         phase_s = (self._offset_s[devices] + time_s) % (2 * duration_s)
@@ -86,10 +89,10 @@ class WalkPaths:
 
 
 def load_walks(path: Path) -> list[Array]:
-    """The walks [n, 3] of t_s, x_m, y_m of an .npz or .npz.xz file, in its order.
+    """Read the walks [n, 3] of t_s, x_m, y_m of an .npz or .npz.xz file, in its order.
 
     Raises:
-        DataError: The file is missing, is not in this form, or the times of a walk do not increase.
+        DataError: the file is missing or has another form, or the times of a walk do not increase.
     """
     named = read_arrays(path, _HOW, limited=True)
     if not named:
@@ -102,3 +105,37 @@ def load_walks(path: Path) -> list[Array]:
         if not np.isfinite(rows).all() or not np.all(np.diff(rows[:, 0]) > 0):
             raise DataError(str(path), f"{name} has values that are not finite, or times that do not increase", _HOW)
     return [rows.astype(np.float64) for rows in named.values()]
+
+
+class GpsMobility(TraceMobility):
+    """Tracks of GPS receivers: CSV files with the columns time, id, lat and lon, GPX, GeoLife (.plt) or T-Drive.
+
+    A walk consists of the fixes of one id in a file, of one segment of a GPX track, or of one GeoLife file. A device
+    moves in straight lines between fixes, and walks back at the end, as with `trace`. Coordinates are metres east and
+    north of `centre_deg`, exact to 0.1 % within 50 km.
+    """
+
+    kind = "gps"
+    path: str
+    """A file, or a folder or archive of files; a relative path is looked up in the data folder first."""
+    select: str = "*"
+    """Pattern of the files in a folder or archive, such as `*.plt` or `*/004/Trajectory/*`."""
+    centre_deg: tuple[float, float] | None = None
+    """Latitude and longitude of the base station; null for the median of all fixes."""
+    centre_m: tuple[float, float] = Field((0.0, 0.0))
+    """Coordinates [x, y] of the base station in m east and north of `centre_deg`."""
+
+    def walks(self, data_dir: Path | None) -> list[Array]:
+        tracks = [*read_tracks(locate(self.path, data_dir), self.select).values()]
+        lat_deg, lon_deg = self.centre_deg or np.median(np.concatenate(tracks)[:, 1:], axis=0).tolist()
+        if not (abs(lat_deg) <= 89 and abs(lon_deg) <= 180):
+            raise ScenarioError(
+                f"mobility.centre_deg: must be latitude and longitude, got {lat_deg:g}, {lon_deg:g}; "
+                "give degrees, at most 89 north or south"
+            )
+        east_m, north_m = metres_per_degree(lat_deg)
+        walks = []
+        for time_s, lats_deg, lons_deg in (rows.T for rows in tracks):
+            x_m = ((lons_deg - lon_deg + 180) % 360 - 180) * east_m
+            walks.append(np.stack([time_s, x_m, (lats_deg - lat_deg) * north_m], axis=1))
+        return walks

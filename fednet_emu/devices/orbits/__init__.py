@@ -1,1 +1,1 @@
-"""Satellites: where they are in the sky of stations on the ground, and when they pass."""
+"""Satellites: their elevation above ground stations, and their contact windows."""

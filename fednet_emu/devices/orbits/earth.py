@@ -1,4 +1,4 @@
-"""The turning Earth: places on it, and how high satellites stand in the sky there.
+"""Geometry of the rotating Earth: sites on the ground, sidereal time, and changes of axes.
 
 Coordinates are earth-fixed: the origin in the centre of the Earth, x towards latitude and longitude 0, z north.
 """
@@ -26,7 +26,7 @@ _J2000 = 2_451_545.0
 
 
 class Site(Component):
-    """A place on the ground, on the ellipsoid of WGS84."""
+    """A site on the ground, on the ellipsoid of WGS84."""
 
     lat_deg: float = Field(ge=-90, le=90)
     """Geodetic latitude in degrees, north positive."""
@@ -37,7 +37,7 @@ class Site(Component):
 
     @property
     def axes(self) -> Array:
-        """East, north and up of the place, [3, 3], one axis a row."""
+        """Unit vectors to the east, to the north and up, [3, 3], one per row."""
         lat, lon = math.radians(self.lat_deg), math.radians(self.lon_deg)
         east = (-math.sin(lon), math.cos(lon), 0.0)
         north = (-math.sin(lat) * math.cos(lon), -math.sin(lat) * math.sin(lon), math.cos(lat))
@@ -56,7 +56,7 @@ class Site(Component):
 
 
 def metres_per_degree(lat_deg: float) -> tuple[float, float]:
-    """Metres of a degree of longitude and of latitude at a latitude, on the ellipsoid of WGS84."""
+    """Lengths in m of one degree of longitude and of latitude at a latitude, on the ellipsoid of WGS84."""
     lat, flat = math.radians(lat_deg), _FLATTENING * (2 - _FLATTENING)
     curve = 1 - flat * math.sin(lat) ** 2
     east_m = _EQUATOR_M / math.sqrt(curve) * math.cos(lat)
@@ -65,24 +65,24 @@ def metres_per_degree(lat_deg: float) -> tuple[float, float]:
 
 
 def sidereal_rad(julian_day: float, time_s: Array) -> Array:
-    """Greenwich mean sidereal time (IAU 1982) in radians, times [T] in s after a Julian day of UT1.
+    """Greenwich mean sidereal time (IAU 1982) in radians at times [T] in s after a Julian day of UT1.
 
-    Ignored here: that UT1 differs from UTC by less than a second.
+    Ignored here: the difference between UT1 and UTC, less than a second.
     """
     centuries = (julian_day - _J2000 + time_s / _DAY_S) / 36_525.0
     whole_s = 67_310.54841 + (0.093104 - 6.2e-6 * centuries) * centuries**2
-    # the large term in two parts: a turn a day, and what the sky turns beyond it
+    # the large term in two parts, for precision: one turn a day, and the rotation of the sky beyond it
     gained_s = 8_640_184.812866 * centuries + ((julian_day - _J2000) % 1.0) * _DAY_S + time_s % _DAY_S
     return np.asarray(2 * math.pi * (((whole_s + gained_s) / _DAY_S) % 1.0))
 
 
 def turned(place_m: Array, angle_rad: Array) -> Array:
-    """Coordinates [..., 3] in axes that are turned about z by angles [...]."""
+    """Transform coordinates [..., 3] to axes that are rotated about z by angles [...]."""
     c, s = cos(angle_rad), sin(angle_rad)
     x, y, z = place_m[..., 0], place_m[..., 1], place_m[..., 2]
     return np.stack([c * x + s * y, c * y - s * x, np.broadcast_to(z, np.shape(c * x))], axis=-1)
 
 
 def in_axes(way_m: Array, axes: Array) -> Array:
-    """Parts [..., n] of vectors [..., 3] along axes [n, 3], with the same bits on every processor."""
+    """Components [..., n] of vectors [..., 3] along axes [n, 3], with the same bits on every processor."""
     return np.stack([way_m[..., 0] * x + way_m[..., 1] * y + way_m[..., 2] * z for x, y, z in axes], axis=-1)

@@ -1,0 +1,355 @@
+"""Random mobility models: random direction, random waypoint and Gauss-Markov.
+
+A path consists of straight legs. The present leg of each device is kept, and the next one is drawn when it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import scipy
+from pydantic import Field, field_validator, model_validator
+
+from fednet_emu.arrays import Array, IntArray, Keys, cos, log1p, power, sin
+from fednet_emu.devices.mobility.base import Mobility
+from fednet_emu.devices.mobility.regions import Region, bounced, check_inside, reflected
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
+
+_MOVING = 1.0
+_DRAWS = np.arange(5)[:, None]
+
+
+@dataclass(slots=True, eq=False)
+class Legs:
+    """One straight leg of each of k devices.
+
+    Attributes:
+        device: devices, [k].
+        number: index of the draw that gave the leg its heading, [k]; -1 before the first.
+        start_s: start of the leg, [k].
+        end_s: end of the leg at a wall or a turn, [k].
+        turn_s: end of the heading, [k]; later than `end_s` when a wall comes first.
+        xy_m: starting point, [k, 2].
+        velocity_m_s: constant velocity, [k, 2].
+        memory: state of the mobility model that one leg passes to the next, [k, columns].
+    """
+
+    device: IntArray
+    number: IntArray
+    start_s: Array
+    end_s: Array
+    turn_s: Array
+    xy_m: Array
+    velocity_m_s: Array
+    memory: Array
+
+    @classmethod
+    def none_yet(cls, xy_m: Array, columns: int = 0) -> Legs:
+        """Legs of length zero that end at time 0 at the initial positions [devices, 2]."""
+        count = len(xy_m)
+        start_s, end_s, turn_s = np.zeros((3, count))
+        places_m = np.array(xy_m, dtype=np.float64)
+        velocity_m_s, memory = np.zeros((count, 2)), np.zeros((count, columns))
+        return cls(np.arange(count), np.full(count, -1), start_s, end_s, turn_s, places_m, velocity_m_s, memory)
+
+    def take(self, rows: IntArray) -> Legs:
+        """Return a copy of some rows."""
+        return Legs(*(getattr(self, name)[rows] for name in self.__slots__))
+
+    def put(self, rows: IntArray, legs: Legs) -> None:
+        """Overwrite some rows."""
+        for name in self.__slots__:
+            getattr(self, name)[rows] = getattr(legs, name)
+
+    def at_m(self, time_s: float | Array) -> Array:
+        """Positions [k, 2] at one time, or at one time for each device."""
+        here_m: Array = self.xy_m + self.velocity_m_s * np.reshape(time_s - self.start_s, (-1, 1))
+        return here_m
+
+
+Following = Callable[[Legs], Legs]
+"""Function from legs to the next legs. Its draws are keyed by device and number, so a replay gives the same legs."""
+
+
+class LegPaths:
+    """Paths of consecutive legs.
+
+    Memory is one leg per device. A query at a later time costs one step for each leg in between, for all queried
+    devices at once; a query before the start of the present leg replays the path from the start.
+    """
+
+    def __init__(self, first: Legs, following: Following, speed_m_s: float) -> None:
+        self.speed_m_s = speed_m_s
+        self._first = first
+        self._present = first.take(first.device)
+        self._following = following
+
+    def positions_m(self, devices: IntArray, time_s: float) -> Array:
+        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
+        if len(devices) == 1:
+            return self._one_m(int(devices[0]), time_s)
+        present = self._present
+        moved = (time_s < present.start_s[devices]) | (time_s >= present.end_s[devices])
+        if moved.any():
+            self._move(np.asarray(devices)[moved], time_s)
+        here_m: Array = (
+            present.xy_m[devices] + present.velocity_m_s[devices] * (time_s - present.start_s[devices])[:, None]
+        )
+        return here_m
+
+    def _one_m(self, device: int, time_s: float) -> Array:
+        present = self._present
+        if not present.start_s.item(device) <= time_s < present.end_s.item(device):
+            self._move(np.array([device]), time_s)
+        elapsed_s = time_s - present.start_s.item(device)
+        x_m = present.xy_m.item(device, 0) + present.velocity_m_s.item(device, 0) * elapsed_s
+        y_m = present.xy_m.item(device, 1) + present.velocity_m_s.item(device, 1) * elapsed_s
+        return np.array([[x_m, y_m]])
+
+    def _move(self, devices: IntArray, time_s: float) -> None:
+        legs = self._present.take(devices)
+        too_late = np.flatnonzero(time_s < legs.start_s)
+        legs.put(too_late, self._first.take(devices[too_late]))
+        due = np.flatnonzero(time_s >= legs.end_s)
+        while len(due):
+            following = self._following(legs.take(due))
+            legs.put(due, following)
+            due = due[time_s >= following.end_s]
+        self._present.put(devices, legs)
+
+
+def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
+    """Return the next legs of devices that turn at the end of their heading, and are reflected by walls before that.
+
+    Args:
+        region: region in which the devices stay.
+        turned: sets number, velocity and `turn_s` of legs at the end of their heading.
+        mirrored: reflects `memory` in place at walls with unit normals [k, 2].
+    """
+
+    def following(legs: Legs) -> Legs:
+        turning = legs.end_s >= legs.turn_s
+        legs.xy_m, legs.start_s = region.clipped_m(legs.at_m(legs.end_s)), legs.end_s
+        turns, walls = np.flatnonzero(turning), np.flatnonzero(~turning)
+        if len(turns):
+            legs.put(turns, turned(legs.take(turns)))
+        if len(walls):
+            hit = legs.take(walls)
+            normal = region.normal(hit.xy_m, hit.velocity_m_s)
+            hit.velocity_m_s = bounced(hit.velocity_m_s, normal)
+            if mirrored is not None:
+                mirrored(hit, normal)
+            legs.put(walls, hit)
+        legs.end_s = np.minimum(legs.turn_s, legs.start_s + region.exit_s(legs.xy_m, legs.velocity_m_s))
+        return legs
+
+    return following
+
+
+def heading(uniform: Array) -> Array:
+    """Unit vectors [k, 2] in the directions 2 pi times uniform draws [k]."""
+    angle = 2 * math.pi * uniform
+    return np.stack([cos(angle), sin(angle)], axis=1)
+
+
+class _SpeedRange(Mobility):
+    """Mobility at speeds between two bounds, in m/s."""
+
+    min_speed_m_s: float
+    max_speed_m_s: float
+
+    @model_validator(mode="after")
+    def _speeds_in_order(self) -> Self:
+        if self.min_speed_m_s > self.max_speed_m_s:
+            raise ValueError(
+                f"min_speed_m_s must not be above max_speed_m_s, got {self.min_speed_m_s:g} and {self.max_speed_m_s:g}"
+            )
+        return self
+
+
+class RandomDirection(_SpeedRange):
+    """Walk at a constant speed in a random direction for an exponential time, reflected by walls; then draw again.
+
+    Uniform positions with directions uniform on the circle are its stationary distribution, for any distribution of
+    speed and duration (Nain, Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
+    """
+
+    min_speed_m_s: float = Field(0.5, ge=0)
+    """Lowest speed in m/s."""
+    max_speed_m_s: float = Field(1.5, gt=0)
+    """Highest speed in m/s; speeds are uniform between the two bounds, whose defaults are those of pedestrians."""
+    mean_leg_s: float = Field(60.0, gt=0)
+    """Mean time in s from one draw of direction and speed to the next."""
+
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
+        check_inside(region, initial_xy_m)
+        keys = mixes(streams.key("mobility"), np.arange(len(initial_xy_m)))
+        span_m_s = self.max_speed_m_s - self.min_speed_m_s
+
+        def turned(legs: Legs) -> Legs:
+            legs.number = legs.number + 1
+            direction, quick, long = uniforms(keys[legs.device], 4 * legs.number + _DRAWS[:3])
+            legs.velocity_m_s = heading(direction) * (self.min_speed_m_s + span_m_s * quick)[:, None]
+            legs.turn_s = legs.start_s - self.mean_leg_s * log1p(-long)
+            return legs
+
+        speed_m_s = (self.min_speed_m_s + self.max_speed_m_s) / 2
+        return LegPaths(Legs.none_yet(initial_xy_m), bouncing(region, turned), speed_m_s)
+
+
+class RandomWaypoint(_SpeedRange):
+    """Go straight to a uniform point at a uniform speed, pause there, and repeat.
+
+    At a random time, the speed of a moving device has a density proportional to 1 / v, with mean
+    (max - min) / ln(max / min); its trip is longer than the average trip, and devices concentrate in the middle. The
+    stationary start draws trip, place, speed and pause from these distributions (Navidi and Camp, "Stationary
+    distributions for the random waypoint mobility model", IEEE Trans. Mobile Computing, 2004).
+    """
+
+    min_speed_m_s: float = 0.5
+    """Lowest speed in m/s."""
+    max_speed_m_s: float = 1.5
+    """Highest speed in m/s; the speed of each trip is uniform between the two bounds."""
+    pause_s: float = Field(0.0, ge=0)
+    """Time in s that a device stays at each waypoint."""
+    start: Literal["stationary", "placement"] = "stationary"
+    """`stationary`: devices start from the stationary distribution, whatever their placement; `placement`: each starts
+    a trip at its placement."""
+
+    @field_validator("min_speed_m_s")
+    @classmethod
+    def _never_at_rest_on_a_trip(cls, value: float) -> float:
+        if value <= 0:
+            raise ValueError(
+                f"must be above 0, got {value:g}: with 0 the mean speed decays for ever, as ever more devices are on "
+                f"endless slow trips"
+            )
+        return value
+
+    def mean_speed_m_s(self) -> float:
+        """Mean speed of moving devices over time: (max - min) / ln(max / min)."""
+        ratio = self.max_speed_m_s / self.min_speed_m_s
+        return self.min_speed_m_s * (1.0 if ratio == 1 else (ratio - 1) / math.log(ratio))
+
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
+        devices = np.arange(len(initial_xy_m))
+        keys = mixes(streams.key("mobility"), devices)
+        span_m_s = self.max_speed_m_s - self.min_speed_m_s
+        if self.start == "stationary":
+            first = self._stationary(region, streams, devices)
+        else:
+            check_inside(region, initial_xy_m)
+            first = Legs.none_yet(initial_xy_m, columns=1)
+
+        def following(legs: Legs) -> Legs:
+            arrived = (legs.memory[:, 0] == _MOVING) & (self.pause_s > 0)
+            legs.xy_m, legs.start_s = region.clipped_m(legs.at_m(legs.end_s)), legs.end_s
+            legs.number = np.where(arrived, legs.number, legs.number + 1)
+            one, two, quick = uniforms(keys[legs.device], 4 * np.maximum(legs.number, 0) + _DRAWS[:3])
+            trip_m = region.points_m(one, two) - legs.xy_m
+            trip_s, velocity_m_s = _trip(trip_m, self.min_speed_m_s + span_m_s * quick)
+            legs.turn_s = legs.start_s + np.where(arrived, self.pause_s, trip_s)
+            legs.end_s = legs.turn_s
+            legs.velocity_m_s = np.where(arrived[:, None], 0.0, velocity_m_s)
+            legs.memory = np.where(arrived, 0.0, _MOVING)[:, None]
+            return legs
+
+        return LegPaths(first, following, self.mean_speed_m_s())
+
+    def _stationary(self, region: Region, streams: Streams, devices: IntArray) -> Legs:
+        """Legs of the devices at time 0, each at a random point of a trip or pause."""
+        keys = mixes(streams.key("mobility", "start"), devices)
+        trip_s = region.mean_distance_m() / self.mean_speed_m_s()
+        moving, along, quick = uniforms(keys, _DRAWS[:3])
+        pausing = moving < self.pause_s / (self.pause_s + trip_s)
+        from_m, to_m = _long_trips(region, mixes(streams.key("mobility", "first trip"), devices))
+        here_m = from_m + along[:, None] * (to_m - from_m)
+        speed_m_s = self.min_speed_m_s * power(self.max_speed_m_s / self.min_speed_m_s, quick)
+        left_s, velocity_m_s = _trip(to_m - here_m, speed_m_s)
+        legs = Legs.none_yet(np.where(pausing[:, None], from_m, here_m), columns=1)
+        if pausing.any():
+            legs.xy_m = np.where(pausing[:, None], region.points_m(*uniforms(keys, _DRAWS[:2] + 4)), here_m)
+        legs.end_s = np.where(pausing, along * self.pause_s, left_s)
+        legs.turn_s = legs.end_s.copy()
+        legs.velocity_m_s = np.where(pausing[:, None], 0.0, velocity_m_s)
+        legs.memory = np.where(pausing, 0.0, _MOVING)[:, None]
+        return legs
+
+
+def _trip(trip_m: Array, speed_m_s: Array) -> tuple[Array, Array]:
+    """Duration [k] and velocity [k, 2] of straight trips [k, 2]."""
+    distance_m = np.maximum(np.sqrt(trip_m[:, 0] ** 2 + trip_m[:, 1] ** 2), 1e-12)
+    return distance_m / speed_m_s, trip_m * (speed_m_s / distance_m)[:, None]
+
+
+def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
+    """Ends [k, 2] of trips whose density is proportional to their length, by rejection sampling."""
+    from_m, to_m = np.empty((len(keys), 2)), np.empty((len(keys), 2))
+    waiting, attempt = np.arange(len(keys)), 0
+    while len(waiting):
+        a, b, c, d, accept = uniforms(keys[waiting], 8 * attempt + _DRAWS)
+        from_m[waiting], to_m[waiting] = region.points_m(a, b), region.points_m(c, d)
+        trip_m = to_m[waiting] - from_m[waiting]
+        rejected = accept * region.diameter_m() > np.sqrt(trip_m[:, 0] ** 2 + trip_m[:, 1] ** 2)
+        waiting, attempt = waiting[rejected], attempt + 1
+    return from_m, to_m
+
+
+class GaussMarkov(Mobility):
+    """First-order autoregressive speed and heading around a mean speed and a mean heading of each device.
+
+    At each step v' = a v + (1 - a) mean + sqrt(1 - a^2) sigma w, and the same for the heading (Liang and Haas, INFOCOM
+    1999, in the form of Camp, Boleng and Davies, 2002). Both start from their stationary distribution; a speed below 0
+    counts as 0. Mean headings are uniform, and walls reflect them together with the heading, so uniform positions stay
+    uniform. A query costs one vectorised step of work for each `step_s` since the last one.
+    """
+
+    alpha: float = Field(0.85, ge=0, lt=1)
+    """Correlation from step to step: 0 for independent steps; 1, a straight line, is not allowed."""
+    mean_speed_m_s: float = Field(1.0, gt=0)
+    """Mean speed of every device."""
+    speed_sigma_m_s: float = Field(0.2, ge=0)
+    """Standard deviation of the speed."""
+    heading_sigma_rad: float = Field(0.5, ge=0)
+    """Standard deviation of the heading around the device's mean heading."""
+    step_s: float = Field(10.0, gt=0)
+    """Time between changes; the correlation time of speed and heading is -step_s / ln(alpha), a minute by default."""
+
+    def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
+        check_inside(region, initial_xy_m)
+        devices = np.arange(len(initial_xy_m))
+        keys = mixes(streams.key("mobility"), devices)
+        fresh = math.sqrt(1 - self.alpha**2)
+
+        def turned(legs: Legs) -> Legs:
+            legs.number = legs.number + 1
+            legs.turn_s = (legs.number + 1).astype(np.float64) * self.step_s
+            first = legs.number == 0
+            news: Array = scipy.special.ndtri(uniforms(keys[legs.device], 2 * legs.number + _DRAWS[:2]))
+            kept, added = np.where(first, 0.0, self.alpha), np.where(first, 1.0, fresh)
+            legs.memory[:, 2:] = (kept * legs.memory[:, 2:].T + added * news).T
+            legs.velocity_m_s = self._velocity_m_s(legs.memory)
+            return legs
+
+        start = Legs.none_yet(initial_xy_m, columns=4)
+        start.memory[:, :2] = heading(uniforms(streams.key("mobility", "heading"), devices))
+        return LegPaths(start, bouncing(region, turned, _mirrored), self.mean_speed_m_s)
+
+    def _velocity_m_s(self, memory: Array) -> Array:
+        """Velocity [k, 2] from mean heading (unit vector), and standardised deviations of speed and heading [k, 4]."""
+        speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
+        turn = self.heading_sigma_rad * memory[:, 3]
+        along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)
+        mean_x, mean_y = memory[:, 0], memory[:, 1]
+        return np.stack([mean_x * along - mean_y * across, mean_x * across + mean_y * along], axis=1)
+
+
+def _mirrored(legs: Legs, normal: Array) -> None:
+    """Reflect the mean heading; a reflection swaps left and right deviations from it."""
+    legs.memory[:, :2] = reflected(legs.memory[:, :2], normal)
+    legs.memory[:, 3] *= -1
