@@ -1,6 +1,6 @@
-"""When devices are on the network. A device that leaves in the middle of a transfer loses it.
+"""Availability: the times at which devices are on the network.
 
-One whose battery is empty is away, too.
+A device that leaves in the middle of a transfer loses the transfer. A device with an empty battery is away.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from fednet_emu.kernel.streams import uniform, uniforms
 
 
 class Availability(Component):
-    """When each device is reachable: always, unless a kind says otherwise."""
+    """Times at which each device is reachable: always, unless overridden."""
 
     FORESEEN: ClassVar[bool] = False
-    """Whether everybody knows when a device returns, so that messages to and from it wait for that."""
+    """Whether the times of return are known beforehand, so that messages to and from a device wait for its return."""
 
     def along(self, paths: Paths) -> Availability:
-        """The same where devices move on these paths, for kinds that follow from how they move."""
+        """Return the availability of devices on these paths, for kinds that depend on movement."""
         return self
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Time in ns until which a device is present; `now_ns` if it is away now, `FOREVER_NS` if it never leaves."""
+        """Return the time in ns at which a device leaves: `now_ns` if it is away, `FOREVER_NS` if it never leaves."""
         return FOREVER_NS
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """Mask [count] of the devices that are present now."""
+        """Return the mask [count] of devices that are present now."""
         return np.ones(count, np.bool_)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """First time in ns, now or later, at which a device is present; `FOREVER_NS` if it never returns."""
+        """Return the first time in ns from now on at which a device is present; `FOREVER_NS` if it never returns."""
         return now_ns
 
 
 class Always(Availability):
-    """Every device is always there."""
+    """Every device is always present."""
 
 
 class Periodic(Availability):
-    """Each device is present for `on_s`, away for `off_s`, and so on, starting at its own random phase."""
+    """Each device is periodically present for `on_s` and away for `off_s`, from a random phase."""
 
     on_s: float = Field(gt=0)
-    """Time in s for which a device is present in each cycle."""
+    """Time present in s in each cycle."""
     off_s: float = Field(gt=0)
-    """Time in s for which a device is away in each cycle."""
+    """Time away in s in each cycle."""
 
     def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
@@ -78,10 +78,10 @@ class Periodic(Availability):
 
 
 class Windows(Availability):
-    """Given windows [from_s, to_s) per device; a device that is not listed is always there."""
+    """Given windows [from_s, to_s) for each device; a device that is not listed is always present."""
 
     devices: dict[int, tuple[tuple[float, float], ...]]
-    """Maps the number of a device to the windows [from, to] in s in which it is present."""
+    """Windows [from, to) in s in which a device is present, by number of the device."""
 
     @field_validator("devices")
     @classmethod
@@ -120,9 +120,9 @@ class Windows(Availability):
 
 
 class FromMobility(Availability):
-    """A device is present while the vehicle that it rides in is in the recording, for a mobility that comes and goes.
+    """A device is present while its vehicle is in the recording, for mobility of vehicles that join and leave.
 
-    A vehicle leaves one time step after its last row; gaps of its rows are absences, too.
+    A vehicle leaves one time step after its last row. A gap in its rows is an absence, too.
     """
 
     def along(self, paths: Paths) -> Availability:
@@ -135,18 +135,18 @@ class FromMobility(Availability):
 
 
 class Passes(Availability):
-    """A satellite is present while it stands high enough over one of the stations, those of `cells: {kind: ground}`.
+    """A satellite is present while its elevation over one of the stations of `cells: {kind: ground}` is high enough.
 
-    Its returns are foreseen: in rounds and exchanges, a message to or from a satellite that has set, or that the set
-    has cut, is sent again from the start at its next pass. Passes of less than ten seconds may be missed; a satellite
-    that has not been seen for ten days is gone.
-    Ignored here: that a transfer may start at one station and go on at another; it has the link of the first.
+    The times of return are known beforehand: in rounds and exchanges, a message to or from a satellite below the
+    horizon waits for the next pass, and a message that the end of a pass cuts off is sent again from the start. Passes
+    shorter than ten seconds may be missed; a satellite without a pass for ten days is gone.
+    Ignored here: a change of station during a transfer, which keeps the link of the first station.
     """
 
     FORESEEN: ClassVar[bool] = True
 
     mask_deg: float = Field(10.0, ge=0, lt=90)
-    """Least elevation in degrees above the horizon; 5 to 25 in practice."""
+    """Minimum elevation in degrees above the horizon; 5 to 25 in practice."""
 
     _table: PassTable | None = PrivateAttr(None)
 
@@ -182,14 +182,7 @@ AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 
 class Presence:
-    """Availability of all devices of a run, with its random phases, and their batteries if they have any.
-
-    Attributes:
-        count: how many devices there are.
-        batteries: the batteries; None for devices that never run out of energy.
-        always: whether every device is always there.
-        foreseen: whether everybody knows when devices return.
-    """
+    """Presence of all devices of a run, by their availability, its random phases and their batteries."""
 
     def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
         self._availability = availability
@@ -202,17 +195,17 @@ class Presence:
 
     @property
     def asked(self) -> int:
-        """How many devices it is asked about."""
+        """Number of the devices under consideration."""
         return len(self._among)
 
     def only(self, devices: IntArray) -> Presence:
-        """The same, asked about some of the devices only."""
+        """Return a copy that considers the given devices only."""
         some = copy.copy(self)
         some._among = devices
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """The end of the device's present window; the server never leaves. When its battery gets empty is not known."""
+        """End of the device's present window, batteries aside; the server (-1) never leaves."""
         if self.always or device < 0:
             return FOREVER_NS
         if self.batteries is not None and not self.batteries.on[device]:
@@ -220,7 +213,7 @@ class Presence:
         return self._availability.until_ns(device, now_ns, self._key)
 
     def present(self, now_ns: int) -> IntArray:
-        """The devices that are there now, in order."""
+        """Devices that are present now, in ascending order."""
         if self.always:
             return self._among
         there = self._availability.present(self.count, now_ns, self._key)
@@ -230,19 +223,19 @@ class Presence:
 
     @property
     def scheduled(self) -> bool:
-        """Whether devices come and go, whatever their batteries."""
+        """Whether devices join and leave for other reasons than empty batteries."""
         return not isinstance(self._availability, Always)
 
     def expected(self, now_ns: int) -> Mask:
-        """Mask [count] of the devices that are there at a time, if their batteries are not empty."""
+        """Mask [count] of the devices that are present at a time, batteries aside."""
         return self._availability.present(self.count, now_ns, self._key)
 
     def next_return_ns(self, now_ns: int) -> int:
-        """An instant, now or later, before which none of the devices is there; `FOREVER_NS` if none ever returns."""
+        """Time, now or later, before which no device is present; `FOREVER_NS` if none ever returns."""
         return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
 
     def foreseen_ns(self, device: int, now_ns: int) -> int:
-        """When a device that is away now returns, if everybody knows that; `FOREVER_NS` if not, or never."""
+        """Time of return of an absent device; `FOREVER_NS` if it never returns, or the time is not known beforehand."""
         returns_ns = self._returns_ns(device, now_ns) if self.foreseen and device >= 0 else FOREVER_NS
         return returns_ns if returns_ns > now_ns else FOREVER_NS
 

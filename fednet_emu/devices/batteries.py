@@ -1,7 +1,7 @@
-"""The batteries of all devices in a run: each tells what draws from it when it gets empty, and when it is back.
+"""The batteries of all devices in a run, with callbacks when a battery gets empty and when its device is back.
 
-Nothing happens between two changes of what draws: the instant at which a battery gets empty, or has been charged
-enough, is calculated ahead, and again at each change.
+The time at which a battery gets empty, or is charged enough, is calculated ahead, and again at each change of its
+loads.
 """
 
 from __future__ import annotations
@@ -24,16 +24,8 @@ from fednet_emu.records.rows import BatteryRow
 class Batteries:
     """The batteries of all devices.
 
-    Args:
-        battery: their settings.
-        count: how many devices there are.
-        idle_w: power in W that each device draws all the time, but while it is away for want of charge.
-        clock: simulated time.
-        ledger: records; each battery has a row for the start, the end, and each instant at which its draws change.
-        streams: randomness.
-
-    Attributes:
-        on: mask [devices] of those that are not away for want of charge.
+    The ledger gets a row for each battery at the start, at the end, and at each change of its loads. A device draws its
+    idle power while its battery is not empty. `on` is the mask [devices] of devices that their batteries supply.
     """
 
     def __init__(
@@ -62,42 +54,38 @@ class Batteries:
             self._record(device)
             self._plan(device)
 
-    # ---- what draws --------------------------------------------------------------------------------------------------
-
     def load(self, device: int, use: int, power_w: float, emptied: Callable[[], None]) -> Load:
-        """Draw a power from now on from the battery of a device that is on; `emptied` is called when it gets empty."""
+        """Start a load on the battery of a device that is on; `emptied` is called when the battery gets empty."""
         charge, load = self._now(device), Load(device, use, self._clock.now, power_w, emptied)
         charge.loads.append(load)
         self._plan(device)
         return load
 
     def change(self, load: Load, from_ns: Sequence[int], power_w: Sequence[float]) -> None:
-        """Draw these powers in W instead from now on, each from an instant until the next; the first is now."""
+        """Change the power of a load to `power_w[i]` from `from_ns[i]` until `from_ns[i + 1]`, from now on."""
         if load.cut_ns == FOREVER_NS:
             self._now(load.device)
             load.from_ns, load.power_w = list(from_ns), list(power_w)
             self._plan(load.device)
 
     def unload(self, load: Load, energy_j: float) -> None:
-        """End a load now, which has drawn this energy in all."""
+        """End a load now; `energy_j` is its total energy."""
         charge = self._now(load.device)
         charge.settle(load, energy_j)
         if load.cut_ns == FOREVER_NS:
             charge.loads.remove(load)
             self._plan(load.device)
 
-    # ---- what can be seen --------------------------------------------------------------------------------------------
-
     def charges_j(self) -> Array:
-        """Energy in J in each battery now, [devices]."""
+        """Charges [devices] in J now."""
         return np.array([max(self._now(device).charge_j, 0.0) for device in range(len(self._charges))])
 
     def returns_ns(self, device: int) -> int:
-        """An instant, now or later, before which the device is empty; `FOREVER_NS` if it stays so."""
+        """Time, now or later, before which the device's battery stays empty; `FOREVER_NS` for ever."""
         return self._clock.now if self.on[device] else self._due_ns[device]
 
     def when_back(self, device: int, callback: Callable[[], None]) -> bool:
-        """Call back once when a device that is empty is on again; False, and never, if nothing charges it."""
+        """Call back once when a device with an empty battery is on again; return False if it never will be."""
         if self._never:
             return False
         self._back.setdefault(device, []).append(callback)
@@ -106,17 +94,15 @@ class Batteries:
         return True
 
     def stranded(self) -> int:
-        """How many devices are empty and stay so, because nothing charges them."""
+        """Number of devices whose batteries are empty and are never charged."""
         return int(np.count_nonzero(~self.on)) if self._never else 0
 
     def used_j(self, use: int) -> float:
-        """Energy in J that all devices together have drawn for this use by the end of the run."""
+        """Energy in J of all devices for one use up to the end of the run."""
         return float(sum(charge.used_j[use] for charge in self._charges))
 
-    # ---- the course of the charge ------------------------------------------------------------------------------------
-
     def _now(self, device: int) -> Charge:
-        """A battery, followed until now; an instant at which it is looked at has a row."""
+        """Update a battery to the present, and record it."""
         charge = self._charges[device]
         if charge.since_ns < self._clock.now:
             charge.advance(self._clock.now)
@@ -124,10 +110,9 @@ class Batteries:
         return charge
 
     def _plan(self, device: int) -> None:
-        """Look ahead to when the battery gets empty, or has been charged enough.
+        """Set a timer for the time at which the battery gets empty, or is charged enough.
 
-        Nothing but the battery itself notices if nothing draws from it but the idle power, and nobody has asked to be
-        called when its device is back.
+        The timer runs in the background if it can wake no process: without loads and callbacks.
         """
         timer, self._timers[device], self._due_ns[device] = self._timers[device], None, FOREVER_NS
         if timer is not None:
@@ -137,7 +122,7 @@ class Batteries:
             return
         due_ns, certain = charge.reaches_ns(self._needed_j)
         if due_ns < FOREVER_NS:
-            due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a device that is empty is so for a nanosecond
+            due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a battery is empty for a nanosecond at least
             self._due_ns[device] = due_ns
             unnoticed = not charge.loads and device not in self._back
             due = partial(self._due, device, certain)
@@ -164,22 +149,9 @@ class Batteries:
             callback()
 
     def _record(self, device: int) -> None:
-        charge = self._charges[device]
-        computing_j, sending_j, receiving_j, idle_j = charge.used_j
-        self._ledger.batteries.append(
-            BatteryRow(
-                device=device,
-                simulated_ns=charge.since_ns,
-                charge_j=charge.charge_j,
-                harvested_j=charge.harvested_j,
-                spilled_j=charge.spilled_j,
-                computing_j=computing_j,
-                sending_j=sending_j,
-                receiving_j=receiving_j,
-                idle_j=idle_j,
-                state=int(charge.on),
-            )
-        )
+        its = self._charges[device]
+        row = (device, its.since_ns, its.charge_j, its.harvested_j, its.spilled_j, *its.used_j, int(its.on))
+        self._ledger.batteries.append(BatteryRow._make(row))
 
     def close(self) -> None:
         """Record all charges at the end of the run."""

@@ -1,4 +1,4 @@
-"""The battery of one device: its charge between the instants at which what draws from it changes."""
+"""The battery of one device: settings, loads, and the charge over time."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from fednet_emu.devices.harvesting import AnyHarvesting, NoHarvesting, Source
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 
 COMPUTING, SENDING, RECEIVING, IDLE = range(4)
-"""What draws from a battery."""
+"""Uses of energy."""
 
 _MOST_PIECES = 32
-"""A look ahead ends after so many pieces of constant power; the next look follows then."""
+"""Number of intervals of constant power after which a look-ahead ends; another one starts there."""
 
 
 class Battery(Component):
-    """A battery in each device, which computing, sending, receiving and waiting draw from.
+    """A battery in each device, which supplies computing, sending, receiving and idling.
 
-    A device whose battery gets empty is away from that nanosecond on: it loses its transfers, its computation stops,
-    and it draws nothing. It is back as soon as the battery has been charged to `restart_share`; a computation that was
-    stopped then goes on where it was.
-    Ignored here: self-discharge, ageing, losses of charging, and a supply voltage that falls with the charge.
+    A device is away from the nanosecond at which its battery gets empty: it loses its transfers, its computation stops,
+    and it draws no power. It is back as soon as the battery is charged to `restart_share`; a stopped computation then
+    continues.
+    Ignored here: self-discharge, ageing, charging losses, and a supply voltage that falls with the charge.
     """
 
     capacity_j: float = Field(ge=1e-6, le=1e12)
-    """Energy in J in a full battery. What is harvested beyond it is spilled."""
+    """Capacity in J. Energy that is harvested while the battery is full is spilled."""
     initial_share: float = Field(default=1.0, ge=0, le=1)
-    """Part of the capacity that is charged at the start; at 0 the devices start away."""
+    """Initial charge as a fraction of the capacity; at 0 the devices start away."""
     initial_spread: float = Field(default=0.0, ge=0, le=1)
-    """Width of the interval below `initial_share` from which each device's own share is drawn uniformly."""
+    """Width of the interval below `initial_share` from which each device's initial share is drawn uniformly."""
     restart_share: float = Field(default=0.1, ge=1e-3, le=1)
-    """Part of the capacity to which an empty battery must be charged before its device is back."""
+    """Fraction of the capacity to which an empty battery is charged before its device is back."""
     harvesting: AnyHarvesting = NoHarvesting()
-    """What charges the batteries."""
+    """Energy source of the batteries."""
 
     @model_validator(mode="after")
     def _spread_fits(self) -> Battery:
@@ -51,13 +51,12 @@ class Battery(Component):
 
 
 class Load:
-    """Something that draws from a battery: a power in W from each of some instants on, until the next.
+    """A load on a device's battery: piecewise constant power, with a callback for an empty battery.
 
     Attributes:
-        device, use: whose battery; COMPUTING, SENDING or RECEIVING.
-        emptied: called when the battery gets empty.
+        use: COMPUTING, SENDING or RECEIVING.
         drawn_j: energy drawn so far.
-        cut_ns: when the battery got empty; `FOREVER_NS` if it did not.
+        cut_ns: time at which the battery got empty; `FOREVER_NS` if it did not.
     """
 
     __slots__ = ("cut_ns", "device", "drawn_j", "emptied", "from_ns", "power_w", "use")
@@ -68,7 +67,7 @@ class Load:
         self.drawn_j, self.cut_ns = 0.0, FOREVER_NS
 
     def at(self, now_ns: int) -> tuple[float, int]:
-        """The power now, and until when it lasts."""
+        """Return the present power in W, and the time of its next change."""
         if len(self.from_ns) == 1:
             return self.power_w[0], FOREVER_NS
         following = bisect_right(self.from_ns, now_ns)
@@ -77,7 +76,7 @@ class Load:
 
 
 class Span(NamedTuple):
-    """A span in which all powers are constant; `arrival_j` is harvested at its end."""
+    """An interval of constant powers, with energy that arrives at its end."""
 
     start_ns: int
     end_ns: int
@@ -87,15 +86,15 @@ class Span(NamedTuple):
 
 
 class Charge:
-    """The charge of one battery, followed exactly from span to span.
+    """The charge of one battery, exact over intervals of constant power.
 
     Attributes:
-        on: whether the device is not away for want of charge.
-        loads: what draws from it now.
-        since_ns: the instant that all amounts are of.
-        charge_j: energy in it. It may be below zero by what a nanosecond draws.
-        harvested_j, spilled_j: what has come in since the start, and what of this had no room.
-        used_j: what has been drawn since the start, by use.
+        on: whether the device is on, so that its battery supplies it.
+        loads: present loads.
+        since_ns: time of the last update, to which all amounts refer.
+        charge_j: charge; it may be below zero by the energy of one nanosecond.
+        harvested_j, spilled_j: energy harvested since the start, and its part that exceeded the capacity.
+        used_j: energy drawn since the start, by use.
     """
 
     def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
@@ -107,7 +106,7 @@ class Charge:
         self.used_j = [0.0, 0.0, 0.0, 0.0]
 
     def _spans(self, until_ns: int) -> Iterator[Span]:
-        """From now on, with what draws now."""
+        """Yield the intervals from the last update on, with the present loads."""
         start_ns, loads = self.since_ns, self.loads
         while start_ns < until_ns:
             harvest_w, piece_ns, arrival_j = self._source.piece(start_ns)
@@ -118,7 +117,7 @@ class Charge:
             start_ns = end_ns
 
     def advance(self, now_ns: int) -> None:
-        """Follow the charge until now."""
+        """Update the charge to the present."""
         for start_ns, end_ns, harvest_w, draws_w, arrival_j in self._spans(now_ns):
             span_s = (end_ns - start_ns) / NS_PER_S
             if self.on:
@@ -138,16 +137,17 @@ class Charge:
         self.spilled_j += charge_j - self.charge_j
 
     def settle(self, load: Load, energy_j: float) -> None:
-        """Make what a load that has ended has drawn exactly this; until then only rounding may have been missing."""
+        """Correct the energy of a load that has ended to its exact value, which differs by rounding only."""
         missing_j = energy_j - load.drawn_j
         load.drawn_j = energy_j
         self.used_j[load.use] += missing_j
         self.charge_j -= missing_j
 
     def reaches_ns(self, needed_j: float) -> tuple[int, bool]:
-        """When the battery gets empty, or, while it is, when it is charged to `needed_j`; `FOREVER_NS` for never.
+        """Return the time at which the battery gets empty or, if it is empty, is charged to `needed_j`.
 
-        The second result is False if this is only the end of the look ahead, before which neither happens.
+        The time is `FOREVER_NS` if that never happens. The second result is False for a time that is only the end of
+        the look-ahead.
         """
         charge_j, end_ns = self.charge_j, self.since_ns
         if self.on and not self.loads and not self._idle_w:
@@ -169,6 +169,6 @@ class Charge:
 
 
 def _whole_ns(duration_s: float) -> int:
-    """The whole nanoseconds in a duration, rounded down; noise of the product that leads to it takes none away."""
+    """Convert a duration in s to ns, rounded down; floating-point noise of the product does not remove a nanosecond."""
     exact = duration_s * NS_PER_S
     return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS

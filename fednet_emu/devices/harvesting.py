@@ -1,6 +1,6 @@
-"""Energy harvesting: the power that charges a battery over time, and energy that arrives at once.
+"""Energy harvesting: sources of power and of energy packets that charge a battery.
 
-A source is piecewise constant, so that the charge of a battery is known exactly at every nanosecond.
+The power of a source is piecewise constant, so the charge of a battery is exact at every nanosecond.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fednet_emu.kernel.streams import uniform
 
 
 class Piece(NamedTuple):
-    """What a source gives for a while: a constant power in W until `until_ns`, and then `arrival_j` at once."""
+    """Interval of a source: a constant power in W until `until_ns`, and then `arrival_j` at once."""
 
     power_w: float
     until_ns: int
@@ -27,33 +27,32 @@ class Piece(NamedTuple):
 
 
 class Source(Protocol):
-    """What charges the battery of one device."""
+    """Energy source of one battery."""
 
     def piece(self, now_ns: int) -> Piece:
-        """What it gives after this instant; an arrival at this very instant has been given before."""
+        """Return the interval after a time; an arrival at exactly this time belongs to the interval before."""
 
 
 class StepSource:
-    """A source of powers in W, each for `step_ns`, again and again."""
+    """A periodic source of powers in W, each for `step_ns`."""
 
     def __init__(self, power_w: tuple[float, ...], step_ns: int) -> None:
         self._power_w, self._step_ns = power_w, step_ns
 
     def piece(self, now_ns: int) -> Piece:
-        """The power of the present step."""
         step = now_ns // self._step_ns
         return Piece(self._power_w[step % len(self._power_w)], (step + 1) * self._step_ns)
 
 
 class PoissonSource:
-    """A source of equal amounts of energy in J at the instants of a Poisson process, whose draws `key` gives."""
+    """A source of equal energy packets in J at the times of a Poisson process, keyed by `key`."""
 
     def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
         self._arrival_j, self._mean_s, self._key = arrival_j, mean_s, key
         self._count, self._times_ns = 0, [0]
 
     def piece(self, now_ns: int) -> Piece:
-        """Nothing until the next arrival; instants must be asked for in order, but for looks ahead."""
+        """Return the interval until the next arrival; times are in ascending order, except for look-aheads."""
         times_ns = self._times_ns
         while times_ns[-1] <= now_ns:
             gap_s = -self._mean_s * math.log(uniform(self._key, self._count))
@@ -67,11 +66,11 @@ class PoissonSource:
 
 
 _MOST_PAST = 1 << 12
-"""Arrivals that are kept after they have been looked at; half of them is more than a look ahead."""
+"""Number of past arrivals that are kept; half of it covers a look-ahead."""
 
 
 class Harvesting(Component):
-    """What charges the batteries."""
+    """Energy source of the batteries."""
 
     @property
     @abstractmethod
@@ -80,11 +79,11 @@ class Harvesting(Component):
 
     @abstractmethod
     def source(self, key: int) -> Source:
-        """The source of one device; `key` gives its random draws."""
+        """Return the source of one device; `key` is the key of its random draws."""
 
 
 class NoHarvesting(Harvesting):
-    """Nothing charges the batteries: a device whose battery is empty never comes back."""
+    """No source: a device with an empty battery stays away."""
 
     kind = "none"
 
@@ -112,15 +111,15 @@ class ConstantHarvesting(Harvesting):
 
 
 class PoissonHarvesting(Harvesting):
-    """Amounts of energy that arrive one by one, at the instants of a Poisson process of each device's own.
+    """Energy packets that arrive at the times of an independent Poisson process for each device.
 
-    The usual law of energy packets; see B. Güler, A. Yener, "Sustainable Federated Learning", 2021,
+    The usual model of energy arrivals; see B. Güler, A. Yener, "Sustainable Federated Learning", 2021,
     https://arxiv.org/abs/2102.11274.
     """
 
     kind = "poisson"
     arrival_j: float = Field(default=1.0, gt=0, le=1e9)
-    """Energy in J that arrives each time."""
+    """Energy in J of an arrival."""
     mean_interval_s: float = Field(default=10.0, ge=1e-3, le=1e7)
     """Mean time in s between two arrivals."""
 
@@ -133,13 +132,13 @@ class PoissonHarvesting(Harvesting):
 
 
 class TraceHarvesting(Harvesting):
-    """A list of powers, each for `step_s`; it starts again when it has ended."""
+    """A periodic list of powers, each for `step_s`."""
 
     kind = "trace"
     power_w: tuple[float, ...] = Field(min_length=1)
-    """Powers in W, one after the other."""
+    """Powers in W, in order of time."""
     step_s: float = Field(default=60.0, ge=1e-2, le=1e7)
-    """Time in s for which each of them lasts."""
+    """Duration in s of each power."""
 
     @field_validator("power_w")
     @classmethod
@@ -158,9 +157,9 @@ class TraceHarvesting(Harvesting):
 
 
 class SolarHarvesting(Harvesting):
-    """A solar panel: half a sine from sunrise to sunset, nothing at night, the same every day; t = 0 is a sunrise.
+    """A solar panel: half a sine from sunrise to sunset, no power at night, the same every day; t = 0 is a sunrise.
 
-    Each step has the mean power of the sine over it, so the energy of a day is exactly peak_w x day_s / pi.
+    The power of a step is the mean of the sine over the step, so the energy of a day is exactly peak_w x day_s / pi.
     Ignored here: clouds, seasons, and differences between devices.
     """
 
@@ -168,7 +167,7 @@ class SolarHarvesting(Harvesting):
     peak_w: float = Field(default=1.0, ge=0, le=1e6)
     """Power in W at noon."""
     day_s: float = Field(default=86_400.0, ge=1.0, le=1e9)
-    """Time in s from sunrise to sunrise; half of it is night."""
+    """Time in s from sunrise to sunrise; half of the day is night."""
     steps: int = Field(default=96, ge=2, le=100_000, multiple_of=2)
     """Number of steps in a day."""
 

@@ -1,6 +1,6 @@
-"""What devices draw beside their computations: idle power all the time, and more while they send or receive.
+"""Powers of devices apart from computations: idle power all the time, and additional power to send and receive.
 
-The energy of a device over a time T is idle_w T, and for each of its states the power beyond idle_w times its time.
+The energy of a device over a time T is idle_w T, plus the additional power times the duration of each state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fednet_emu.radio.energy import Transmitter
 
 
 class PerDevice:
-    """A number of each device, which is one of a few: a byte for each device says which."""
+    """A number for each device out of a few values, as one byte per device."""
 
     __slots__ = ("_which", "values")
 
@@ -27,23 +27,23 @@ class PerDevice:
         return self.values[self._which[device]]
 
     def of(self, devices: IntArray) -> Array:
-        """The numbers [n] of some devices."""
+        """Numbers [n] of the given devices."""
         return np.array(self.values)[np.frombuffer(self._which, np.uint8)[devices]]
 
     @property
     def all(self) -> Array:
-        """The numbers [devices] of all."""
+        """Numbers [devices] of all devices."""
         return np.array(self.values)[np.frombuffer(self._which, np.uint8)]
 
     @property
     def total(self) -> float:
-        """The sum over all devices."""
+        """Sum over all devices."""
         counts = np.bincount(np.frombuffer(self._which, np.uint8), minlength=len(self.values))
         return float(counts @ np.array(self.values))
 
     @property
     def differ(self) -> bool:
-        """Whether there are several numbers."""
+        """Whether the devices have different numbers."""
         return len(set(self.values)) > 1
 
     def __bool__(self) -> bool:
@@ -52,13 +52,7 @@ class PerDevice:
 
 
 class Stated(NamedTuple):
-    """What a profile states; None for unknown.
-
-    Attributes:
-        idle_w, transmit_w, receive_w: powers in W of the whole device while it waits, sends and receives.
-        most_dbm: radiated power in dBm for which `transmit_w` holds.
-        amplifier_efficiency: radiated over drawn power of its amplifier.
-    """
+    """Powers that a profile states, see `Profile`; None for unknown."""
 
     idle_w: float | None = None
     transmit_w: float | None = None
@@ -68,7 +62,7 @@ class Stated(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """What devices draw while they send, beside their idle power, as a `Transmitter` has it."""
+    """Amplifier efficiency and circuit power of devices, as in `Transmitter`."""
 
     efficiency: PerDevice
     circuit_w: PerDevice
@@ -76,42 +70,36 @@ class Sending(NamedTuple):
 
 @dataclass(frozen=True)
 class DevicePowers:
-    """The powers of all devices.
-
-    Attributes:
-        which: for each device, which of the profiles it has.
-        stated: what each profile states.
-        idle_w: power in W that each device draws all the time, whatever it does.
-    """
+    """The powers of all devices."""
 
     which: bytes
+    """Index of the profile of each device."""
     stated: tuple[Stated, ...]
+    """Powers that each profile states."""
     idle_w: PerDevice
+    """Idle power in W of each device, which it draws all the time."""
 
     @classmethod
     def of(cls, radio: DeviceRadio, which: bytes, stated: tuple[Stated, ...] = (Stated(),)) -> Self:
-        """Powers of devices with these profiles; what the radio states by itself wins."""
+        """Return the powers of devices with these profiles; settings of the radio take precedence."""
         own = radio.idle_w
         idle_w = tuple((its.idle_w or 0.0) if own is None else own for its in stated)
         return cls(which, stated, PerDevice(idle_w, which))
 
     def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
-        """What the transmitter of each profile draws beside idle_w: by the radio, else by the profile."""
+        """Return the transmitter of each profile, whose power adds to `idle_w`, by the radio or else by the profile."""
         return tuple(
             radio.transmitter(_beyond(its.transmit_w, idle_w), its.most_dbm, its.amplifier_efficiency)
             for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)
         )
 
     def sending(self, radio: DeviceRadio) -> Sending:
-        """What each device draws while it sends."""
-        each = self.transmitters(radio)
-        return Sending(
-            PerDevice(tuple(its.efficiency for its in each), self.which),
-            PerDevice(tuple(its.circuit_w for its in each), self.which),
-        )
+        """Return the efficiency and circuit power of each device."""
+        efficiency, circuit_w = zip(*((its.efficiency, its.circuit_w) for its in self.transmitters(radio)), strict=True)
+        return Sending(PerDevice(efficiency, self.which), PerDevice(circuit_w, self.which))
 
     def receive_w(self, radio: DeviceRadio) -> PerDevice:
-        """Power in W beside idle_w while a device receives: of the radio, else by its profile."""
+        """Additional power in W of each device while it receives, by the radio or else by the profile."""
         own_w, idle_w = radio.stated("receive_w"), self.idle_w.values
         beyond_w = (_beyond(its.receive_w, idle) or 0.0 for its, idle in zip(self.stated, idle_w, strict=True))
         return PerDevice(tuple(beyond_w if own_w is None else (own_w for _ in idle_w)), self.which)

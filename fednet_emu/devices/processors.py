@@ -1,4 +1,4 @@
-"""The processors of all devices and of the server: one computation at a time each, in simulated time."""
+"""The processors of all devices and of the server; each runs one computation at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import ComputeRow
 
 MOST_PAUSES = 1 << 16
-"""Largest number of times that a computation stops for want of charge; more would take minutes of computing time."""
+"""Largest number of pauses of a computation for an empty battery; more would take minutes of computing time."""
 
 
 class Work(NamedTuple):
-    """A computation: its cost of `flop` floating-point operations, and a result that is available when it has ended.
+    """A computation: its floating-point operations, and its result, which is available when it has ended.
 
-    `input` and `output` are the numbers of the deferred values that go in and come out, for the records; -1 for none.
+    `input` and `output` are the numbers of its deferred input and result in the records; -1 for none.
     """
 
     flop: float
@@ -43,11 +43,11 @@ class Work(NamedTuple):
 
 
 class Computation(Completion):
-    """Event that comes when a computation has ended; its value is the work's result.
+    """Event that triggers at the end of a computation; its value is the work's result.
 
-    `started_ns` and `ended_ns` are `NEVER_NS` while it waits for the processor, or for a battery to be charged. Then it
-    goes on where it was: `left_ns` of its `duration_ns` are left. `clock_part` is the part of the device's full clock
-    at which it runs.
+    `started_ns` and `ended_ns` are `NEVER_NS` while the computation waits for the processor, or for a battery to be
+    charged; `left_ns` of its `duration_ns` remain. `clock_part` is its clock frequency relative to the device's highest
+    one.
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
@@ -66,24 +66,24 @@ class Computation(Completion):
 
     @property
     def params(self) -> Any:
-        """Trained parameters are in the value of this event; asking here is an `AlgorithmError`."""
+        """Always an `AlgorithmError`: trained parameters are part of the value of this event."""
         raise not_awaited(self, "its params")
 
     def forget(self) -> None:
-        """Leave the clock's queue and release the work, so that a result that is never used is not computed."""
+        """Remove the timer and release the result, so that an unused result is never computed."""
         self.work = self.work._replace(result=None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def go_on(self) -> None:
-        """Compute what is left from now on, until `pause`, and trigger at the end."""
+        """Run the remaining part, until `pause` or until the end, which triggers this event."""
         clock = self._processors.clock
         self.started_ns, self.ended_ns = clock.now, clock.now + self.left_ns
         self._timer = clock.call_at(self.ended_ns, self._come, NORMAL)
 
     def pause(self) -> None:
-        """Stop computing for now."""
+        """Pause the computation."""
         assert self._timer is not None
         self._timer.cancel()
         self._timer = None
@@ -104,28 +104,23 @@ class Computation(Completion):
 
 
 class Processors:
-    """All processors of a run. Each works through its computations one by one, in the order of the requests.
+    """All processors of a run. Each processor runs its computations one by one, in the order of the requests.
 
-    When the battery of a device gets empty its computation is recorded as far as it is, and the rest is done when the
-    device is back. If nothing will ever charge the battery the rest is not done: the event comes when it would have
-    come, so that nobody waits for ever, and the result stays on the device, which is away.
+    When the battery of a device gets empty, the part of its computation up to then is recorded, and the rest runs when
+    the device is back. If nothing ever charges the battery, the rest is not done: the event still triggers at its
+    scheduled time, to avoid a deadlock, and the result stays on the absent device.
 
     Attributes:
-        granted: the part of its full clock at which each device computes in a planned round, by device.
+        granted: clock frequencies in a planned round relative to the highest ones, by device.
 
     Args:
-        clock: simulated time.
-        ledger: records.
         flop_per_s: speeds [devices] in FLOP/s.
-        server_flop_per_s: that of the server; None if it does not compute.
-        energy: laws of what computations draw beside the idle power, by profile; None where none is known.
-        straggler: how computations take longer.
-        straggler_key: its randomness.
-        batteries: what computations draw from, if anything.
-        frequency: the clocks.
-        overhead_s: time in s that each computation of a device takes beside its operations; None for none.
-        which: for each device, which of the profiles it has; empty for one.
-        slowdown: how many times longer the overhead takes on some devices, whose speeds are as much lower already.
+        server_flop_per_s: speed of the server; None if it does not compute.
+        energy: model of the energy of computations in addition to idle power, by profile; None where it is unknown.
+        straggler_key: key of the random draws of `straggler`.
+        overhead_s: fixed time in s of each computation; None for 0.
+        which: index of the profile of each device; empty for a single profile.
+        slowdown: factor of `overhead_s` by device; `flop_per_s` includes it already.
     """
 
     def __init__(
@@ -160,11 +155,7 @@ class Processors:
         self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
-        """Speed of a device at its full clock, or of the server.
-
-        Raises:
-            ScenarioError: the server has no speed.
-        """
+        """Speed in FLOP/s of a device at its highest clock frequency, or of the server, which must have one."""
         if device != SERVER:
             return self._flop_per_s[device]
         if self._server_flop_per_s is None:
@@ -172,19 +163,19 @@ class Processors:
         return self._server_flop_per_s
 
     def expected_s(self, device: int, flop: float) -> float:
-        """Time in s of some work without straggling, at the clock that the device chooses for it."""
+        """Expected duration in s without straggling, at the clock frequency that the device chooses."""
         full_s = self._full_s(device, flop)
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
-        """Time in s and energy in J of some work at a device's full clock, and the lowest part of it that saves."""
+        """Duration in s and energy in J at the highest clock frequency, and the lowest relative one that saves."""
         least, full_s = self._frequency.least, self._full_s(device, flop)
         full_j = self.energy_j(device, flop, full_s)
         saves = self.energy_j(device, flop, full_s / least, least) < full_j
         return full_s, full_j, least if saves else 1.0
 
     def _full_s(self, device: int, flop: float) -> float:
-        """Time in s of some work at the full clock of a device, or of the server: a fixed time, and work over speed."""
+        """Duration in s at the highest clock frequency of a device, or on the server: overhead, and work over speed."""
         if device == SERVER:
             return flop / self.flop_per_s(SERVER)
         full_s = flop / self._flop_per_s[device]
@@ -194,17 +185,17 @@ class Processors:
 
     @property
     def energy_known(self) -> Mask:
-        """Whether it is known what the computations of each device [devices] draw."""
+        """Mask [devices] of devices whose energy of computing is known."""
         known = np.array([law is not None for law in self._energy])
         return np.asarray(known[np.frombuffer(self._which, np.uint8)])
 
     def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
-        """Energy in J of some work beside the idle power; 0 where no law is known."""
+        """Energy in J of a computation in addition to idle power; 0 where it is unknown."""
         law = self._energy[self._which[device]]
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
     def run(self, device: int, work: Work) -> Computation:
-        """Compute as soon as the processor is free; the event comes at the end."""
+        """Queue a computation on a device's processor."""
         count = self._count[device] = self._count.get(device, -1) + 1
         computation = Computation(self, device, work, count)
         if device in self._running:
@@ -215,17 +206,17 @@ class Processors:
 
     @property
     def are_certain(self) -> bool:
-        """Whether no computation is under way, and none can stop or be planned: no batteries, no granted clocks."""
+        """Whether durations are predictable: no running computations, no batteries, no granted clock frequencies."""
         return self._batteries is None and not self.granted and not self._running
 
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
-        """Durations in ns [n] of computations that begin on idle devices, all different, as `run` would have them.
+        """Durations in ns [n] of computations of `flop` [n] operations on different idle devices [n], as in `run`.
 
         Args:
-            devices: [n] their numbers.
-            flop: [n] operations of each.
-            began_ns: when they begin.
-            earlier: number of computations of each device since the last that `run` or `add` has counted.
+            devices: numbers of the devices.
+            flop: operations.
+            began_ns: start of the computations.
+            earlier: number of computations of each device since the last one that `run` or `add` counted.
         """
         duration_s = flop / self._speeds[devices]
         if self._overhead_s is not None:
@@ -258,17 +249,9 @@ class Processors:
         inputs: IntArray,
         outputs: IntArray,
     ) -> Array:
-        """Record computations that are over, in the order of their ends; return the energy in J of each.
+        """Record n ended computations in the order of their ends, and return their energies [n] in J.
 
-        The caller adds it to the energy of the ledger.
-
-        Args:
-            devices: [n] where they ran.
-            flop: [n] operations of each.
-            started_ns: [n] when each began.
-            ended_ns: [n] when it ended.
-            inputs: [n] numbers of the input values.
-            outputs: [n] numbers of the results.
+        The caller adds the energies to the total of the ledger. `inputs` and `outputs` are numbers of deferred values.
         """
         numbers, energy_j = devices.tolist(), np.zeros(len(devices))
         for k in numbers:
@@ -294,7 +277,7 @@ class Processors:
             if not self._always_nominal:
                 draw = uniform(mix(self._straggler_key, device), computation.count)
                 duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
-        duration_ns = to_ns(duration_s)  # may refuse; then nothing runs on the device
+        duration_ns = to_ns(duration_s)  # may raise; then the device runs no computation
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns
         if device == SERVER or self._batteries is None:
@@ -305,7 +288,7 @@ class Processors:
             self._wait_for_charge(computation, self._batteries)
 
     def _go_on(self, computation: Computation, batteries: Batteries) -> None:
-        """Compute from now on what is left of a computation."""
+        """Run the remaining part of a computation on a device with a battery."""
         computation.go_on()
         device, duration_s = computation.device, computation.duration_ns / NS_PER_S
         energy_j = self.energy_j(device, computation.work.flop, duration_s, computation.clock_part)
@@ -314,11 +297,7 @@ class Processors:
         computation.load = batteries.load(device, COMPUTING, power_w, pause)
 
     def _pause(self, computation: Computation, batteries: Batteries) -> None:
-        """Record what is done of a computation, because the battery is empty.
-
-        Raises:
-            ScenarioError: it has stopped too often.
-        """
+        """Pause a computation for an empty battery; too many pauses are a `ScenarioError`."""
         self._record_part(computation, "empty")
         computation.pause()
         computation.pauses += 1
@@ -341,13 +320,13 @@ class Processors:
             computation.go_on()
 
     def end(self, computation: Computation) -> None:
-        """Record a computation that has come to its end; the next one of the device begins."""
+        """Record a completed computation, and start the next one of the device."""
         if not computation.stopped:
             self._record(computation, computation.ended_ns)
         self._next(computation.device)
 
     def stop(self, computation: Computation, reason: str) -> None:
-        """Stop a computation: the part done so far is recorded, and the processor is free for the next one."""
+        """Stop a computation for a reason of loss, record its completed part, and start the next one of the device."""
         device = computation.device
         if self._running.get(device) is not computation:
             if computation in self._waiting.get(device, ()):
@@ -369,14 +348,14 @@ class Processors:
             self._begin(waiting.popleft())
 
     def close(self) -> None:
-        """Stop everything at the end of the run."""
+        """Stop all computations at the end of the run."""
         for queue in self._waiting.values():
             queue.clear()
         for computation in list(self._running.values()):
             self.stop(computation, "end")
 
     def _record_part(self, computation: Computation, reason: str) -> None:
-        """Record a computation that stops now, if it has taken any time."""
+        """Record the part of a computation up to now, unless its duration is zero."""
         if computation.started_ns < self.clock.now:
             self._record(computation, self.clock.now, reason)
         else:
@@ -392,7 +371,7 @@ class Processors:
         if computation.load is not None:
             self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j
-        made = -1 if stopped == "empty" else made  # the rest follows, and makes it
+        made = -1 if stopped == "empty" else made  # the rest of the computation makes the result
         row: ComputeRow = _new(ComputeRow, (device, started_ns, ended_ns, flop, energy_j, given, made, CODE[stopped]))
         self._ledger.computes.append(row)
 

@@ -1,4 +1,4 @@
-"""Profiles: devices that exist, with their speed, powers and memory, each number with how well it is known."""
+"""Profiles of real devices: speed, powers and memory, with the evidence for each number."""
 
 from __future__ import annotations
 
@@ -16,107 +16,97 @@ DeviceClass = Literal["microcontroller", "phone", "board", "accelerator", "lapto
 
 
 class ProfileCompute(Component):
-    """How a device of a profile computes."""
+    """Computing speed and power of a profile."""
 
     flop_per_s: Speed
-    """Speed while it trains, in FLOP/s: 2 for each multiply-accumulate, forward and backward."""
+    """Training speed in FLOP/s: 2 for each multiply-accumulate, forward and backward."""
     flop_per_s_range: tuple[Speed, Speed] | None
-    """The speeds that the source gives for other models; null where it has only one."""
+    """Range of the speeds that the source gives for other models; null for a single speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
-    """Time in s that a computation takes beside its operations; null where no source states it, and none is counted."""
+    """Fixed time in s of each computation; null where no source states it, which counts as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while it computes; null where no source states it: its energy is not counted."""
     active_w_range: tuple[float, float] | None
-    """The powers that sources give for other work or supplies; null where there is only one."""
+    """Range of the powers that sources give for other work or supplies; null for a single power."""
 
 
 class ProfileRadio(Component):
-    """What a device of a profile draws while its radio works."""
+    """Powers of a profile while its radio works."""
 
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while it sends; null where no source states it: then only what the settings of
-    `channel.device` give is counted."""
+    """Power in W of the whole device while it sends; null where no source states it: only the settings of
+    `channel.device` are counted."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while it receives; null where no source states it, and counted as idle."""
+    """Power in W of the whole device while it receives; null where no source states it: it counts as idle."""
     most_dbm: float | None = None
-    """Radiated power in dBm for which `transmit_w` holds; null where no source states it: 23 is taken, that of a
-    handset."""
+    """Radiated power in dBm at which the device draws `transmit_w`; null where no source states it: 23 dBm, the power
+    of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Radiated over drawn power of the amplifier, by which power while sending follows the radiated power; null where
-    no source states it: the device then draws `transmit_w` at any radiated power."""
+    """Ratio of radiated to drawn power of the amplifier, from which the power while sending follows; null where no
+    source states it: the device draws `transmit_w` at any radiated power."""
 
 
 class Evidence(Component):
-    """How well each number of a profile is known; null for a number that is not given."""
+    """Evidence for each number of a profile; null for a number that is not given."""
 
     flop_per_s: Mark
-    """That of the speed."""
+    """Evidence for the speed."""
     overhead_s: Mark | None = None
-    """That of the fixed time of a computation."""
+    """Evidence for the fixed time of a computation."""
     active_w: Mark | None = None
-    """That of the power while it computes."""
+    """Evidence for the power while computing."""
     idle_w: Mark | None = None
-    """That of the power while it waits."""
+    """Evidence for the idle power."""
     transmit_w: Mark | None = None
-    """That of the power while it sends."""
+    """Evidence for the power while sending."""
     receive_w: Mark | None = None
-    """That of the power while it receives."""
+    """Evidence for the power while receiving."""
     most_dbm: Mark | None = None
-    """That of the radiated power for which the power while it sends holds."""
+    """Evidence for the radiated power that belongs to `transmit_w`."""
     amplifier_efficiency: Mark | None = None
-    """That of the efficiency of the amplifier."""
+    """Evidence for the efficiency of the amplifier."""
     memory_bytes: Mark | None = None
-    """That of the memory."""
+    """Evidence for the memory."""
 
 
 class Profile(Component):
-    """A device that exists. Every number is stated, or null where no source states it.
+    """A real device. Every number is stated, or null where no source states it.
 
-    One FLOP/s per device is good to a factor of 2 to 5 between models, as `flop_per_s_range` shows.
-    Ignored here: heat, other programs, and how the power varies with the kind of work.
+    The speed in FLOP/s varies by a factor of 2 to 5 between models, as `flop_per_s_range` shows.
+    Ignored here: heat, other programs, and the dependence of power on the kind of work.
     """
 
     title: str = ""
-    """A readable name of the device."""
+    """Readable name of the device."""
     use: str = ""
-    """What the device is."""
+    """Description of the device."""
     device_class: DeviceClass | None = None
-    """The class of devices that plausible powers and FLOP/J are those of; null takes those of all classes together. An
-    accelerator is a board with a GPU."""
+    """Class of devices whose plausible powers and FLOP/J apply; null for the plausible range of all classes together.
+    An accelerator is a board with a GPU."""
     source: str
-    """Where its numbers come from."""
+    """Source of the numbers."""
     year: int = Field(ge=1970, le=2100)
-    """When the device was first sold."""
+    """Year in which the device was first sold."""
     share: float = Field(1.0, gt=0, le=1e9)
-    """The part of the devices that are of this profile, relative to the other profiles of a mixture."""
+    """Share of the devices with this profile, relative to the other profiles of a mixture."""
     memory_bytes: float | None = Field(gt=0)
     """Memory in bytes."""
     compute: ProfileCompute
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while it waits; null where no source states it, and not counted."""
+    """Idle power in W of the whole device; null where no source states it, which counts as 0."""
     radio: ProfileRadio
     evidence: Evidence
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """The numbers that have a mark, by name; None where no source states one."""
-        compute, radio = self.compute, self.radio
-        return {
-            "flop_per_s": compute.flop_per_s,
-            "overhead_s": compute.overhead_s,
-            "active_w": compute.active_w,
-            "idle_w": self.idle_w,
-            "transmit_w": radio.transmit_w,
-            "receive_w": radio.receive_w,
-            "most_dbm": radio.most_dbm,
-            "amplifier_efficiency": radio.amplifier_efficiency,
-            "memory_bytes": self.memory_bytes,
-        }
+        """Numbers that have a mark, by name; None where no source states a number."""
+        parts = (self.compute, self.radio, self)
+        return {name: next(getattr(part, name) for part in parts if hasattr(part, name)) for name in self.marks}
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """How well each of these numbers is known; None for one that is not stated."""
-        return {name: getattr(self.evidence, name) for name in self.numbers}
+        """Evidence for each number; None for a number that is not stated."""
+        return dict(self.evidence)
 
     @model_validator(mode="before")
     @classmethod
@@ -141,10 +131,10 @@ class Profile(Component):
 
 
 def dealt(profiles: Sequence[Profile], count: int, rng: Callable[[], np.random.Generator]) -> bytes:
-    """The number of the profile that each device has, [count].
+    """Assign profiles to devices: the index of the profile of each device, one byte per device.
 
-    Each profile gets its share of the devices to the nearest whole number, by largest remainders; which devices these
-    are is drawn. `rng` is asked only for a mixture; without profiles all numbers are 0.
+    The largest remainder method gives the number of devices of each profile; the devices are drawn. `rng` is called
+    only for a mixture. Without profiles all indices are 0.
     """
     if len(profiles) < 2:
         return bytes(count)

@@ -44,7 +44,7 @@ class Mobility(Component):
     ORBITS: ClassVar[bool] = False
     """Whether devices are satellites, whose paths are seen from ground stations by a `SatelliteView`."""
     RECORDED: ClassVar[bool] = False
-    """Whether the initial positions are those of recorded or computed paths instead of the placement."""
+    """Whether the initial positions follow from recorded or computed paths instead of the placement."""
 
     @property
     def places(self) -> bool:

@@ -182,7 +182,7 @@ class RandomDirection(_SpeedRange):
     min_speed_m_s: float = Field(0.5, ge=0)
     """Lowest speed in m/s."""
     max_speed_m_s: float = Field(1.5, gt=0)
-    """Highest speed in m/s; speeds are uniform between the two bounds, whose defaults are those of pedestrians."""
+    """Highest speed in m/s; speeds are uniform between the two bounds, by default the speeds of pedestrians."""
     mean_leg_s: float = Field(60.0, gt=0)
     """Mean time in s from one draw of direction and speed to the next."""
 
@@ -218,7 +218,7 @@ class RandomWaypoint(_SpeedRange):
     pause_s: float = Field(0.0, ge=0)
     """Time in s that a device stays at each waypoint."""
     start: Literal["stationary", "placement"] = "stationary"
-    """`stationary`: devices start from the stationary distribution, whatever their placement; `placement`: each starts
+    """`stationary`: devices start from the stationary distribution; `placement`: each device starts
     a trip at its placement."""
 
     @field_validator("min_speed_m_s")
