@@ -1,6 +1,6 @@
 """The ledger of a run: every transfer, computation, round and evaluation, in simulated time.
 
-Times are integer nanoseconds here and seconds in the tables that users read. Devices are numbered from 0.
+Times are integer nanoseconds here and seconds in the tables of users. Devices are numbered from 0.
 """
 
 from __future__ import annotations
@@ -40,71 +40,67 @@ _NS_PER_S = 1e9
 
 
 class IdleEnergy:
-    """Idle power of all devices together over simulated time; it changes where batteries get empty or come back."""
+    """Idle power of all devices together over simulated time; it changes with empty batteries."""
 
     def __init__(self, power_w: float = 0.0) -> None:
         self.power_w = power_w
         self._before_j, self._since_ns = 0.0, 0
 
     def change(self, now_ns: int, by_w: float) -> None:
-        """Draw so much more, or less, from now on."""
+        """Change the idle power by `by_w` from now on."""
         self._before_j, self._since_ns = self.until_j(now_ns), now_ns
         self.power_w += by_w
 
     def until_j(self, now_ns: int) -> float:
-        """Energy in J from the start until an instant, now or later."""
+        """Energy in J from the start to a time, now or later."""
         return self._before_j + self.power_w * ((now_ns - self._since_ns) / _NS_PER_S)
 
 
 SERVER = -1
 """The server's number in columns that hold device numbers."""
 SEVERAL = -2
-"""The receiver of a transfer to several devices; `receptions` names them."""
+"""Receiver of a transfer to several devices, which are in `receptions`."""
 NEVER_NS = -1
-"""The start of a transfer that never went on the air."""
+"""Start of a transfer that never started."""
 
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
-"""The columns of `evaluations` that say how good a model is, beside those of further metrics."""
+"""Columns of `evaluations` with the quality of a model, apart from further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies")
-"""Tables that a run has only if they have rows: of a backhaul, batteries, handovers, and energies once it has ended."""
+"""Tables that are left out without rows: of backhaul, batteries, handovers, and the energies of an ended run."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
-"""Tables that describe the federation: where devices are and what their links carry; how samples are split."""
+"""Tables that describe the federation: positions and links of devices, split of the samples, map of gains."""
 DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
 _TAKEN = frozenset({*TABLES, *DESCRIBED})
 
 
 def device_label(device: int) -> str:
-    """A device's name in logs and errors: `dev-3`, or `server`."""
+    """Name of a device in logs and errors: `dev-3`, or `server`."""
     return "server" if device == SERVER else f"dev-{device}"
 
 
 def scores_in(columns: Iterable[str]) -> list[str]:
-    """The columns of a run's `evaluations` that say how good a model is: all but the round, the time and the costs."""
+    """Select the columns of `evaluations` with the quality of a model: all but round, time and costs."""
     return [name for name in columns if name not in _NO_SCORES]
 
 
 class Ledger:
-    """All tables of one run, and the running totals that stop rules and progress lines read.
-
-    Args:
-        metrics: further columns of `evaluations` and `device_evaluations`, behind the others.
+    """All tables of one run, and the running totals for stop rules and progress lines.
 
     Attributes:
-        metrics: their names.
-        asked: in how many rounds each device was asked, where the algorithm asks a cohort.
-        listeners: each is called with the name and the columns of every row of `evaluations`, `rounds` and the series
-            of algorithms, when it is added; they must not change the run.
+        metrics: names of further columns of `evaluations` and `device_evaluations`.
+        asked: number of rounds in which each device was invited, for algorithms with cohorts.
+        listeners: called with table name and columns of each new row of `evaluations`, `rounds` and the series of
+            algorithms; they must not change the run.
         sent_bit, offered_bit: totals on the air, by kind of link.
         backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`.
-        energy_j: energy of all transmissions, receptions and computations so far, beside idle power.
-        idle: the idle power of the devices over time.
+        energy_j: energy of all transmissions, receptions and computations so far, without idle energy.
         stations_w: idle power of all base stations together.
         ended_ns: end of the run, to which `energies` counts.
-        distances: distances in m between ends [n], of transfers (rows) to receivers [n]; None for unknown.
-        described: the tables of `DESCRIBED`, of a run that is kept.
+        distances: distances [n] in m of transfers (rows [n]) to receivers [n]; None for unknown.
+        described: tables of `DESCRIBED`, for a run with a folder.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -123,7 +119,7 @@ class Ledger:
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, pd.DataFrame] = {}
         self.asked: Counter[int] = Counter()
-        self.given: set[int] = set()  # numbers of values that all devices know from the start
+        self.given: set[int] = set()  # numbers of values that all devices have from the start
         self.sent_bit = [0] * len(KINDS)
         self.offered_bit = [0] * len(KINDS)
         self.backhaul_bit = 0
@@ -135,18 +131,18 @@ class Ledger:
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
-        """Energy in J of all there is until now: of what has ended, and of waiting."""
+        """Total energy in J so far: of ended activities, and idle energy."""
         return self.energy_j + self.idle.until_j(now_ns) + self.stations_j(now_ns)
 
     def stations_j(self, now_ns: int) -> float:
-        """Energy in J that all base stations have drawn until now beside what they have sent."""
+        """Idle energy in J of all base stations so far."""
         return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series that an algorithm defines, for example `record("staleness", step=3, staleness=1)`.
+        """Add a row to a series of an algorithm: `record("staleness", step=3, staleness=1)`.
 
         Raises:
-            ValueError: the ledger has a table of that name.
+            ValueError: the ledger has a table with the name of the series.
         """
         if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
@@ -154,17 +150,16 @@ class Ledger:
         self._tell(series, values)
 
     def add_phases(self) -> None:
-        """From the first transfer on keep the columns of `PhaseColumns` too."""
+        """Add the columns of `PhaseColumns` to the table of transfers, which has no rows yet."""
         self.transfers = Table(columns_of(TransferRow) | columns_of(PhaseColumns))
 
     def add_round(self, row: RoundRow) -> None:
-        """Add a row to the table `rounds`."""
         self.rounds.append(row)
         if self.listeners:
             self._tell("rounds", row._asdict())
 
     def add_evaluation(self, row: EvaluationRow, measured: Iterable[float]) -> None:
-        """Add a row to the table `evaluations`, with the values of the further columns."""
+        """Add a row to the table `evaluations`, with the values of further metrics."""
         values = (*row, *measured)
         self.evaluations.append(values)
         if self.listeners:
@@ -175,12 +170,12 @@ class Ledger:
             listener(table, row)
 
     def keep_in(self, folder: Path) -> None:
-        """From now on keep rows for which there is no room in memory in this folder, in files without a name."""
+        """Move rows that exceed memory to unnamed files in a folder, from now on."""
         for name in TABLES:
             getattr(self, name).folder = folder
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return every table as a data frame by name, with the columns that `_transfers` and `_receptions` add."""
+        """Return every table as a data frame by name, with the columns of `_transfers` and `_receptions`."""
         import pandas as pd
 
         tables = {name: list(parts) for name, parts in self.parts().items()}
@@ -189,7 +184,7 @@ class Ledger:
         }
 
     def parts(self) -> dict[str, Iterable[pd.DataFrame]]:
-        """Return every table of `frames`, its rows in parts of which only one need be in memory."""
+        """Return every table of `frames` in parts, so that only one part is in memory."""
         import pandas as pd
 
         own: dict[str, Iterable[pd.DataFrame]] = {name: [table] for name, table in self.described.items()}
@@ -199,9 +194,9 @@ class Ledger:
         return {**own, **kept, "transfers": self._transfers(), "receptions": self._receptions()}
 
     def with_receptions(self) -> Iterator[tuple[int, Rows, Rows]]:
-        """Iterate over blocks of transfers: the number of the first, the transfers, and their receptions.
+        """Iterate over blocks of transfers: number of the first transfer, transfers, and receptions of these transfers.
 
-        Receptions are in the order of their transfers; one that is not is left out.
+        Receptions that are not in the order of their transfers are left out.
         """
         row, blocks = 0, self.receptions.blocks()
         left: Rows | None = next(blocks)
@@ -218,7 +213,7 @@ class Ledger:
             row = end
 
     def _transfers(self) -> Iterator[pd.DataFrame]:
-        """Transfers with their numbers, lost bits, distances (of several receivers the largest) and mean rates."""
+        """Yield transfers with their numbers, lost bits, distances (the largest of several) and mean rates."""
         for row, rows, heard in self.with_receptions():
             frame = self.transfers.shown(rows)
             frame.insert(0, "transfer", np.arange(row, row + len(rows)))
@@ -232,14 +227,14 @@ class Ledger:
             yield frame
 
     def _receptions(self) -> Iterator[pd.DataFrame]:
-        """Receptions with their distances."""
+        """Yield receptions with their distances."""
         for row, rows, heard in self.with_receptions():
             frame = self.receptions.shown(heard)
             frame["distance_m"] = self._distances_m(rows[heard["transfer"] - row], heard["receiver"])
             yield frame
 
     def _distances_m(self, transfers: Rows, receivers: IntArray) -> NDArray[np.float32]:
-        """Distances in m [n] of transfers to receivers when they start; NaN where unknown."""
+        """Distances in m [n] of transfers to receivers at their starts; NaN where unknown."""
         distance_m = np.full(len(receivers), np.nan, np.float32)
         known = (transfers["started_ns"] != NEVER_NS) & (receivers != SEVERAL)
         if self.distances is not None and known.any():
@@ -247,9 +242,9 @@ class Ledger:
         return distance_m
 
     def event_digest(self) -> str:
-        """Hash of the event log: which device sent, received and computed what, and when, to the nanosecond.
+        """Hash of all transfers, receptions, computations and backhaul messages, to the nanosecond.
 
-        Values that depend on training (losses, accuracies) are left out, so a timing-only run has the same hash.
+        Learnt values (losses, accuracies) are left out, so a timing-only run has the same hash.
         """
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):
@@ -260,7 +255,7 @@ class Ledger:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Bits that flowed over the time on the air, without gaps and tails, [transfers]; NaN for no such time."""
+    """Transmitted bits over the time on the air without gaps and tails, [transfers]; NaN for a time of 0."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "gap_ns" in (rows.dtype.names or ()):
         air_ns = air_ns - rows["gap_ns"] - rows["tail_ns"]

@@ -1,4 +1,4 @@
-"""Why transfers are lost, and computations stopped: the words of the records and what they mean."""
+"""Reasons of lost transfers and stopped computations: their words in the records, and their meanings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """What a word means, and how it follows a number of messages."""
+    """Meaning of a reason, and its wording after a number of messages."""
 
     meaning: str
     in_words: str
@@ -17,24 +17,24 @@ MEANINGS = {
     "erased": Reason("random loss, `network.*.loss`, or an error that was planned for", "lost at random"),
     "outage": Reason("the SINR, or the gain over the air, fell below the threshold of the rate law", "in outage"),
     "unreachable": Reason("a link that never carries a bit, or is expected to take more than an hour", "out of reach"),
-    "away": Reason("the device was not there when it was its turn", "away at their turn"),
-    "left": Reason("the device went away in the middle", "away in the middle"),
+    "away": Reason("the device was absent at its turn", "away at their turn"),
+    "left": Reason("the device left during the transfer", "away in the middle"),
     "timeout": Reason("on the air for longer than `network.*.timeout_s`", "timed out"),
     "deadline": Reason("the algorithm stopped waiting", "given up at a deadline"),
     "end": Reason("the run ended", "cut off by the end of the run"),
-    "empty": Reason("the battery of an end ran out in the middle", "with an empty battery"),
+    "empty": Reason("the battery of the sender or a receiver got empty", "with an empty battery"),
     "connect": Reason("no connection within `network.session.connect_timeout_s`", "without a connection"),
 }
-"""By word, in the order of their codes, which the event digest covers; the empty one means delivered."""
+"""Reasons by word, in the order of their codes, which the event digest covers; the empty word means delivered."""
 
 REASONS = list(MEANINGS)
-"""The words, by code; faults of plug-ins add theirs at the end."""
+"""Words by code; plug-ins append the words of their faults."""
 
 CODE = {reason: code for code, reason in enumerate(REASONS)}
 
 
 def add_reason(reason: str, meaning: str) -> None:
-    """Add the word of a fault, unless it is there."""
+    """Add the word of a fault, unless it is known."""
     if reason not in MEANINGS:
         MEANINGS[reason] = Reason(meaning, f"lost by {reason}")
         CODE[reason] = len(REASONS)

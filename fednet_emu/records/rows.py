@@ -1,7 +1,6 @@
-"""The rows of the recorded tables: annotations are the types of the columns, docstrings their reference.
+"""The rows of the recorded tables: annotations are the types of columns, and docstrings their reference.
 
-Times are integer nanoseconds here and seconds in the tables that users read. Devices are numbered from 0, the server
-is -1.
+Times are integer nanoseconds here and seconds in the tables of users. Devices are numbered from 0, the server is -1.
 """
 
 from __future__ import annotations
@@ -30,43 +29,43 @@ class TransferRow(NamedTuple):
     """One row for each transmission, in the order of their ends."""
 
     kind: Annotated[int, Column(np.int8, words=KINDS)]
-    """the direction"""
+    """direction"""
     sender: Device
-    """who sends"""
+    """sending device, or the server"""
     receiver: Device
-    """who receives; -2 means several, see `receptions`"""
+    """receiving device, or the server; -2 for several receivers, see `receptions`"""
     receivers: Device
-    """how many devices the transmission was meant for"""
+    """number of receivers"""
     size_bit: Number
-    """payload and header"""
+    """size of payload and header"""
     payload: Value
-    """number of the value sent, -1 if it is no single deferred value; `computes` has the same numbers"""
+    """number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
-    """asked for"""
+    """time of the request"""
     started_ns: Time
-    """on the air; NaN for a transfer that never was"""
+    """start of the transmission on the air; NaN for a transfer that never started"""
     ended_ns: Time
-    """over"""
+    """end of the transfer"""
     air_bit: Measure
-    """bits that flowed: the payload when it was completed, less when it was cut short"""
+    """bits transmitted: the size of a completed transfer, less if the transfer was cut off"""
     delivered_bit: Number
-    """sum over the receivers who got it"""
+    """bits delivered, summed over receivers"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
-    """drawn by the transmitter: (power / amplifier efficiency + circuit power) x time on the air"""
+    """energy of the transmitter: (power / amplifier efficiency + circuit power) x time on the air"""
     receive_j: Measure
-    """drawn by the receiving devices: `receive_w` x time on the air, for each of them"""
+    """energy of the receiving devices: `receive_w` x time on the air, for each device"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """in which it is sent, from 0; in which it ends if it is handed over; of a sidelink the cluster"""
+    """cell of the transfer, from 0; its last cell after a handover; the cluster of a sidelink transfer"""
     snr: Ratio = 0.0
-    """mean SNR of the link at the start: over noise alone, on the whole band, at the transmit power of the transfer,
-    averaged over fading, with the gain of the receiver's antennas; of several receivers the lowest; NaN where links are
-    wired or recorded, or the transfer never was on the air"""
+    """mean SNR of the link at the start: signal over noise, on the whole band, at the transmit power of the transfer,
+    averaged over fading, with the gain of the receiver's antennas; the lowest one of several receivers; NaN for wired
+    and recorded links, and for a transfer that never started"""
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `access_s` on are there in runs with waits beside the air; `size_bit` is then the payload alone.
+    """The columns from `access_s` on exist in runs with delays off the air; `size_bit` is then the payload alone.
 
     From request to end a transfer passes set-up, access, its wait for a turn, the time on the air with its gaps, and
     the tail.
@@ -77,45 +76,45 @@ class PhaseColumns(NamedTuple):
     setup_ns: Time
     """wait for a connection, and for software"""
     gap_ns: Time
-    """while on the air, with nothing to send: waiting for acknowledgements"""
+    """time without bits to send while on the air: waiting for acknowledgements"""
     tail_ns: Time
-    """from the last bit on the air until it counts as received"""
+    """time from the last bit on the air to its reception"""
     wire_bit: Number
-    """payload and headers"""
+    """size of payload and headers"""
     reverse_bit: Number
-    """acknowledgements of the receiver; they take no time on the air"""
+    """size of the receiver's acknowledgements; they take no time on the air"""
 
 
 class ReceptionRow(NamedTuple):
-    """One row for each receiver of a transmission to several."""
+    """One row for each receiver of a transmission to several receivers."""
 
     transfer: Number
     """row number of the table `transfers`"""
     receiver: Device
-    """who received"""
+    """receiving device"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     receive_j: Measure = 0.0
-    """drawn by this receiver; the sum over all receivers is `receive_j` of the transfer"""
+    """energy of this receiver; the sum over all receivers is `receive_j` of the transfer"""
     snr: Ratio = 0.0
     """mean SNR of the link to this receiver, as in `transfers`"""
 
 
 class HandoverRow(NamedTuple):
-    """With `network.handover: during`: a row for each transfer that changes its cell, when it does."""
+    """With `network.handover: during`: one row for each change of cell of a transfer."""
 
     kind: Annotated[int, Column(np.int8, words=KINDS)]
-    """the direction"""
+    """direction"""
     device: Device
-    """who is handed over"""
+    """device that is handed over"""
     simulated_ns: Time
-    """when"""
+    """time of the handover"""
     payload: Value
-    """number of the value sent, as in `transfers`"""
+    """number of the sent value, as in `transfers`"""
     from_cell: Device
-    """the cell until then"""
+    """cell before the handover"""
     to_cell: Device
-    """the cell from then on"""
+    """cell after the handover"""
 
 
 class BackhaulRow(NamedTuple):
@@ -124,46 +123,46 @@ class BackhaulRow(NamedTuple):
     direction: Annotated[int, Column(np.int8, words=DIRECTIONS)]
     """`up` to the cloud, `down` from it"""
     edge: Device
-    """number of the edge server, that of its cell"""
+    """number of the edge server, which is the number of its cell"""
     size_bit: Number
-    """payload and header"""
+    """size of payload and header"""
     payload: Value
-    """number of the value sent, -1 if it is no single deferred value; `computes` has the same numbers"""
+    """number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
-    """asked for"""
+    """time of the request"""
     started_ns: Time
-    """on the line; NaN for a message that never was"""
+    """start of the transmission; NaN for a message that never started"""
     ended_ns: Time
-    """arrived or lost"""
+    """time of arrival or loss"""
     sent_bit: Number
-    """bits that left: the size, less when it was cut short"""
+    """bits sent: the size, or less if the message was cut off"""
     delivered_bit: Number
-    """the size if it has arrived"""
+    """bits delivered: the size, or 0 if the message was lost"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
-    """`energy_j_per_bit` x bits that left"""
+    """energy: `energy_j_per_bit` x `sent_bit`"""
 
 
 class ComputeRow(NamedTuple):
     """One row for each computation on a device or the server."""
 
     device: Device
-    """who"""
+    """computing device, or the server"""
     started_ns: Time
-    """the processor begins"""
+    """start of the computation"""
     ended_ns: Time
-    """over"""
+    """end of the computation"""
     flop: Measure
-    """work done"""
+    """floating-point operations done"""
     energy_j: Measure
-    """drawn by the processor; 0 for the server"""
+    """energy of the processor; 0 for the server"""
     input: Value
-    """number of the value that the computation starts from"""
+    """number of the input value"""
     result: Value
-    """number of the value that comes out"""
+    """number of the resulting value"""
     stopped: Why
-    """empty, or why it did not come to its end; work and energy are then those of the part that was done"""
+    """empty, or the reason for an early stop; `flop` and `energy_j` then count the completed part"""
 
 
 class RoundRow(NamedTuple):
@@ -172,17 +171,17 @@ class RoundRow(NamedTuple):
     round: Number
     """number of the round, from 1"""
     started_ns: Time
-    """its begin"""
+    """start of the round"""
     ended_ns: Time
-    """over"""
+    """end of the round"""
     invited: Device
-    """devices that were asked"""
+    """number of invited devices"""
     arrived: Device
-    """devices whose update came in time"""
+    """number of devices whose update arrived in time"""
 
 
 class EvaluationRow(NamedTuple):
-    """One row for each evaluation of the model; counts and energy are sums up to that moment.
+    """One row for each evaluation of the model; bits and energy are sums from the start to this time.
 
     A column for each of `evaluation.metrics` follows, and `consensus` and `own_accuracy` with `evaluation.consensus`.
     """
@@ -190,27 +189,27 @@ class EvaluationRow(NamedTuple):
     round: Number
     """number of the round, from 1"""
     simulated_ns: Time
-    """when"""
+    """time of the evaluation"""
     uplink_bit: Number
-    """on the air of the uplink"""
+    """bits transmitted on the uplink"""
     downlink_bit: Number
-    """on the air of the downlink, a broadcast once"""
+    """bits transmitted on the downlink; a broadcast counts once"""
     sidelink_bit: Number
-    """on the air between devices"""
+    """bits transmitted between devices"""
     energy_j: Measure
-    """of all transmissions, receptions and computations, the backhaul, and the idle power of devices and stations"""
+    """energy of transmissions, receptions, computations and backhaul, and idle energy of devices and base stations"""
     loss: Measure
-    """on the test samples"""
+    """mean loss on the test samples"""
     accuracy: Measure
-    """share of the test samples that are classified right; NaN for a regression"""
+    """fraction of test samples that are classified correctly; NaN for a regression"""
     worst_accuracy: Measure
-    """that of the device for which it is lowest, with `evaluation.per_device`"""
+    """lowest accuracy of a device, with `evaluation.per_device`"""
     std_accuracy: Measure
-    """standard deviation over devices, with `evaluation.per_device`"""
+    """standard deviation of the accuracy over devices, with `evaluation.per_device`"""
     worst_train_loss: Measure
     """largest mean loss of a device on its own training samples, with `evaluation.train_loss`"""
     attack_success: Measure
-    """share of the attacked test samples that become what the attacker wants"""
+    """fraction of the attacked test samples that are classified as the attacker intends"""
 
 
 class DeviceEvaluationRow(NamedTuple):
@@ -219,62 +218,62 @@ class DeviceEvaluationRow(NamedTuple):
     round: Number
     """number of the round, from 1"""
     device: Device
-    """who"""
+    """evaluated device"""
     samples: Number
-    """test samples of the device"""
+    """number of test samples of the device"""
     loss: Measure
-    """on the device's own test samples"""
+    """mean loss on the device's own test samples"""
     accuracy: Measure
-    """on the device's own test samples"""
+    """accuracy on the device's own test samples"""
 
 
 class BatteryRow(NamedTuple):
-    """With `devices.battery`: a row for each battery at the start, at the end, and whenever what it supplies changes.
+    """With `devices.battery`: a row for each battery at the start, at the end, and at each change of its loads.
 
-    Amounts are sums since the start.
+    Energies other than the charge are sums since the start.
     """
 
     device: Device
-    """who"""
+    """device of the battery"""
     simulated_ns: Time
-    """when"""
+    """time of the change"""
     charge_j: Measure
-    """in the battery"""
+    """charge of the battery"""
     harvested_j: Measure
-    """came in"""
+    """harvested energy"""
     spilled_j: Measure
-    """came in and had no room"""
+    """harvested energy beyond the capacity"""
     computing_j: Measure
-    """drawn by computations"""
+    """energy of computations"""
     sending_j: Measure
-    """drawn by transmissions"""
+    """energy of transmissions"""
     receiving_j: Measure
-    """drawn by receptions"""
+    """energy of receptions"""
     idle_j: Measure
-    """idle power, all the time that the device is on"""
+    """idle energy, while the device is on"""
     state: Annotated[int, Column(np.int8, words=("empty", "on"))]
-    """from then on; a device whose battery is `empty` is away"""
+    """state after the change; a device whose battery is `empty` is away"""
 
 
 class EnergyRow(NamedTuple):
-    """One row for each device, and a last one for all base stations together, whose `device` is -1; of the whole run.
+    """Energies of the whole run: one row for each device, and a last row, `device` -1, for all base stations together.
 
     `computing_j`, `sending_j`, `receiving_j` and `idle_j` of all rows add up to `energy_j` of the summary, less
-    `backhaul_j`. A broadcast counts once for its sender; each of its receivers has what it draws itself.
+    `backhaul_j`. The energy of a broadcast counts once for its sender and once for each receiver.
     """
 
     device: Device
-    """who"""
+    """device, or -1 for base stations"""
     computing_j: Measure
-    """drawn by its computations beside idle power; NaN where nothing says what they draw"""
+    """energy of computations in addition to idle energy; NaN where it is unknown"""
     sending_j: Measure
-    """drawn by its transmissions beside idle power"""
+    """energy of transmissions in addition to idle energy"""
     receiving_j: Measure
-    """drawn by its receptions beside idle power"""
+    """energy of receptions in addition to idle energy"""
     idle_j: Measure
-    """idle power, all the time but while its battery is empty"""
+    """idle energy, except while the battery is empty"""
     waiting_j: Measure
-    """part of `idle_j` in which it neither sends, receives nor computes; NaN for base stations"""
+    """part of `idle_j` while the device neither sends, receives nor computes; NaN for base stations"""
 
 
 ROWS: dict[str, type[tuple[float, ...]]] = {
@@ -289,4 +288,4 @@ ROWS: dict[str, type[tuple[float, ...]]] = {
     "handovers": HandoverRow,
     "energies": EnergyRow,
 }
-"""The rows of each table."""
+"""Row class of each table."""

@@ -1,4 +1,4 @@
-"""What is computed from the ledger of a run: who was asked, how long devices were idle, what was lost, divergence."""
+"""Statistics of a ledger: fairness of participation, idle times, energies, lost messages, divergence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def jain(counts: Iterable[float]) -> float:
     """Jain's index (sum x)^2 / (n sum x^2) of n numbers: 1 when all are equal, 1 / n when all but one are zero.
 
     Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
-    Systems", DEC Research Report TR-301, 1984. It is nan where all are zero.
+    Systems", DEC Research Report TR-301, 1984. The index of zeros is nan.
     """
     x = np.asarray(list(counts), np.float64)
     squares = float((x**2).sum())
@@ -26,11 +26,11 @@ def jain(counts: Iterable[float]) -> float:
 
 
 def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
-    """Jain's index over how often each device was asked, and the share of devices that ever were; None for unknown.
+    """Jain's index of the numbers of invitations of each device, and the share of devices with any; None for unknown.
 
     Args:
-        asked: in how many rounds each device was asked, those that were; empty where the algorithm does not tell.
-        n_devices: how many could have been asked.
+        asked: number of rounds in which a device was invited; empty for an algorithm without cohorts.
+        n_devices: number of devices that could be invited.
     """
     if not asked:
         return {"asked_jain": None, "asked_share": None}
@@ -39,14 +39,14 @@ def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
 
 
 SPREAD = ("worst_tenth_accuracy", "accuracy_q05", "accuracy_q50", "accuracy_q95", "accuracy_jain")
-"""What `spread` finds."""
+"""Keys of the result of `spread`."""
 
 
 def spread(accuracies: Array) -> dict[str, float]:
-    """How accuracies [n] of devices differ; empty if there are none.
+    """Statistics of accuracies [devices]; empty if all are NaN.
 
-    The mean of the tenth of the devices with the lowest (of at least one), the quantiles of 5, 50 and 95 %, between
-    devices by straight lines, and Jain's index.
+    They are the mean over the worst tenth of the devices (at least one), the 5, 50 and 95 % quantiles with linear
+    interpolation, and Jain's index.
     """
     known = np.sort(accuracies[np.isfinite(accuracies)])
     if not len(known):
@@ -57,14 +57,11 @@ def spread(accuracies: Array) -> dict[str, float]:
 
 
 FAR_ABOVE = 10.0
-"""A loss of this many times the first model's counts as diverged; a model that guesses at random is not that bad."""
+"""Ratio to the loss of the first model above which a loss counts as diverged; random guesses stay below it."""
 
 
 def divergence(ledger: Ledger) -> str:
-    """Return why the last evaluation shows divergence, or an empty text if it does not.
-
-    It does if the loss is not finite, or is far above that of the first model (if that is above 0).
-    """
+    """Return a sentence if the last loss is not finite, or far above a positive first loss; else an empty text."""
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):
         return ""
@@ -79,15 +76,10 @@ def divergence(ledger: Ledger) -> str:
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
-    """Seconds [n_devices] in which a device has charge and neither sends, receives nor computes.
+    """Seconds [n_devices] in which a device has charge and neither sends, receives nor computes, by a closed ledger.
 
-    Devices that are away for another reason than an empty battery count as idle. A receiver is busy until a transfer to
-    it ends, even if the transfer is lost. What overlaps counts once.
-
-    Args:
-        ledger: the closed ledger of a run.
-        n_devices: how many devices there are.
-        simulated_ns: simulated duration of the run.
+    Devices that are away for another reason than an empty battery count as idle. A receiver is busy until the end of a
+    transfer, even if the transfer is lost. Overlapping activities count once.
     """
     device, started_ns, ended_ns = activities(ledger)
     counted = (device > SERVER) & (started_ns >= 0)
@@ -97,7 +89,7 @@ def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
 
 
 def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Device, start and end in ns of each [intervals]: sending, receiving (alone or not), computing, being empty."""
+    """Device, start and end in ns of all activities [n]: sending, receiving, computing, and empty batteries."""
     sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
     empty, empty_from_ns, empty_to_ns = empty_spans(ledger)
@@ -108,11 +100,11 @@ def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Device of each interval, and the ns it adds to the time covered by earlier intervals of the same device."""
+    """Device of each interval, and the time in ns that it adds to earlier intervals of the same device."""
     order = np.lexsort((started_ns, device))
     device = device[order]
     times_ns, place = np.unique(np.concatenate([started_ns[order], ended_ns[order]]), return_inverse=True)
-    # ranks of times instead of times, one range of numbers per device, so that a single running maximum serves all
+    # ranks of times, in a separate range for each device, so that one running maximum serves all devices
     shift = np.concatenate([device, device]) * len(times_ns)
     first, last = np.split(place + shift, 2)
     reached = np.maximum.accumulate(last)
@@ -122,7 +114,7 @@ def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tup
 
 
 def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Device, start and end in ns of each time [intervals] in which a battery was empty."""
+    """Device, start and end in ns of all intervals [n] with an empty battery."""
     column = ledger.batteries.column
     order = np.argsort(column("device"), kind="stable")
     device, at_ns, on = column("device")[order], column("simulated_ns")[order], column("state")[order] > 0
@@ -131,19 +123,19 @@ def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def empty_s(ledger: Ledger, n_devices: int) -> Array:
-    """Time in s [n_devices] in which batteries were empty; 0 without batteries."""
+    """Time in s [n_devices] with an empty battery; 0 without batteries."""
     device, from_ns, to_ns = empty_spans(ledger)
     return by_device(device, (to_ns - from_ns) / 1e9, n_devices)
 
 
 def by_device(device: IntArray, amount: Array, n_devices: int) -> Array:
-    """The sum [n_devices] of the amounts [n] of each device; those of the server, and of several, are left out."""
+    """Sum amounts [n] by device, [n_devices]; the server and `SEVERAL` are left out."""
     own = device > SERVER
     return np.asarray(np.bincount(device[own], amount[own], minlength=n_devices), np.float64)
 
 
 def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
-    """Energy in J [n_devices] of each device's computations, transmissions and receptions, beside its idle power."""
+    """Energy in J [n_devices] of computations, transmissions and receptions, without idle energy."""
     sent, heard, done = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     received_j = by_device(sent("receiver"), sent("receive_j"), n_devices)
     return {
@@ -154,13 +146,9 @@ def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
 
 
 def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) -> None:
-    """Fill in the table `energies` of a run that has ended.
+    """Fill in the table `energies` of a closed ledger at the end of the run.
 
-    Args:
-        ledger: the closed ledger of the run.
-        idle_w: idle power [devices] in W.
-        counted: [devices] whether it is known what computations draw.
-        ended_ns: when the run has ended.
+    `idle_w` are idle powers [devices], and `counted` is the mask [devices] of known energies of computing.
     """
     sent, count, own_j = ledger.transfers.column, len(idle_w), energies_of_rows(ledger, len(idle_w))
     stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
@@ -178,10 +166,7 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:
-    """How many messages there were in all (`messages`), and how many of them were lost by reason (`losses`).
-
-    A broadcast is a message for each of its receivers.
-    """
+    """Number of messages (`messages`), one per receiver of a broadcast, and of lost messages by reason (`losses`)."""
     alone = ledger.transfers.column("receiver") != SEVERAL
     codes = np.concatenate((ledger.transfers.column("lost")[alone], ledger.receptions.column("lost")))
     counts = np.bincount(codes, minlength=len(REASONS)).tolist()
@@ -190,11 +175,7 @@ def messages(ledger: Ledger) -> dict[str, Any]:
 
 
 def losses_in_words(summary: Mapping[str, Any]) -> str:
-    """The losses of a run, as in `of 1,010 messages 2 were lost: 2 timed out`; empty if there are none or unknown.
-
-    Args:
-        summary: the content of `summary.json`.
-    """
+    """Describe the losses in a `summary.json`: `of 1,010 messages 2 were lost: 2 timed out`; empty without losses."""
     losses = summary.get("losses")
     if not losses:
         return ""
@@ -207,7 +188,7 @@ SHOWN = 5
 
 
 def recent_losses(ledger: Ledger) -> str:
-    """The clause `; last lost: ...` with the latest loss of each sender and receiver, or nothing without losses."""
+    """Return the clause `; last lost: ...` with the latest loss of each sender and receiver; empty without losses."""
     import pandas as pd
 
     frames = ledger.frames()

@@ -1,7 +1,7 @@
-"""Append-only tables with typed columns: new rows are plain tuples, which are packed into records in chunks.
+"""Append-only tables with typed columns. New rows are plain tuples, which are packed into records in chunks.
 
-A table that has a folder keeps some `HELD_ROWS` rows in memory at most, earlier ones in a file without a name, which
-goes when the process ends, however it ends.
+A table with a folder keeps about `HELD_ROWS` rows in memory, and earlier rows in an unnamed file, which vanishes at the
+end of the process.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 1 << 10
 HELD_ROWS = 1 << 20
 BLOCK_ROWS = 1 << 20
-"""Rows of a block, in which a table is written and checked."""
+"""Rows of a block in which a table is written and checked."""
 
 Rows = NDArray[np.void]
-"""Records with the columns' names."""
+"""Records with a field for each column."""
 
 _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float32: "f", np.float64: "d"}
-"""The `struct` format of each column type; `struct` packs rows in a third of NumPy's time."""
+"""`struct` format of each column type; `struct` packs rows in a third of NumPy's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its type, whether the event digest covers it, and how it is shown.
+    """One column: its type, whether the event digest covers it, and its conversion for data frames.
 
     `words` turns small integer codes into text; `seconds` turns nanoseconds into seconds (negative: never, NaN);
     `decibels` turns a ratio into decibels (0: unknown, NaN).
@@ -53,13 +53,13 @@ class Column:
     decibels: bool = False
 
     def heading(self, name: str) -> str:
-        """The name of the column in a data frame."""
+        """Name of the column in a data frame."""
         if self.seconds:
             return f"{name.removesuffix('_ns')}_s"
         return f"{name}_db" if self.decibels else name
 
     def shown(self, values: NDArray[Any]) -> Any:
-        """The column as it appears in a data frame."""
+        """Convert the column for a data frame."""
         import pandas as pd
 
         if self.seconds:
@@ -70,7 +70,7 @@ class Column:
 
 
 MEASURE = Column(np.float64, digest=False)
-"""What is measured rather than counted."""
+"""Column of a real number, such as an energy or a loss, which the event digest does not cover."""
 
 
 @cache
@@ -84,11 +84,11 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Table(Generic[Row]):
-    """A growing table. `append` takes one row, a tuple in the order of the columns.
+    """A growing table; a row is a tuple in the order of the columns.
 
     Attributes:
-        columns: its columns, by name.
-        folder: where rows are kept for which there is no room in memory; None keeps all in memory.
+        columns: columns by name.
+        folder: folder of the file for rows that exceed memory; None to keep all rows in memory.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
@@ -106,19 +106,17 @@ class Table(Generic[Row]):
         return self._filed_rows + self._packed_rows + len(self._rows)
 
     def append(self, row: Row) -> None:
-        """Add one row."""
         self._rows.append(row)
         if len(self._rows) >= CHUNK_ROWS:
             self._pack()
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add several rows."""
         self._rows += rows
         if len(self._rows) >= CHUNK_ROWS:
             self._pack()
 
     def extend(self, **columns: NDArray[Any]) -> None:
-        """Add many rows at once, given as arrays of equal length.
+        """Add many rows, given as arrays of equal length.
 
         Raises:
             ValueError: a column is missing or unknown, or the lengths differ.
@@ -146,7 +144,7 @@ class Table(Generic[Row]):
     def _file_away(self, folder: Path) -> None:
         with file_errors(folder, "written to"):
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (open as long as the table is there)
+                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (open for the life of the table)
                 weakref.finalize(self, self._file.close)
             self._file.seek(self._filed_rows * self._record.itemsize)
             for records in self._packed:
@@ -157,7 +155,7 @@ class Table(Generic[Row]):
         self._packed.clear()
 
     def _chunks(self) -> Iterator[Rows]:
-        """All rows, in order, in chunks of any size."""
+        """Yield all rows in order in chunks of any size."""
         self._pack()
         if self._file is not None:
             for start in range(0, self._filed_rows, BLOCK_ROWS):
@@ -167,7 +165,7 @@ class Table(Generic[Row]):
         yield from self._packed
 
     def blocks(self) -> Iterator[Rows]:
-        """All rows, in order, in blocks of some `BLOCK_ROWS`; at least one."""
+        """Yield all rows in order in blocks of about `BLOCK_ROWS`; at least one block."""
         block, rows = [self.none], 0
         for records in self._chunks():
             if rows >= BLOCK_ROWS:
@@ -179,25 +177,24 @@ class Table(Generic[Row]):
 
     @property
     def none(self) -> Rows:
-        """No rows."""
+        """Records without rows."""
         return np.empty(0, self._record)
 
     def column(self, name: str) -> NDArray[Any]:
-        """All values of one column as they were appended."""
+        """All values of one column, not converted."""
         empty = np.empty(0, self.columns[name].dtype)
         return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 
     def frame(self) -> pd.DataFrame:
-        """The table with codes as words, nanoseconds as seconds (`..._s`) and ratios as decibels (`..._db`)."""
+        """Data frame with codes as words, nanoseconds as seconds (`..._s`) and ratios as decibels (`..._db`)."""
         return self._frame({name: self.column(name) for name in self.columns})
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """The rows of `frame`, a part after the other; at least one."""
-        for records in self.blocks():
-            yield self.shown(records)
+        """Yield the data frame in parts; at least one part."""
+        return map(self.shown, self.blocks())
 
     def shown(self, records: Rows) -> pd.DataFrame:
-        """Some rows, as in `frame`."""
+        """Convert rows to a data frame as in `frame`."""
         return self._frame({name: np.ascontiguousarray(records[name]) for name in self.columns})
 
     def _frame(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.records.laws.charge import charge_problem
+from fednet_emu.records.laws.energies import charge_problem
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario

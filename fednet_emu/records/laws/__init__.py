@@ -1,1 +1,1 @@
-"""Conservation laws that the records of every run are checked against."""
+"""Conservation laws for the records of every run."""

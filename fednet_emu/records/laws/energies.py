@@ -1,30 +1,35 @@
-"""The law of the table `energies`: its rows add up to the energy of the run, and waiting is a part of idling.
+"""Conservation laws of energy: the table `energies`, and the charge of batteries.
 
-The totals of the ledger were counted while the run went on; the table was filled in from the rows of its end.
+The totals of the ledger are counted during the run, and the table `energies` is filled in from the rows at its end.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, Mask
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
-from fednet_emu.records.summaries import activities, by_device, empty_s
+from fednet_emu.records.summaries import activities, by_device, empty_s, energies_of_rows
 
 RELATIVE = 1e-9
-_PARTS = ("computing_j", "sending_j", "receiving_j", "idle_j")
+"""Largest relative error of an energy."""
+
+USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 
 
 def energies_problem(ledger: Ledger) -> str:
-    """Say what is wrong with the table; empty if it is right, or if the run has none."""
+    """Check that the table adds up to the energy of the run, and that `waiting_j` is a part of `idle_j`.
+
+    The result is a sentence about the first violation, or empty.
+    """
     if not len(ledger.energies):
         return ""
     column, ended_ns = ledger.energies.column, ledger.ended_ns
-    parts_j = sum(float(np.nansum(column(name))) for name in _PARTS)
+    parts_j = sum(float(np.nansum(column(name))) for name in USES)
     due_j = ledger.spent_j(ended_ns) - ledger.backhaul_j
     if not np.isclose(parts_j, due_j, rtol=RELATIVE, atol=1e-12):
         return f"its rows are {parts_j:.9g} J, all that was drawn beside the backhaul is {due_j:.9g} J"
-    for name in (*_PARTS, "waiting_j"):
+    for name in (*USES, "waiting_j"):
         for place in np.flatnonzero(column(name) < 0)[:1]:
             return f"{device_label(int(column('device')[place]))}: {name} is negative, {column(name)[place]:.9g} J"
     idle_j, waiting_j = column("idle_j")[:-1], column("waiting_j")[:-1]
@@ -39,7 +44,7 @@ def energies_problem(ledger: Ledger) -> str:
 
 
 def _waiting_s(ledger: Ledger, count: int) -> Array:
-    """Seconds [count] in which a device has charge and does nothing, by a count of its activities along the time."""
+    """Seconds [count] in which a device has charge and no activity, from the number of its activities over time."""
     device, from_ns, to_ns = activities(ledger)
     known, every = (device > SERVER) & (from_ns >= 0), np.arange(count)
     device, from_ns, to_ns = device[known], from_ns[known], to_ns[known]
@@ -51,3 +56,38 @@ def _waiting_s(ledger: Ledger, count: int) -> Array:
     who, at_ns, busy = who[order], at_ns[order], np.cumsum(step[order])
     free = (busy[:-1] == 0) & (who[1:] == who[:-1])
     return by_device(who[1:][free], np.diff(at_ns)[free] / 1e9, count)
+
+
+def charge_problem(ledger: Ledger) -> str:
+    """Check that initial charge + harvested - spilled - drawn = charge in each row of `batteries`.
+
+    At the end of the run, the energy that a battery supplied for computing, sending and receiving is the sum of the
+    rows of its device, and the energy that all batteries supplied for idling is the idle power over time. The result is
+    a sentence about the first violation, or empty.
+    """
+    column = ledger.batteries.column
+    device = column("device")
+    if not len(device):
+        return ""
+    _, first = np.unique(device, return_index=True)
+    last = len(device) - 1 - np.unique(device[::-1], return_index=True)[1]
+    start_j = np.zeros(len(first))
+    start_j[device[first]] = column("charge_j")[first]
+    came_j = start_j[device] + column("harvested_j")
+    drawn_j = sum((column(use) for use in USES), np.zeros(len(device)))
+    off_j = np.abs(came_j - column("spilled_j") - drawn_j - column("charge_j"))
+    wrong = off_j > RELATIVE * (came_j + drawn_j) + 1e-15
+    if wrong.any():
+        return f"{int(wrong.sum())} of {len(wrong)} charges are not conserved, first in row {np.flatnonzero(wrong)[0]}"
+    idle_j, due_j = float(column("idle_j")[last].sum()), ledger.idle.until_j(int(column("simulated_ns")[last].max()))
+    if _differ(np.array([idle_j]), np.array([due_j])).any():
+        return f"idle_j of all batteries is {idle_j:.9g} J, the idle power over time gives {due_j:.9g} J"
+    for use, own_j in energies_of_rows(ledger, len(last)).items():
+        wrong = _differ(own_j, column(use)[last])
+        if wrong.any():
+            return f"dev-{np.flatnonzero(wrong)[0]}: {use} of its battery differs from the energy of its rows"
+    return ""
+
+
+def _differ(one_j: Array, other_j: Array) -> Mask:
+    return np.asarray(~np.isclose(one_j, other_j, rtol=RELATIVE, atol=1e-12))

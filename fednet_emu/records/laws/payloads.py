@@ -1,4 +1,4 @@
-"""The law that nothing is used before it is there: payloads at their makers, on their way, and where they are used."""
+"""The law of causality: no device uses a payload before the device has made or received it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DEVICE_BITS = 32
 
 
 def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
-    """Rows of computations and of transfers that use a payload before it was made there, or has arrived.
+    """Find the rows of computations and of transfers that use a payload before it is available to the device.
 
-    Payloads are looked at in ranges of their numbers, which grow with time, so that a range fits into memory.
+    Payloads are checked in ranges of their numbers, which increase with time, so that each range fits into memory.
     """
     computes, sends = [], []
     for first, end in _ranges(ledger):
@@ -32,7 +32,7 @@ def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
 
 
 def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
-    """Ranges [first, end) of payload numbers, as many as there are blocks of rows."""
+    """Ranges [first, end) of payload numbers, one for each block of rows."""
     rows = len(ledger.transfers) + len(ledger.receptions) + len(ledger.computes)
     sent = (int(block["payload"].max(initial=0)) for block in ledger.transfers.blocks())
     used = (int(max(block[name].max(initial=0) for name in ("input", "result"))) for block in ledger.computes.blocks())
@@ -42,7 +42,7 @@ def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
 
 
 class _Uses(NamedTuple):
-    """Rows in which a device needs a payload, from a time on: arrays [uses]."""
+    """Uses of payloads by devices, and their times: arrays [uses]."""
 
     row: IntArray
     device: IntArray
@@ -51,7 +51,7 @@ class _Uses(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Who made which payload, and when: arrays [payloads], in the order of the payloads."""
+    """Payloads, the devices that made them, and the end of the computations: arrays [payloads], sorted by payload."""
 
     payload: IntArray
     device: IntArray
@@ -59,14 +59,14 @@ class _Made(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """When a payload first arrived where it was sent, `_FOREVER` if never: arrays [places], in the order of `place`."""
+    """First arrivals of payloads at receivers, see `_places`, `_FOREVER` if lost: arrays [places], sorted by place."""
 
     place: IntArray
     arrived_ns: IntArray
 
 
 def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
-    """Uses by computations, and the makers, of a range of payloads."""
+    """Find the uses by computations, and the makers, of a range of payloads."""
     uses, made, row = [], [], 0
     for block in ledger.computes.blocks():
         using = np.flatnonzero((block["input"] >= first) & (block["input"] < end))
@@ -81,7 +81,7 @@ def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
 
 
 def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
-    """Uses by transfers, and the first arrivals, of a range of payloads."""
+    """Find the uses by transfers, and the first arrivals, of a range of payloads."""
     uses, arrivals = [], []
     for row, block, receptions in ledger.with_receptions():
         among = (block["payload"] >= first) & (block["payload"] < end)
@@ -104,20 +104,21 @@ def _arrival_times(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArra
 
 
 def _places(payload: IntArray, device: IntArray) -> IntArray:
-    """One number for each payload at each device, or at the server."""
+    """Combine payload and device, or server, into one number."""
     return (payload.astype(np.int64) << _DEVICE_BITS) | (device - SERVER)
 
 
 def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
-    """Columns [rows] that come in parts."""
+    """Concatenate the parts of each column."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, must_arrive: bool) -> IntArray:
-    """Rows of the uses that come before the payload is available to the device.
+    """Select the rows of uses before the payload is available to the device.
 
     At its maker, a payload is available from the end of the computation. Elsewhere it is available from its first
-    arrival; a use where it was never sent is too early only if `must_arrive` and another device's computation made it.
+    arrival. A use of a payload that was never sent to the device is too early only if `must_arrive` is set and another
+    device made the payload.
     """
     by, is_made = _found(made.payload, uses.payload)
     at, is_sent = _found(arrived.place, _places(uses.payload, uses.device))
@@ -130,7 +131,7 @@ def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, 
 
 
 def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
-    """Where numbers are among the known ones, which are sorted, and which of them are there at all."""
+    """Find wanted numbers in sorted known ones: their positions, and the mask of those that are found."""
     places = np.searchsorted(known, wanted)
     within = places < len(known)
     within[within] = known[places[within]] == wanted[within]

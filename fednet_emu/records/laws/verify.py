@@ -1,6 +1,6 @@
-"""The conservation laws: checks on the ledger that must hold for every run and every algorithm.
+"""The conservation laws: checks of the ledger that must hold for every run and every algorithm.
 
-Tables are read block by block, so that a long run needs no more memory than a short one.
+Tables are read block by block, so that memory does not grow with the length of the run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.records.laws.charge import charge_problem
-from fednet_emu.records.laws.energies import energies_problem
+from fednet_emu.records.laws.energies import charge_problem, energies_problem
 from fednet_emu.records.laws.payloads import used_before_there
 from fednet_emu.records.ledger import NEVER_NS, Ledger
 from fednet_emu.records.reasons import CODE
@@ -24,12 +23,12 @@ DELIVERED = CODE[""]
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Check every law; the result maps its name to an empty text if it holds, else to the violation.
+    """Check every law, and map its name to a sentence about its violation; empty if the law holds.
 
     Args:
-        ledger: the closed ledger of a run.
-        exclusive: kinds of links whose access scheme lets one transmission at a time on the air.
-        half_duplex: kinds of links whose access scheme lets no device take part in two transmissions at a time.
+        ledger: closed ledger of a run.
+        exclusive: kinds of links with one transmission on the air at a time.
+        half_duplex: kinds of links on which a device takes part in one transmission at a time.
     """
     laws: dict[str, Callable[[], str]] = {
         "bits offered = delivered + lost": lambda: _offered(ledger),
@@ -57,7 +56,7 @@ def _problem(count: int, total: int, first: int, name: str) -> str:
 
 
 def _rows(blocks: Iterable[Mask], name: str) -> str:
-    """Name the first rows that break a law, from masks of consecutive blocks."""
+    """Report the rows that break a law, from masks of consecutive blocks."""
     count, total, first = 0, 0, 0
     for bad in blocks:
         places = np.flatnonzero(bad)
@@ -68,13 +67,8 @@ def _rows(blocks: Iterable[Mask], name: str) -> str:
 
 
 def _each(table: Table[Any], wrong: Callable[[Rows], Mask], name: str) -> str:
-    """Name the first rows that break a law which looks at every row by itself."""
+    """Report the rows that break a law for single rows."""
     return _rows(map(wrong, table.blocks()), name)
-
-
-def _sum(table: Table[Any], *names: str) -> float:
-    """The sum of some columns."""
-    return sum(float(block[name].sum()) for block in table.blocks() for name in names)
 
 
 def _offered(ledger: Ledger) -> str:
@@ -144,7 +138,7 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
-    """Check that the airtimes of a device, as sender or receiver, delivered or lost, do not overlap."""
+    """Check that the airtimes of a device as sender or receiver do not overlap, for delivered and lost transfers."""
 
     def wrong(kind: int, busy: Busy, transfers: Rows, heard: IntArray, receiver: NDArray[Any]) -> Mask:
         numbers = np.arange(len(transfers))
@@ -166,7 +160,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 
 
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
-    """Mask of the rows of the next block that start before an earlier row of the same owner has ended."""
+    """Mask of the rows of a block that start before an earlier row of the same owner has ended."""
     overlap = np.zeros(len(rows), np.bool_)
     until_ns = rows["ended_ns"] - rows["tail_ns"] if _phased(rows) else rows["ended_ns"]
     overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])
@@ -186,14 +180,14 @@ def _order(ledger: Ledger) -> str:
 
 
 def _phased(rows: Rows) -> bool:
-    """Whether these are transfers with the columns of their phases."""
+    """Whether transfers have the columns of `PhaseColumns`."""
     return "tail_ns" in (rows.dtype.names or ())
 
 
 def _phases(ledger: Ledger) -> str:
-    """Check that set-up and access fit in before the start, gaps and tail after it, and headers around the payload.
+    """Check that set-up, access, gaps and tail are no longer than the time before or after the start of the transfer.
 
-    What they leave is the wait for a turn before the start, and the time on the air after it, which bits need.
+    The remaining time is the wait for a turn before the start, and the time on the air after it, which bits need.
     """
 
     def wrong(rows: Rows) -> Mask:
@@ -225,7 +219,7 @@ def _monotone(ledger: Ledger) -> str:
 
 
 def _back(table: Table[Any], column: str) -> Iterator[Mask]:
-    """Masks of the rows, block by block, that are earlier than the row before."""
+    """Masks of rows that are earlier than the row before, block by block."""
     before = None
     for rows in table.blocks():
         times_ns = rows[column]
@@ -234,7 +228,7 @@ def _back(table: Table[Any], column: str) -> Iterator[Mask]:
 
 
 def _backhaul(ledger: Ledger) -> str:
-    """Check that each message arrives whole or not at all, in order of time, and that their bits add up."""
+    """Check that each message is delivered whole or lost, in order of time, and that their bits add up."""
 
     def wrong(rows: Rows) -> Mask:
         size_bit, sent_bit, started_ns = rows["size_bit"], rows["sent_bit"], rows["started_ns"]
@@ -264,7 +258,7 @@ def _one_at_a_time(ledger: Ledger) -> str:
 
 
 def _used_before_there(ledger: Ledger) -> str:
-    """Check that a payload is used at its maker only after it was made, and elsewhere, if sent, only after arrival."""
+    """Check that devices use payloads only after they have made or received them."""
     computes, sends = used_before_there(ledger)
     found: dict[str, tuple[IntArray, Table[Any]]] = {
         "computations start before their input has come": (computes, ledger.computes),
@@ -275,8 +269,9 @@ def _used_before_there(ledger: Ledger) -> str:
 
 
 def _energy(ledger: Ledger) -> str:
-    parts_j = _sum(ledger.transfers, "energy_j", "receive_j") + _sum(ledger.computes, "energy_j")
-    parts_j += _sum(ledger.backhaul, "energy_j")
+    tables: list[Table[Any]] = [ledger.transfers, ledger.computes, ledger.backhaul]
+    parts_j = sum(float(block["energy_j"].sum()) for table in tables for block in table.blocks())
+    parts_j += sum(float(block["receive_j"].sum()) for block in ledger.transfers.blocks())
     if not np.isclose(parts_j, ledger.energy_j, rtol=1e-9, atol=1e-12):
         return f"the parts are {parts_j:.9g} J, the total is {ledger.energy_j:.9g} J"
     return ""
@@ -288,13 +283,13 @@ def _staleness(ledger: Ledger) -> str:
 
 
 def _mass(ledger: Ledger) -> str:
-    """Check that the weights of push-sum, over the number of devices, always sum to 1."""
+    """Check that the push-sum weights divided by the number of devices always sum to 1."""
     broken = (name for name, values in _series_with(ledger, "mass") if not np.allclose(values, 1.0, rtol=0, atol=1e-9))
     return ", ".join(f"mass of {name} differs from 1" for name in broken)
 
 
 def _series_with(ledger: Ledger, column: str) -> Iterator[tuple[str, list[Any]]]:
-    """The name of every series with this column, and its values."""
+    """Yield the name and the values of each series with a column."""
     for name, rows in ledger.series.items():
         values = [row[column] for row in rows if column in row]
         if values:
@@ -305,28 +300,24 @@ _NEVER_BUSY = np.iinfo(np.int64).min
 
 
 class Busy:
-    """Until when each owner, a number from -1 on, was busy in the blocks so far."""
+    """Latest end of an interval of each owner, a number from -1 on, in the blocks so far."""
 
     def __init__(self) -> None:
         self._until_ns: IntArray = np.empty(0, np.int64)
 
     def overlaps(self, owner: NDArray[np.integer], started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Mask of the intervals of the next block that start before an earlier one of the same owner has ended."""
+        """Mask of the intervals of the next block that start before an earlier interval of the same owner has ended."""
         overlap = np.zeros(len(owner), np.bool_)
         if not len(owner):
             return overlap
         order = np.lexsort((ended_ns, started_ns, owner))
         mine, start_ns, end_ns = owner[order].astype(np.int64) + 1, started_ns[order], ended_ns[order]
-        until_ns = self._until(int(mine[-1]) + 1)
+        if (more := int(mine[-1]) + 1 - len(self._until_ns)) > 0:
+            self._until_ns = np.concatenate((self._until_ns, np.full(more, _NEVER_BUSY)))
+        until_ns = self._until_ns
         before_ns = np.concatenate((until_ns[mine[:1]], end_ns[:-1]))
         first = np.flatnonzero(np.diff(mine, prepend=-1))
         before_ns[first] = until_ns[mine[first]]
         overlap[order] = start_ns < before_ns
         np.maximum.at(until_ns, mine, end_ns)
         return overlap
-
-    def _until(self, owners: int) -> IntArray:
-        more = owners - len(self._until_ns)
-        if more > 0:
-            self._until_ns = np.concatenate((self._until_ns, np.full(more, _NEVER_BUSY)))
-        return self._until_ns
