@@ -23,6 +23,7 @@ from fednet_emu.federation.learning_task import LearningTask, Scores
 from fednet_emu.federation.observer import Models
 from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.cohort import SHARED, CohortJob, Columns
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph, Snapshot
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
@@ -144,14 +145,24 @@ class Learner:
 
         The same as `train` of each of them in this order, with the key (t,).
         """
-        model, n_samples = self._task.model, self._task.n_samples[devices]
-        plain = self._timing_only and plan.private is None and model.least_batch == 1 and params.size == model.size
-        if not plain or not n_samples.all():
+        model, n_samples, engine = self._task.model, self._task.n_samples[devices], self._graph.engine
+        columns = Columns(
+            model=model,
+            data=self._task.data,
+            plan=plan.in_round(t),
+            streams=self._streams,
+            key=(t,),
+            t=t,
+            device=devices,
+            first=self._task.offsets[devices],
+            n_samples=n_samples,
+        )
+        plain = plan.private is None and model.least_batch == 1 and params.size == model.size
+        in_columns = self._timing_only or (engine is not None and terms.keys() <= SHARED and engine.takes(columns))
+        if not (plain and in_columns and n_samples.all()):
             works = [self.train(Device(None, k), params, plan, (t,), t, **terms) for k in devices.tolist()]
             return np.array([work.flop for work in works]), [work.result.params for work in works]
-        counts, place = np.unique(n_samples, return_inverse=True)
-        flop = [float(model.flop_per_sample * plan.n_samples_processed(count)) for count in counts.tolist()]
-        return np.array(flop)[place], self._graph.untrained_params(model.size, len(devices))
+        return columns.flop, self._graph.train_cohort(CohortJob(columns, params, terms))
 
     def job(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, final
 
@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.batches import batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
+from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape, shape_of
-from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
-from fednet_emu.learning.graph.optimizers import clip
+from fednet_emu.learning.graph.jobs import ResolvedJob
+from fednet_emu.learning.graph.optimizers import STACKED, clip
 from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -87,11 +89,34 @@ class BatchedEngine(Engine):
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
             return [[resolved] for resolved in jobs]
         ordered = sorted(jobs, key=lambda resolved: (-_n_steps(resolved), resolved.job.first_row))
-        count = -(-len(jobs) // jobs_per_stack(form, shape, self._memory_limit_byte))
-        if shape.data.x.device.type == "cpu" and is_worth_dividing(resolved.job for resolved in jobs):
+        bounds = self._bounds(form, shape, len(jobs), sum(resolved.job.flop for resolved in jobs))
+        return [ordered[a:b] for a, b in pairwise(bounds)]
+
+    def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
+        """Where n jobs of one shape in order, which are `flop` operations, are cut."""
+        count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
+        if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
-            count = max(count, -(-len(jobs) // _MANY), 1 + (len(jobs) >= 2 * least))
-        return [ordered[a:b] for a, b in pairwise(len(jobs) * place // count for place in range(count + 1))]
+            count = max(count, -(-n // _MANY), 1 + (n >= 2 * least))
+        return [n * place // count for place in range(count + 1)]
+
+    @override
+    def takes(self, columns: Columns) -> bool:
+        plan = columns.plan
+        if not (columns.model.batchable and type(plan.optimizer) in STACKED and plan.private is None):
+            return False
+        return not isinstance(self.form_for(columns.model, None), VmapForm)
+
+    @override
+    def cut_cohort(self, columns: Columns) -> list[list[int]]:
+        return [stack for shape, group in shapes_of(columns) for stack in self.stacks_of(columns, shape, group)]
+
+    def stacks_of(self, columns: Columns, shape: JobShape, group: IntArray) -> list[list[int]]:
+        """The stacks, as by `stacks`, of the jobs of one shape at some places, by place."""
+        own = columns.part(group)
+        ordered: list[int] = group[np.lexsort((own.first, -own.steps))].tolist()
+        bounds = self._bounds(self.form_of(shape), shape, len(group), sum(own.flop.tolist()))
+        return [ordered[a:b] for a, b in pairwise(bounds)]
 
     @override
     def is_alone(self, resolved: ResolvedJob) -> bool:
@@ -107,7 +132,11 @@ class BatchedEngine(Engine):
 
     def form_of(self, shape: JobShape) -> Form:
         """The form in which this engine trains jobs of a shape; with gradients by sample it is always `vmap`."""
-        model, private = key = shape.model, shape.private
+        return self.form_for(shape.model, shape.private)
+
+    def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
+        """The form in which this engine trains a model, by whether gradients are limited by sample."""
+        key = model, private
         if key not in self._forms:
             own = self._form(model) if private is None else None
             self._forms[key] = own or VmapForm(model, private)
@@ -123,9 +152,23 @@ class BatchedEngine(Engine):
             yield resolved, TrainResult(own.clone(), loss, square)
 
 
-def is_worth_dividing(jobs: Iterable[TrainJob]) -> bool:
-    """Whether several cores train jobs faster than one, by the work in them."""
-    return sum(job.flop for job in jobs) >= WORTH_FLOP
+def is_worth_dividing(flop: float) -> bool:
+    """Whether several cores do so many operations of training faster than one."""
+    return flop >= WORTH_FLOP
+
+
+def shapes_of(columns: Columns) -> list[tuple[JobShape, IntArray]]:
+    """The shapes of the jobs of a cohort in order of first appearance, and the places of the jobs of each."""
+
+    def kind(n_samples: int) -> int:
+        width = columns.plan.batch_width(n_samples)
+        return 2 * (width - 1).bit_length() + (width == n_samples)
+
+    kinds = columns.by_n_samples(kind)
+    firsts = np.sort(np.unique(kinds, return_index=True)[1])
+    return [
+        (shape_of(columns.part([first]).jobs()[0]), np.flatnonzero(kinds == kinds[first])) for first in firsts.tolist()
+    ]
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:

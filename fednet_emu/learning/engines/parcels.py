@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
+from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -116,6 +117,39 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
     file = io.BytesIO()
     pickler(file).dump((rows, shared))
     return parcel._replace(text=file.getvalue())
+
+
+class _ColumnsPickler(pickle.Pickler):
+    """Writes models, data and tensors as their places in a parcel."""
+
+    def __init__(self, file: io.BytesIO, parcel: Parcel) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._parcel, self._places = parcel, dict[int, tuple[bool, int]]()
+
+    def persistent_id(self, thing: Any) -> tuple[bool, int] | None:
+        is_kept = isinstance(thing, FlatModel | TrainData)
+        if not is_kept and not isinstance(thing, Tensor):
+            return None
+        if id(thing) not in self._places:
+            items: list[Any] = self._parcel.kept if is_kept else self._parcel.tensors
+            items.append(thing)
+            self._places[id(thing)] = is_kept, len(items) - 1
+        return self._places[id(thing)]
+
+
+def packed_columns(columns: Columns) -> Parcel:
+    """Pack a stack that is a record in columns."""
+    parcel, file = Parcel(b"", [], []), io.BytesIO()
+    _ColumnsPickler(file, parcel).dump(columns)
+    return parcel._replace(text=file.getvalue())
+
+
+def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
+    """The record of such a parcel, with these models, data and tensors."""
+    unpickler, sources = pickle.Unpickler(io.BytesIO(text)), (tensors, kept)
+    unpickler.persistent_load = lambda place: sources[place[0]][place[1]]  # type: ignore[method-assign]
+    columns: Columns = unpickler.load()
+    return columns
 
 
 def _shared(own: ResolvedJob) -> tuple[Any, ...]:

@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple, final
 
 from typing_extensions import override
 
-from fednet_emu.learning.engines.batched import STACK_PAYS, BatchedEngine, jobs_per_stack
+from fednet_emu.learning.engines.batched import STACK_PAYS, BatchedEngine, jobs_per_stack, shapes_of
 from fednet_emu.learning.engines.stacks.form import VmapForm
+from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import Engine, Results
 from fednet_emu.learning.graph.grouping import JobShape, group_by_shape, shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob
@@ -80,6 +81,18 @@ class RuleEngine(Engine):
             way = choose(self.case(shape, len(group)))
             self._note(way, shape)
             stacks += self._batched.stacks(shape, group) if way == "batched" else ([one] for one in group)
+        return stacks
+
+    @override
+    def takes(self, columns: Columns) -> bool:
+        return self._batched.takes(columns)
+
+    @override
+    def cut_cohort(self, columns: Columns) -> list[list[int]]:
+        stacks: list[list[int]] = []
+        for shape, group in shapes_of(columns):
+            self._note("batched", shape)  # gradients are hand-written
+            stacks += self._batched.stacks_of(columns, shape, group)
         return stacks
 
     @override

@@ -14,6 +14,7 @@ from typing import final
 import torch
 from typing_extensions import override
 
+from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -46,6 +47,14 @@ class SpreadEngine(Engine):
     @override
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
         return self._engines[0].cut(jobs)
+
+    @override
+    def takes(self, columns: Columns) -> bool:
+        return self._engines[0].takes(columns)
+
+    @override
+    def cut_cohort(self, columns: Columns) -> list[list[int]]:
+        return self._engines[0].cut_cohort(columns)
 
     @override
     def is_alone(self, resolved: ResolvedJob) -> bool:

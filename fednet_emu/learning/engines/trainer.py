@@ -41,8 +41,13 @@ class Trainer:
         self._kept: dict[int, Any] = {}
 
     def unpack(
-        self, text: bytes, used: Sequence[int], keeps: Mapping[int, Any], arrays: Sequence[NDArray[Any]]
-    ) -> list[ResolvedJob]:
+        self,
+        text: bytes,
+        used: Sequence[int],
+        keeps: Mapping[int, Any],
+        arrays: Sequence[NDArray[Any]],
+        opened: Callable[..., Any] = unpacked,
+    ) -> Any:
         """The jobs of a parcel.
 
         Args:
@@ -50,10 +55,11 @@ class Trainer:
             used: numbers of the models and data that the parcel uses.
             keeps: references, by number, of all that is to be kept from now on; the rest is released.
             arrays: the parcel's tensors.
+            opened: opens the parcel.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]
-        return unpacked(text, [self._kept[key] for key in used], tensors)
+        return opened(text, [self._kept[key] for key in used], tensors)
 
     def train(
         self, jobs: Sequence[ResolvedJob], run: Callable[[Sequence[ResolvedJob]], Results], keep: Callable[..., None]

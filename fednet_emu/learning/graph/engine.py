@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fednet_emu.errors import Diverged
+from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
@@ -28,6 +29,10 @@ class TrainResult(NamedTuple):
 
 Results = Iterator[tuple[ResolvedJob, TrainResult]]
 """Jobs, each with what it has come to."""
+
+
+CohortResults = Iterator[tuple[Sequence[int], Sequence[Tensor]]]
+"""Places of the jobs of a stack, and the parameters [size] of each after training."""
 
 
 class Group(NamedTuple):
@@ -79,6 +84,30 @@ class Engine(ABC):
 
         Jobs that `begin` between the two belong to the next wavefront.
         """
+
+    def takes(self, columns: Columns) -> bool:
+        """Whether jobs like these are trained in stacks that a record in columns describes faster than single jobs."""
+        return False
+
+    def cut_cohort(self, columns: Columns) -> list[list[int]]:
+        """The places of the jobs of each stack, the same stacks as by `cut`."""
+        jobs = columns.jobs()
+        place_of = {resolved: place for place, resolved in enumerate(jobs)}
+        return [[place_of[resolved] for resolved in stack] for stack in self.cut(jobs)]
+
+    def begin_cohort(self, columns: Columns) -> None:  # noqa: B027
+        """Begin to train a cohort that is a whole wavefront, for which `run_cohort` is called next, if later."""
+
+    def run_cohort(self, columns: Columns) -> CohortResults:
+        """Train a cohort that is a whole wavefront; by default as single jobs.
+
+        Raises:
+            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
+        """
+        jobs = columns.jobs()
+        place_of = {resolved: place for place, resolved in enumerate(jobs)}
+        for resolved, result in self.run(jobs):
+            yield [place_of[resolved]], [result.params]
 
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         """Weighted means, near w, of what jobs that were begun come to, each mean with the places of its jobs.

@@ -17,13 +17,25 @@ from torch import Tensor
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.graph.accumulation import Accumulate, Accumulation
+from fednet_emu.learning.graph.cohort import CohortJob
 from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
 from fednet_emu.learning.graph.wavefront import trained
-from fednet_emu.learning.graph.work import PARAMS, SQUARE, Call, Measured, Part, Pick, Trained, alive, evaluated
+from fednet_emu.learning.graph.work import (
+    PARAMS,
+    SQUARE,
+    Call,
+    Measured,
+    OfCohort,
+    Part,
+    Pick,
+    Trained,
+    alive,
+    evaluated,
+)
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
 
@@ -32,6 +44,7 @@ _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
 _BYTE_PER_NODE = 1024  # an upper estimate, so that very many tiny results are bounded too
+_BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 
 
 @final
@@ -61,6 +74,7 @@ class Graph:
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
         self._begun: dict[ResolvedJob, Deferred] = {}  # a wavefront; it is trained even if nobody refers to it
+        self._cohort: Deferred | None = None  # one whose devices are the wavefront, instead
         self._again: list[Deferred] = []  # that of an earlier run at its snapshot, which the engine has not been told
         self._over: list[ref[Deferred]] = []  # jobs that had ended when a snapshot was made, or that nobody referred to
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
@@ -72,8 +86,9 @@ class Graph:
         """All values that are known now and still referenced, and what has been counted so far; only `at_rest`."""
         nodes, counts = self._reachable(), (self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
         values = {node.number: node._value for node in nodes if node.done}
-        begun = frozenset(node.number for node in (*self._begun.values(), *self._again))
-        unbegun = frozenset(node.number for node in nodes if type(node._work) is TrainJob) - begun
+        under_way = (*map(_job_of, self._begun.values()), self._cohort, *self._again)
+        begun = frozenset(node.number for node in under_way if node is not None)
+        unbegun = frozenset(node.number for node in nodes if type(node._work) in _JOBS) - begun
         return Snapshot(self._created, values, *counts, begun, unbegun)
 
     def at_rest(self) -> bool:
@@ -182,6 +197,25 @@ class Graph:
         self._bound()
         return Measured(params, loss, square)
 
+    def train_cohort(self, job: CohortJob) -> list[Deferred]:
+        """The parameters after the training of each device [n]; they have the same numbers as by `train` of each."""
+        n, size = len(job.columns), job.columns.model.size
+        if self.engine is None:
+            return self.untrained_params(size, n)
+        whole = self._node(1, job, job.inputs())
+        first, self._created = whole.number + 1, whole.number + 2 * n - 1
+        numbers = range(first, first + 2 * n, 2)
+        nodes = [Deferred(number, size, _new(OfCohort, (whole,)), self) for number in numbers]
+        job.results += map(ref, nodes)
+        self._made += job.results
+        for node in nodes:
+            if node.number in self._restored.values:
+                node._settle(self._restored.values.pop(node.number))
+        if whole.number > self._restored.created:
+            self._pending_byte += n * (size + 1) * _BYTE_PER_SCALAR + 2 * n * _BYTE_PER_NODE - _BYTE_OF_LOSS
+        self._bound()
+        return nodes
+
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
         self._created += 2
@@ -231,7 +265,7 @@ class Graph:
         with self.host.part("deferred functions"):
             while self._run_call():
                 pass
-            if self._begun or self._again:
+            if self._begun or self._cohort is not None or self._again:
                 self._run_wavefront()
         self._computing = False
         self._begin(self.engine)
@@ -250,7 +284,9 @@ class Graph:
         if self.engine is not None:
             self.engine.close()
 
-    def _node(self, size: int, work: Call | Pick | Part | Accumulate | TrainJob, inputs: list[Deferred]) -> Deferred:
+    def _node(
+        self, size: int, work: Call | Pick | Part | Accumulate | TrainJob | CohortJob, inputs: list[Deferred]
+    ) -> Deferred:
         for item in inputs:
             if item._given is not None:
                 item.check_not_given()
@@ -284,13 +320,13 @@ class Graph:
         item._waiters = [*(item._waiters or ()), ref(node)]
 
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
-        if type(node._work) is TrainJob:
+        if type(node._work) in _JOBS:
             before, number = self._restored, node.number
             if number in before.begun:
                 self._again.append(node)
             elif number > before.created or number in before.unbegun:
                 self._ready_jobs.append(me)
-                if self.engine is not None and self.caught_up:
+                if self.engine is not None and self.caught_up and type(node._work) is TrainJob:
                     self.engine.begin(node._work)
             else:
                 self._over.append(me)
@@ -330,9 +366,22 @@ class Graph:
             nodes, self._again = self._again, []
         else:
             nodes, self._ready_jobs = alive(self._ready_jobs), []
-        self._begun = {node._work.resolve(): node for node in sorted(nodes, key=attrgetter("number"))}
+        nodes.sort(key=attrgetter("number"))
+        if len(nodes) == 1 and type(nodes[0]._work) is CohortJob:
+            columns, _ = nodes[0]._work.begin()
+            self._cohort = nodes[0]
+            engine.begin_cohort(columns)
+            return
+        begun: dict[ResolvedJob, Deferred] = {}
+        for node in nodes:
+            if type(node._work) is CohortJob:  # with others in one wavefront, its devices are single jobs
+                columns, awaited = node._work.begin()
+                begun.update(zip(columns.jobs(), awaited, strict=True))
+            else:
+                begun[node._work.resolve()] = node
+        self._begun = begun
         if nodes:
-            engine.begin_all(list(self._begun))
+            engine.begin_all(list(begun))
 
     def _run_wavefront(self) -> bool:
         """Run the jobs that were begun, or else the ready ones, and what becomes ready by each except further jobs.
@@ -341,18 +390,26 @@ class Graph:
         """
         if self.engine is None:
             return False
-        if not self._begun:
+        if not self._begun and self._cohort is None:
             if not self._again:
                 self._ready_jobs += self._over
                 self._over = []
             self._begin(self.engine)
+        if self._cohort is not None:
+            cohort, self._cohort = self._cohort, None
+            self._train_cohort(self.engine, cohort)
+            return True
         waiting, self._begun = self._begun, {}
         if not waiting:
             return False
         try:
             with self.host.part("training"):
                 for resolved, result in trained(self.engine, waiting):
-                    self._settle(waiting.pop(resolved), result)
+                    node = waiting.pop(resolved)
+                    if type(node._work) is TrainJob:
+                        self._settle(node, result)
+                    else:
+                        self._settle_one(node, result.params)
                     del result  # it may be released before the next one is there
                     self.statistics.jobs += 1
                     if self._ready_calls:
@@ -360,9 +417,35 @@ class Graph:
                             while self._run_call():
                                 pass
         finally:
-            self._ready_jobs += [ref(node) for node in waiting.values()]
+            again = dict.fromkeys(_job_of(node) for node in waiting.values())
+            self._ready_jobs += [ref(node) for node in again if node is not None]
         self.statistics.wavefronts += 1
         return True
+
+    def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
+        """Train the devices of a cohort that were begun, and run what becomes ready after each stack."""
+        columns, nodes = cohort._work.begun
+        try:
+            with self.host.part("training"):
+                for places, models in engine.run_cohort(columns):
+                    for place, params in zip(places, models, strict=True):
+                        self._settle_one(nodes[place](), params)
+                    del models, params
+                    self.statistics.jobs += len(places)
+                    if self._ready_calls:
+                        with self.host.brief_part("deferred functions"):
+                            while self._run_call():
+                                pass
+        except BaseException:
+            self._ready_jobs.append(ref(cohort))
+            raise
+        self.statistics.wavefronts += 1
+
+    def _settle_one(self, node: Deferred | None, params: Tensor) -> None:
+        """Set the value of a device of a cohort, if it is still of use."""
+        self._pending_byte -= _BYTE_OF_LOSS
+        if node is not None and node._work is not None:
+            self._settle(node, params)
 
     def _settle(self, node: Deferred, value: Any) -> None:
         """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known.
@@ -401,6 +484,15 @@ class Graph:
                 "run with training, or let the algorithm declare a nominal value"
             )
         return RuntimeError(f"{deferred!r} is not of this graph; read it where it was made")
+
+
+_JOBS = (TrainJob, CohortJob)
+
+
+def _job_of(node: Deferred) -> Deferred | None:
+    """The node of the job that makes this one; None if it is of no use any more."""
+    work = node._work
+    return work.cohort if type(work) is OfCohort else node if type(work) in _JOBS else None
 
 
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long

@@ -35,6 +35,12 @@ class Part(NamedTuple):
     args: Sequence[Any]
 
 
+class OfCohort(NamedTuple):
+    """The parameters of a device after the training of a cohort, known as soon as its stack has ended."""
+
+    cohort: Deferred
+
+
 class Trained(NamedTuple):
     """Result of a training job: the parameters and the mean loss of its steps."""
 

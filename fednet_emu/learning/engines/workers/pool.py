@@ -22,6 +22,7 @@ from fednet_emu.host import Beside, clean_context, interrupts_kept_here
 from fednet_emu.learning.engines.trainer import TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory
 from fednet_emu.learning.engines.workers.worker import Order, serve
+from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.jobs import ResolvedJob
 
 _AT_ONCE = 2
@@ -34,7 +35,7 @@ class Call:
 
     Attributes:
         owner: who asks for it.
-        jobs: the stack.
+        jobs: the stack; of a record in columns, a part of it.
         order: the order.
         arrays: what must stay in memory until it is done.
         results: parameters [jobs, size].
@@ -44,11 +45,21 @@ class Call:
     """
 
     def __init__(
-        self, owner: object, jobs: Sequence[ResolvedJob], order: Order, arrays: list[Any], results: NDArray[Any]
+        self,
+        owner: object,
+        jobs: Sequence[ResolvedJob] | Columns,
+        order: Order,
+        arrays: list[Any],
+        results: NDArray[Any],
     ) -> None:
         self.owner, self.jobs, self.order, self.arrays, self.results = owner, jobs, order, arrays, results
         self.report: TrainReport | None = None
         self.done, self.deaths = False, 0
+
+    @property
+    def single(self) -> Sequence[ResolvedJob]:
+        """The jobs one by one."""
+        return self.jobs.jobs() if isinstance(self.jobs, Columns) else self.jobs
 
     def of(self, resolved: ResolvedJob) -> Call:
         """This call, of one job, with the job as it was resolved again."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from fednet_emu.host import end_with_parent
-from fednet_emu.learning.engines.parcels import tensor_of, with_constants
+from fednet_emu.learning.engines.parcels import tensor_of, unpacked_columns, with_constants
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
@@ -58,7 +58,7 @@ class Order(NamedTuple):
 
     Attributes:
         engine: name of the engine.
-        text: the text of the parcel with the jobs.
+        text: the text of the parcel with the jobs; of a record in columns, which is short, the text itself.
         used: numbers of the models and data of the parcel.
         keeps: where the models and data that are to be kept lie, by number.
         tensors: the parcel's tensors.
@@ -66,7 +66,7 @@ class Order(NamedTuple):
     """
 
     engine: str
-    text: Place
+    text: Place | bytes
     used: Sequence[int]
     keeps: Mapping[int, KeptModel | KeptData]
     tensors: Sequence[Place]
@@ -89,7 +89,10 @@ def serve(orders: Any, memory: Memory) -> None:
 def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | None:
     arrays = [memory.at(place) for place in order.tensors]
     try:
-        jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
+        if isinstance(order.text, bytes):
+            jobs = trainer.unpack(order.text, order.used, order.keeps, arrays, unpacked_columns).jobs()
+        else:
+            jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
     except Exception:  # whatever the user's classes raise
         return None
     results = tensor_of(memory.at(order.results))

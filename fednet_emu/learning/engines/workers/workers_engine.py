@@ -17,16 +17,18 @@ from typing import Any, final
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 from typing_extensions import override
 
 from fednet_emu.learning.engines.batched import is_worth_dividing
-from fednet_emu.learning.engines.parcels import Kept, packed, without_constants
+from fednet_emu.learning.engines.parcels import Kept, packed, packed_columns, without_constants
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, pool
 from fednet_emu.learning.engines.workers.worker import KeptData, KeptModel, Order
-from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
+from fednet_emu.learning.graph.cohort import Columns
+from fednet_emu.learning.graph.engine import CohortResults, Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
@@ -58,6 +60,7 @@ class WorkersEngine(Engine):
         self._first: ResolvedJob | None = None
         self._begun: dict[TrainJob, Call] = {}
         self._wavefront: list[Call] | None = None
+        self._cohort: list[tuple[list[int], Call | None]] | None = None
         self._since: float | None = None
         self._statistics: dict[str, float] = {
             "processes": workers,
@@ -83,7 +86,7 @@ class WorkersEngine(Engine):
     def begin(self, job: TrainJob) -> None:
         """Begin a large job that is trained alone in any company; the first of a wavefront waits for a second one."""
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
-        if known or not is_worth_dividing([job]) or not self._may_send():
+        if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
         resolved = job.resolve()
         if not self._here.is_alone(resolved):
@@ -100,7 +103,7 @@ class WorkersEngine(Engine):
     @override
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
         begun, self._begun, self._first, self._wavefront = self._begun, {}, None, []
-        if self._is_worth_it(jobs):
+        if self._is_worth_it(len(jobs), sum(one.job.flop for one in jobs)):
             with self._host.part("sending jobs"):
                 calls = [begun[one.job].of(one) for one in jobs if one.job in begun]
                 away = [one for one in jobs if one.job not in begun and one.job.model not in self._stay]
@@ -115,30 +118,75 @@ class WorkersEngine(Engine):
         if self._wavefront is None:
             self.begin_all(jobs)
         calls, self._wavefront = self._wavefront or [], None
-        if self._since is not None:
-            self._statistics["ahead_s"] += time.perf_counter() - self._since
-            self._since = None
-        there = {resolved for call in calls for resolved in call.jobs}
+        self._note_ahead()
+        there = {resolved for call in calls for resolved in call.single}
         rest = [resolved for resolved in jobs if resolved not in there]
         yield from self._here.run(rest) if len(rest) != 1 or not there else self._here.run_stack(rest)
         while calls:
             yield from self._results(calls.pop(0))
 
     @override
+    def takes(self, columns: Columns) -> bool:
+        return self._here.takes(columns)
+
+    @override
+    def cut_cohort(self, columns: Columns) -> list[list[int]]:
+        return self._here.cut_cohort(columns)
+
+    @override
+    def begin_cohort(self, columns: Columns) -> None:
+        self._begun, self._first, self._cohort = {}, None, []
+        if columns.model not in self._stay and self._is_worth_it(len(columns), sum(columns.flop.tolist())):
+            with self._host.part("sending jobs"):
+                stacks = self._here.cut_cohort(columns)
+                for places in stacks if len(stacks) > 1 else []:
+                    call = self._packed(columns.part(places))
+                    if call is not None:
+                        pool().give(call, self._count)
+                    self._cohort.append((places, call))
+        if self._cohort:
+            self._since = self._since or time.perf_counter()
+        self._sent.clear()
+
+    @override
+    def run_cohort(self, columns: Columns) -> CohortResults:
+        if self._cohort is None:
+            self.begin_cohort(columns)
+        stacks, self._cohort = self._cohort or [], None
+        self._note_ahead()
+        if not stacks:
+            yield from self._here.run_cohort(columns)
+        for places, call in stacks:
+            results = None if call is None else self._ended(call)
+            if results is not None:
+                yield places, list(map(torch.from_numpy, results))
+                continue
+            jobs = columns.part(places).jobs()
+            place_of = dict(zip(jobs, places, strict=True))
+            for resolved, result in self._here.run_stack(jobs):
+                yield [place_of[resolved]], [result.params]
+
+    @override
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
             pool().drop(self)
             self._begun, self._first = {}, None  # what is still asked for is begun anew
-            self._wavefront = self._since = None
+            self._wavefront = self._cohort = self._since = None
             pool().memory.trim()
         self._here.close()
 
-    def _is_worth_it(self, jobs: Sequence[ResolvedJob]) -> bool:
-        """Whether processes are there for jobs that are enough to be sent."""
-        if len(jobs) < 2 or not is_worth_dividing(one.job for one in jobs) or not self._may_send():
+    def _note_ahead(self) -> None:
+        """Count the time since the first jobs of a wavefront were begun."""
+        if self._since is not None:
+            self._statistics["ahead_s"] += time.perf_counter() - self._since
+            self._since = None
+
+    def _is_worth_it(self, n: int, flop: float) -> bool:
+        """Whether processes are there for n jobs of together `flop` operations, which are enough to be sent."""
+        if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
-            self._left_flop -= sum(resolved.job.flop for resolved in jobs)
+            self._left_flop -= flop
             if self._left_flop <= START_FLOP / 2:
                 pool().warm_up()
             return False
@@ -155,22 +203,26 @@ class WorkersEngine(Engine):
             pool().give(call, self._count)
         return calls
 
-    def _packed(self, jobs: Sequence[ResolvedJob]) -> Call | None:
+    def _packed(self, jobs: Sequence[ResolvedJob] | Columns) -> Call | None:
         """A call of a stack; None if it cannot be sent."""
-        memory, first = pool().memory, jobs[0]
+        memory, held = pool().memory, list[Any]()
+        model, start = (jobs.model, jobs.params) if isinstance(jobs, Columns) else (jobs[0].job.model, jobs[0].params)
         try:
-            parcel = packed(jobs, pickle.Pickler)
+            parcel = packed_columns(jobs) if isinstance(jobs, Columns) else packed(jobs, pickle.Pickler)
             used = [self._number(thing) for thing in parcel.kept]
             tensors = [self._once(tensor) for tensor in parcel.tensors]
-            text, text_place = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
-            results, place = memory.new((len(jobs), first.job.model.size), first.params.numpy().dtype)
+            text: Place | bytes = parcel.text
+            if not isinstance(jobs, Columns):
+                array, text = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
+                held.append(array)
+            results, place = memory.new((len(jobs), model.size), start.numpy().dtype)
         except Exception:  # whatever the user's classes raise
-            self._stay.add(first.job.model)
+            self._stay.add(model)
             return None
-        self._statistics["sent_byte"] += text.nbytes
+        self._statistics["sent_byte"] += len(parcel.text)
         keeps = {number: places for number, places, _ in self._kept.values()}
-        order = Order(self._name, text_place, used, keeps, [its for _, its in tensors], place)
-        return Call(self, jobs, order, [text, *(array for array, _ in tensors)], results)
+        order = Order(self._name, text, used, keeps, [its for _, its in tensors], place)
+        return Call(self, jobs, order, [*held, *(array for array, _ in tensors)], results)
 
     def _number(self, thing: Kept) -> int:
         """The number of a model or of data, which are in shared memory then."""
@@ -197,14 +249,21 @@ class WorkersEngine(Engine):
 
     def _results(self, call: Call) -> Results:
         """What a call comes to; what a worker cannot do is done here, where an error is raised as it is."""
+        results = self._ended(call)
+        if results is None or call.report is None:
+            yield from self._here.run_stack(call.single)
+            return
+        for place, resolved in enumerate(call.single):
+            yield resolved, TrainResult(torch.from_numpy(results[place]), *call.report.losses[place])
+
+    def _ended(self, call: Call) -> NDArray[Any] | None:
+        """The parameters [jobs, size] that a call comes to; None if its worker has failed."""
         pool().wait_for(call, self._count)
         report, results = call.report, call.results
         if report is None or report.error is not None:
             if report is None:
-                self._stay.add(call.jobs[0].job.model)
-            yield from self._here.run_stack(call.jobs)
-            return
+                self._stay.add(call.jobs.model if isinstance(call.jobs, Columns) else call.jobs[0].job.model)
+            return None
         self._statistics["computing_s"] += report.computing_s
         self._statistics["received_byte"] += results.nbytes
-        for place, resolved in enumerate(call.jobs):
-            yield resolved, TrainResult(torch.from_numpy(results[place]), *report.losses[place])
+        return results

@@ -1,0 +1,158 @@
+"""Local training of a cohort as one record: what its devices share once, and what sets them apart in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, final
+from weakref import ref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.errors import AlgorithmError
+from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
+from fednet_emu.learning.models.flat import FlatModel
+
+SHARED = frozenset({"scale", "linear", "drift", "prox", "anchor", "mask", "base"})
+"""Terms of a job that all devices of a cohort may share."""
+OWN = frozenset({"linear", "drift", "anchor"})
+"""Terms of a job of which each device of a cohort may have its own."""
+
+_UNKNOWN_PARAMS = torch.empty(0)
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Columns:
+    """Training jobs of devices [n] from one model, whose inputs are known.
+
+    Attributes:
+        model, data, plan, streams: as of a `TrainJob`, for all devices.
+        key: name of the random stream of a device after ("batch", device).
+        t: round, for messages.
+        device: [n] numbers of the devices.
+        first: [n] first row of each device in the data.
+        n_samples: [n] rows of each device from there on.
+        params: [P] the parameters that all start from; empty before they are known.
+        terms: further terms for all, out of `SHARED`.
+        own: further terms by device [n], out of `OWN`.
+    """
+
+    model: FlatModel
+    data: TrainData
+    plan: SgdPlan
+    streams: Streams
+    key: tuple[Any, ...]
+    t: int
+    device: IntArray
+    first: IntArray
+    n_samples: IntArray
+    params: Tensor = _UNKNOWN_PARAMS
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.device)
+
+    @property
+    def flop(self) -> Array:
+        """Floating-point operations of each device [n]."""
+        return self.by_n_samples(lambda n: float(self.model.flop_per_sample * self.plan.n_samples_processed(n)))
+
+    @property
+    def steps(self) -> IntArray:
+        """Gradient steps of each device [n]."""
+        return self.by_n_samples(self.plan.n_steps).astype(np.int64)
+
+    def by_n_samples(self, function: Any) -> Array:
+        """A function of the number of samples, by device [n]."""
+        counts, place = np.unique(self.n_samples, return_inverse=True)
+        found: Array = np.array([function(count) for count in counts.tolist()])[place]
+        return found
+
+    def part(self, places: Sequence[int] | IntArray) -> Columns:
+        """The jobs at some places."""
+        own = {name: [values[place] for place in places] for name, values in self.own.items()}
+        columns = {name: getattr(self, name)[places] for name in ("device", "first", "n_samples")}
+        return replace(self, **columns, own=own)
+
+    def jobs(self) -> list[ResolvedJob]:
+        """The jobs one by one."""
+        shared, params, prox = dict(self.terms), self.params, float(self.terms.get("prox", 0.0))
+        mask, base, scale = shared.get("mask"), shared.get("base"), float(shared.get("scale", 1.0))
+        rest = [self.own.get(name) or [shared.get(name)] * len(self) for name in ("linear", "drift", "anchor")]
+        rows = zip(self.device.tolist(), self.first.tolist(), self.n_samples.tolist(), *rest, strict=True)
+        made = []
+        for device, first, n, linear, drift, anchor in rows:
+            names = ("batch", device, *self.key), f"dev-{device}, round {self.t + 1}"
+            given = slice(first, first + n), _UNKNOWN, self.plan, self.streams, *names
+            job = TrainJob(self.model, self.data, *given, mask=mask)
+            near = (params if anchor is None else anchor) if prox else None
+            made.append(ResolvedJob(job, params, scale, linear, drift, prox, near, None, base))
+        return made
+
+
+_UNKNOWN = Deferred(0, 0)
+"""In the place of what the parameters of a job come from."""
+
+
+class Begun(NamedTuple):
+    """Jobs that were begun, and the nodes of their results."""
+
+    columns: Columns
+    results: list[ref[Deferred]]
+
+
+@final
+@dataclass(slots=True, eq=False)
+class CohortJob:
+    """The work of a node of the graph: training that n devices begin from one model.
+
+    Attributes:
+        columns: what is known beforehand.
+        params: the model that all devices start from.
+        terms: further terms for all, out of `SHARED`; values may be Deferreds.
+        own: further terms by device [n], out of `OWN`.
+        results: [n] the nodes with the parameters after training.
+        begun: the jobs that were begun; None before.
+    """
+
+    columns: Columns
+    params: Deferred
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Sequence[Deferred]] = field(default_factory=dict)
+    results: list[ref[Deferred]] = field(default_factory=list)
+    begun: Begun | None = None
+
+    def inputs(self) -> list[Deferred]:
+        """The Deferreds that must be known before a device can begin."""
+        shared = [self.params, *self.terms.values()]
+        return [x for x in shared if type(x) is Deferred] + [x for column in self.own.values() for x in column]
+
+    def begin(self) -> tuple[Columns, list[Deferred]]:
+        """Note the jobs whose results are awaited as begun; returns them and the nodes of these results.
+
+        Raises:
+            AlgorithmError: the function that made the parameters has returned another number of them.
+        """
+        columns, params = self.columns, self.params.value
+        if params.numel() != columns.model.size:
+            what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"
+            where = f"training (dev-{columns.device[0]}, round {columns.t + 1})"
+            raise AlgorithmError(where, what, "return a model of its shape", line="")
+        known = replace(
+            columns,
+            params=params,
+            terms={name: x.value if type(x) is Deferred else x for name, x in self.terms.items()},
+            own={name: [x.value for x in column] for name, column in self.own.items()},
+        )
+        awaited = [(place, node) for place, me in enumerate(self.results) if (node := me()) is not None and node._work]
+        if len(awaited) < len(known):
+            known = known.part([place for place, _ in awaited])
+        self.begun = Begun(known, [self.results[place] for place, _ in awaited])
+        return known, [node for _, node in awaited]
