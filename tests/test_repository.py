@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -121,3 +122,27 @@ def test_each_reference_picture_is_shown():
 
     assert len(pictures) > 20
     assert [str(path) for path in pictures if "/".join(path.parts[-2:]) not in texts] == []
+
+
+def test_no_link_of_a_page_is_dead():
+    """Each relative link of a Markdown file of the clone leads to a file, and to a heading of it if it names one."""
+    names = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    texts = {ROOT / name: (ROOT / name).read_text(encoding="utf-8") for name in names.stdout.split()}
+    dead, count = [], 0
+    for path, text in texts.items():
+        prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+        for link in re.findall(r"\]\(<?((?!\w+:)[^)\s>]+)", prose):
+            name, _, anchor = link.partition("#")
+            target, count = (path.parent / name).resolve() if name else path, count + 1
+            if not target.exists() or (anchor and anchor not in headings(texts[target])):
+                dead.append(f"{path.relative_to(ROOT)}: {link}")
+
+    assert count > 300
+    assert dead == []
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub forms them."""
+    titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in plain}

@@ -1,6 +1,7 @@
 """Turn paths of the repository's code into links: `fednet_emu/radio/fading.py` leads to a page with that file.
 
-A path in backticks that names no file is a warning, so that pages cannot name code that has moved.
+A path in backticks that names no file is a warning, so that pages cannot name code that has moved. A setting in
+backticks, `network.uplink.access` or `algorithm: fedbuff`, becomes a link to its entry in the reference of settings.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
@@ -41,6 +43,46 @@ class CodeLinks(SphinxPostTransform):
             literal.replace_self(link)
 
 
+class GalleryLinks(SphinxPostTransform):
+    """Leads links to scripts of the gallery to the pages that show their output."""
+
+    default_priority = 9  # before Sphinx makes downloads of links to files
+    builders = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Replace every link to `examples/GROUP/NAME.py` by a link to the page `gallery/GROUP/NAME`."""
+        for link in list(self.document.findall(addnodes.download_reference)):
+            name = re.search(r"examples/(\w+/\w+)\.py$", link["reftarget"])
+            if name:
+                target = self.app.builder.get_relative_uri(self.env.docname, f"gallery/{name[1]}")
+                page = nodes.reference(
+                    "", "", *(child.deepcopy() for child in link.children), internal=True, refuri=target
+                )
+                link.replace_self(page)
+
+
+class SettingLinks(SphinxPostTransform):
+    """Links names of settings to the reference, which only the built site has."""
+
+    default_priority = 401
+    builders = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Link every literal that is the path of a described setting."""
+        if self.env.docname.startswith("reference/settings/"):
+            return
+        labels = self.env.get_domain("std").anonlabels  # type: ignore[attr-defined]
+        for literal in list(self.document.findall(nodes.literal)):
+            name = literal.astext()
+            label = f"settings.{name.replace(': ', '.')}"
+            if label not in labels or isinstance(literal.parent, nodes.reference) or not re.search(r"[.:]", name):
+                continue
+            page, anchor = labels[label]
+            target = self.app.builder.get_relative_uri(self.env.docname, page)
+            link = nodes.reference("", "", literal.deepcopy(), internal=True, refuri=f"{target}#{anchor}")
+            literal.replace_self(link)
+
+
 def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Yield a page for each file that a page links to."""
     for path in sorted(app.shown_code):
@@ -53,5 +95,7 @@ def setup(app: Any) -> dict[str, bool]:
     """Register this extension with Sphinx."""
     app.shown_code = set()
     app.add_post_transform(CodeLinks)
+    app.add_post_transform(GalleryLinks)
+    app.add_post_transform(SettingLinks)
     app.connect("html-collect-pages", pages)
     return {"parallel_read_safe": True, "parallel_write_safe": False}
