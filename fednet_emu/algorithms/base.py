@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
@@ -15,7 +15,7 @@ from fednet_emu.algorithms.selection import AnySelection
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.algorithms.selection.cohort_sampler import CohortSampler
 from fednet_emu.algorithms.selection.rules import Uniform
-from fednet_emu.component.component import Component, Excludes
+from fednet_emu.component.component import Component, Excludes, exactly_one
 from fednet_emu.federation import (
     AnyOptimizer,
     AnySchedule,
@@ -164,8 +164,7 @@ class Algorithm(Component):
 class LocalTraining(Algorithm):
     """An algorithm whose devices make epochs or steps of SGD on their own samples."""
 
-    alternatives: ClassVar[tuple[str, ...]] = ("local_epochs", "local_steps")
-    otherwise: ClassVar[Mapping[str, Any]] = {"local_epochs": 1}
+    _one_length = exactly_one("local_epochs", "local_steps", local_epochs=1)
 
     lr: float = Field(0.1, ge=0)
     """Step size of the devices."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -75,10 +75,6 @@ class Component(BaseModel):
     excludes: ClassVar[Sequence[Excludes]] = ()
     """Values of other settings of the scenario that are refused together with the component, in addition to those that
     its base classes exclude."""
-    alternatives: ClassVar[tuple[str, ...]] = ()
-    """Settings whose default is null, of which exactly one is given."""
-    otherwise: ClassVar[Mapping[str, Any]] = {}
-    """The alternative that holds if none is given, with its value; empty if one is required."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -129,33 +125,6 @@ class Component(BaseModel):
             raise PydanticCustomError("decibel", f"must be from -{MAX_DECIBEL:g} to {MAX_DECIBEL:g} decibels")
         return value
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _exactly_one(cls, given: Any, validated: ModelWrapValidatorHandler[Self]) -> Self:
-        """Check the `alternatives`; an error about them is reported together with all others."""
-        if not cls.alternatives:
-            return validated(given)
-        if isinstance(given, Mapping) and all(given.get(name) is None for name in cls.alternatives):
-            given = {**given, **cls.otherwise}
-        problems: list[InitErrorDetails] = []
-        made: Self | None = None
-        try:
-            made = validated(given)
-        except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
-                problems.append(InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"]))
-        values = given if isinstance(given, Mapping) else dict.fromkeys(cls.alternatives[:1], "made before")
-        present = [name for name in cls.alternatives if values.get(name) is not None]
-        if len(present) != 1:
-            got = " and ".join(f"{name}: {values[name]}" for name in present) or "none"
-            *others, last = cls.alternatives
-            text = f"exactly one of {', '.join(others)} and {last} is needed, got {got}"
-            problems.append(InitErrorDetails(type=PydanticCustomError("value_error", text), loc=(), input=given))
-        if problems or made is None:
-            raise ValidationError.from_exception_data(cls.__name__, problems)
-        return made
-
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
         """Find settings of the component that cannot be combined with the rest of the scenario: (key, what is wrong).
 
@@ -176,6 +145,37 @@ def _choice_of(field: FieldInfo) -> Choice | None:
 def is_ours(component: type) -> bool:
     """Whether a class belongs to this package."""
     return component.__module__.startswith("fednet_emu.")
+
+
+def exactly_one(*names: str, **otherwise: Any) -> Any:
+    """Return a validator for a class body: exactly one of these settings, whose defaults are null, is given.
+
+    `otherwise` is the setting that holds if none is given, with its value; without it one is required. An error is
+    reported together with all other problems of the component.
+    """
+
+    def checked(cls: type[Component], given: Any, validated: ModelWrapValidatorHandler[Component]) -> Component:
+        if isinstance(given, Mapping) and all(given.get(name) is None for name in names):
+            given = {**given, **otherwise}
+        problems: list[InitErrorDetails] = []
+        made: Component | None = None
+        try:
+            made = validated(given)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                same = PydanticCustomError(detail["type"], detail["msg"], detail.get("ctx"))
+                problems.append(InitErrorDetails(type=same, loc=detail["loc"], input=detail["input"]))
+        values = given if isinstance(given, Mapping) else dict.fromkeys(names[:1], "made before")
+        present = [name for name in names if values.get(name) is not None]
+        if len(present) != 1:
+            got = " and ".join(f"{name}: {values[name]}" for name in present) or "none"
+            text = f"exactly one of {', '.join(names[:-1])} and {names[-1]} is needed, got {got}"
+            problems.append(InitErrorDetails(type=PydanticCustomError("value_error", text), loc=(), input=given))
+        if problems or made is None:
+            raise ValidationError.from_exception_data(cls.__name__, problems)
+        return made
+
+    return model_validator(mode="wrap")(classmethod(checked))  # type: ignore[arg-type]  # of any component
 
 
 def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:

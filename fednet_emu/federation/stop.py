@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.component.component import Component
+from fednet_emu.component.component import Component, exactly_one
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.metrics import AnyMetric
 from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
@@ -22,7 +22,7 @@ COSTS = ("rounds", "simulated_s", "bits", "energy_j")
 class Milestone(Component):
     """The accuracy that a run must have once it has spent so much; one that has less is hopeless, and ends."""
 
-    alternatives: ClassVar[tuple[str, ...]] = COSTS
+    _one_cost = exactly_one(*COSTS)
 
     rounds: int | None = Field(None, gt=0)
     """Number of rounds after which the accuracy counts."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from fednet_emu.component.component import Component
+from fednet_emu.component.component import Component, exactly_one
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import NO_ACCURACY
 from fednet_emu.limits import MAX_RUNS
@@ -26,7 +26,7 @@ from fednet_emu.study.grid import Axis, axes_of
 class Target(Component):
     """The target of a study; time, bits and energy are reported for the first evaluation at which a run reaches it."""
 
-    alternatives: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
+    _one_measure = exactly_one("accuracy", "loss")
 
     accuracy: float | None = Field(None, gt=0, le=1)
     """Lowest pooled test accuracy that reaches the target, from 0 to 1; null if the target is a loss."""

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import override
 
+from fednet_emu.component.component import exactly_one
 from fednet_emu.errors import ScenarioError, described, did_you_mean
 from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.models.adapters import AnyAdapters
@@ -37,7 +38,7 @@ class TransformersModel(Model):
     """
 
     kind = "transformers"
-    alternatives: ClassVar[tuple[str, ...]] = ("config", "path")
+    _one_origin = exactly_one("config", "path")
     config: dict[str, Any] | None = None
     """The architecture as `model_type`, with settings of its configuration class, as `{model_type: gpt2, n_layer: 2}`;
     give this or `path`."""
