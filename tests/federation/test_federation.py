@@ -86,6 +86,20 @@ def test_a_megabit_on_a_megabit_per_second_takes_one_second() -> None:
 # ---- devices ---------------------------------------------------------------------------------------------------------
 
 
+def test_an_object_of_a_class_belongs_to_its_run() -> None:
+    """The first call makes it, later ones return the same, and another run or class has its own."""
+
+    class Tally(list[int]):
+        """A list of this run."""
+
+    fed, other = small_federation(), small_federation()
+    fed.state(Tally, Tally).append(1)
+
+    assert fed.state(Tally, lambda: Tally([9])) == [1]
+    assert other.state(Tally, Tally) == []
+    assert fed.state(dict, dict) == {}
+
+
 def test_views_on_one_device_are_one_key() -> None:
     """Devices made twice are equal and share a place in a dict; those of another federation are strangers."""
     fed = small_federation()

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.component.component import Excludes
 from fednet_emu.devices.stragglers import SlowWindow
 from fednet_emu.errors import ScenarioError
 from fednet_emu.scenario.algorithms import ALGORITHMS
@@ -129,6 +130,35 @@ def test_a_part_of_ones_own_states_its_own_conflicts() -> None:
     )
     fine = FromNoon(devices=(0,), factor=8, from_s=1, to_s=2)
     assert fe.check("quickstart", settings={"devices.straggler": fine, "stop.simulated_s": 9}).stop.simulated_s == 9
+
+
+class Ordered(Silent):
+    """An algorithm that excludes a kind of another setting, and has a subclass that excludes a value."""
+
+    excludes = (Excludes("partition", {"iid"}, "needs unequal devices", "choose dirichlet", key="kind"),)
+
+
+class Paired(Ordered):
+    """The subclass: a predicate of a value, and words of its own about it."""
+
+    excludes = (Excludes("devices.count", lambda n: n % 2, "works in pairs", "give one more", got="{value} devices"),)
+
+
+def test_a_class_excludes_values_of_other_settings() -> None:
+    """By kind and by predicate, with the rules of its base class first; a setting below null excludes nothing."""
+    problem = {
+        "kind": "algorithm.kind: needs unequal devices, got Paired with partition: iid; choose dirichlet",
+        "": "algorithm: works in pairs, got 3 devices; give one more",
+    }
+    odd = small_scenario("devices.count=3", "partition=iid").model_copy(update={"algorithm": Paired()})
+    even = small_scenario("devices.count=4", "partition=iid").model_copy(update={"algorithm": Ordered()})
+    below_null = Excludes("network.sidelink.topology", {"none"}, "", "")
+
+    assert [f"{'.'.join(path)}: {what}" for path, what in odd.contradictions()] == list(problem.values())
+    assert [what for _, what in even.contradictions()] == [
+        problem["kind"].partition(": ")[2].replace("Paired", "Ordered")
+    ]
+    assert list(below_null.found(Silent(), even)) == []
 
 
 @pytest.mark.parametrize("key", ["receive_w", "receive_j_per_bit", "transmit_j_per_bit"])

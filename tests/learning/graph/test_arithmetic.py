@@ -29,6 +29,18 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def test_a_part_of_a_value_is_a_value() -> None:
+    """An entry by its index, an attribute by its name; its size is that which was given."""
+    graph = Graph(None, 0)
+    graph.engine = object()  # type: ignore[assignment]  # there is nothing to train
+    pair = graph.call(torch.sort, graph.constant(A), size=6)
+    least, order = pair.part(0, 3), pair.part("indices", 3)
+
+    assert (least.size, order.size) == (3, 3)
+    assert graph.read(least).tolist() == [-2.0, 1.0, 4.0]
+    assert graph.read(order).tolist() == [1, 0, 2]
+
+
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_values_are_those_of_tensors(name: str) -> None:
     """An expression of values is computed when read, to the same last bit; its size is known before."""
