@@ -1,4 +1,4 @@
-"""Compression: fewer bits for what is sent, one kind per section of a scenario."""
+"""Compression of messages, one kind for each direction."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from fednet_emu.compression.base import Compression, NoCompression
 from fednet_emu.compression.chain import STAGES, Chain
 
 COMPRESSIONS: dict[str, type[Compression]] = kinds(NoCompression, *STAGES.values(), Chain)
-"""Every kind of compression that is built in."""
+"""Built-in kinds of compression."""
 
 AnyCompression = Annotated[Compression, Slot("compression", COMPRESSIONS)]
 """Type of a field that holds one compression."""

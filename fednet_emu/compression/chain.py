@@ -1,4 +1,4 @@
-"""A chain of compressions: the first ones choose entries, and the last one writes those that are left."""
+"""A chain of compressions: all stages but the last select entries, and the last stage encodes the selected entries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression.base import WHOLE, Compression, Message
-from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Uniform
-from fednet_emu.compression.sign import Sign
+from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Sign, Uniform
 from fednet_emu.compression.sparse import RandomK, Sparse, TopK
 
 STAGES: dict[str, type[Compression]] = kinds(Qsgd, TopK, RandomK, Sign, Uniform, Float16, BFloat16)
@@ -21,16 +20,16 @@ AnyStage = Annotated[Compression, Slot("compression stage", STAGES)]
 
 
 class Chain(Compression):
-    """Several stages: each writes the entries that the stage before it sends.
+    """Several stages: each stage encodes the entries that the stage before it selects.
 
-    Sparse ternary compression (Sattler et al., see `top-k`) is top-k and sign. Error feedback is of the chain as a
-    whole, and a stage that rounds at random is then divided by 1 + omega, its bound of E|C(v)|^2 / |v|^2, as in Basu,
-    Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
+    Sparse ternary compression (Sattler et al., see `top-k`) is top-k and sign. Error feedback applies to the chain as a
+    whole. A stage with random rounding is then divided by 1 + omega, its bound of E|C(v)|^2 / |v|^2, as in Basu, Data,
+    Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
     """
 
     stages: tuple[AnyStage, ...] = Field((TopK(), Qsgd()), min_length=1)
-    """The stages in their order; all but the last choose entries (`top-k`, `random-k`). The sender remembers what is
-    left out where one of them has `error_feedback`."""
+    """Stages in their order; all but the last select entries (`top-k`, `random-k`). The chain has error feedback if one
+    of its stages has `error_feedback`."""
 
     @model_validator(mode="after")
     def _only_the_last_writes(self) -> Self:
@@ -44,7 +43,7 @@ class Chain(Compression):
 
     @property
     def _parts(self) -> tuple[Sparse | None, Compression]:
-        """The first stage if it chooses entries, and what writes them."""
+        """The first stage if it selects entries, and the compression of these entries."""
         first, rest = self.stages[0], self.stages[1:]
         if not isinstance(first, Sparse):
             return None, first

@@ -1,13 +1,13 @@
-"""Fewer bits per number: random rounding to levels, and short floating-point formats."""
+"""Quantisation: random rounding to levels, short floating-point formats, and signs."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
@@ -16,33 +16,33 @@ from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
 LARGEST_HALF = 65504.0
 """Largest number of IEEE half precision."""
 _LEAST_NORM = 2.0**-110
-"""Norms below this count as zero: in single precision the levels over them are infinite."""
+"""Smaller norms count as zero: in single precision, levels divided by them are infinite."""
 
 
 def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
-    """Numbers [n] from 0 to `top`, rounded up with the probability of their fraction, so that the mean stays."""
+    """Round numbers [n] from 0 to `top` up with the probability of their fraction, so that the mean is unbiased."""
     uniform = torch.from_numpy(rng.random(len(x), dtype=np.float32)).to(x.device)
     return (x + uniform).floor_().clamp_(0, top)
 
 
 class Qsgd(Compression):
-    """QSGD: the norm, and for each entry its sign and its part of the norm, rounded at random to one of the levels.
+    """QSGD: the norm, and for each entry its sign and its ratio to the norm, rounded at random to a level.
 
     Alistarh, Grubic, Li, Tomioka, Vojnović: "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
-    NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver reads norm sign(v_i) l_i / s with the level l_i in 0 to
-    s; it is unbiased, and its variance is norm^2 sum p_i (1 - p_i) / s^2, where p_i is the fraction of s |v_i| / norm,
-    at most min(n / s^2, sqrt(n) / s) norm^2. Fixed coding takes 32 + n (2 + floor(log2 s)) bits.
+    NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver decodes norm sign(v_i) l_i / s with levels l_i from 0
+    to s, which is unbiased. The variance is norm^2 sum p_i (1 - p_i) / s^2, with the fractional part p_i of
+    s |v_i| / norm, at most min(n / s^2, sqrt(n) / s) norm^2. Fixed coding takes 32 + n (2 + floor(log2 s)) bits.
 
     Differences from the paper: the count of non-zero levels precedes their Elias codes, and a bit says which coding
     follows, the shorter one, so that a message is never more than one bit longer than with fixed coding.
     """
 
     levels: int = Field(15, gt=0, le=2**15)
-    """The number s of levels above zero; 1, 3, 7, 15, ... use all of their 2, 3, 4, 5, ... bits."""
+    """Number s of levels above zero; 1, 3, 7, 15, ... levels use all of their 2, 3, 4, 5, ... bits."""
     coding: Literal["fixed", "elias"] = "fixed"
-    """How levels are written: `fixed`, each in as many bits; `elias`, only those above zero, with the gaps between
-    them, in Elias' omega code, which is shorter for small numbers. Then the bits depend on the values: each message
-    waits for its training, and a timing-only run counts the largest possible number of bits."""
+    """Coding of levels: `fixed`, with a fixed number of bits; `elias`, only of levels above zero and the gaps between
+    them, in Elias' omega code, which is shorter for small numbers. The bits of `elias` depend on the values: each
+    message waits for its training, and a timing-only run counts the largest possible number of bits."""
 
     def bit(self, n: int) -> int:
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
@@ -64,14 +64,14 @@ class Qsgd(Compression):
 
 
 def _norm(v: Tensor) -> float:
-    """The Euclidean norm in single precision, as it is sent."""
+    """Euclidean norm, rounded to single precision for the message."""
     return float(torch.linalg.vector_norm(v, dtype=torch.float64).float())
 
 
 class Uniform(Compression):
-    """Smallest and largest entry, and each entry rounded at random to one of 2^bits equal steps between: n bits + 64.
+    """Smallest and largest entry, and each entry rounded at random to one of 2^bits levels between: n bits + 64 bits.
 
-    The receiver reads an unbiased vector; its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and so at most
+    The decoded vector is unbiased; its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and so at most
     n / (2 (2^bits - 1)^2) of the squared norm.
     """
 
@@ -93,9 +93,9 @@ class Uniform(Compression):
 
 
 class Float16(Compression):
-    """IEEE half precision: 16 n bits, a relative error of at most 2^-11 above 6e-5; larger than 65504 is read as that.
+    """IEEE half precision: 16 n bits, magnitudes limited to 65504.
 
-    Numbers below 6e-5 have an absolute error of at most 2^-25.
+    The relative error is at most 2^-11 above 6e-5, and the absolute error at most 2^-25 below.
     """
 
     def bit(self, n: int) -> int:
@@ -106,7 +106,7 @@ class Float16(Compression):
 
 
 class BFloat16(Compression):
-    """The first 16 bits of single precision: 16 n bits, the same range, a relative error of at most 2^-8."""
+    """The first 16 bits of single precision: 16 n bits, the same range, relative error at most 2^-8."""
 
     kind = "bfloat16"
 
@@ -117,11 +117,43 @@ class BFloat16(Compression):
         return Message(v.bfloat16().to(v.dtype), self.bit(len(v)))
 
 
-def omega_bit(numbers: IntArray) -> IntArray:
-    """Length in bits of the code of each number [n], 1 or more: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
+class Sign(Compression):
+    """The sign of each entry, decoded as the sign times the mean magnitude: n + 32 bits; zero counts as positive.
 
-    The code of a number is its binary digits, before which comes that of their count less one, down to a count of one;
-    a zero ends it. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
+    It is a contraction: |v - C(v)|^2 = |v|^2 - |v|_1^2 / n. Bernstein, Wang, Azizzadenesheli, Anandkumar: "signSGD:
+    Compressed Optimisation for Non-Convex Problems", ICML 2018, https://arxiv.org/abs/1802.04434; Karimireddy, Rebjock,
+    Stich, Jaggi: "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019,
+    https://arxiv.org/abs/1901.09847.
+    """
+
+    error_feedback: bool = True
+    """Whether the sender adds the compression error to the next message (EF-signSGD)."""
+    magnitude: float | None = Field(None, gt=0)
+    """Decoded magnitude of every entry, the step size of signSGD, which is not sent; null to send the mean magnitude of
+    the entries. Only without error feedback."""
+
+    @model_validator(mode="after")
+    def _feedback_of_a_contraction(self) -> Self:
+        if self.error_feedback and self.magnitude is not None:
+            raise ValueError(
+                f"error feedback needs the magnitude of the entries themselves, got {self.magnitude:g}; leave out "
+                "magnitude or set error_feedback: false"
+            )
+        return self
+
+    def bit(self, n: int) -> int:
+        return n + (FLOAT_BIT if self.magnitude is None else 0)
+
+    def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
+        size = v.abs().mean(dtype=torch.float64).to(v.dtype) if self.magnitude is None else v.new_tensor(self.magnitude)
+        return Message(torch.where(v >= 0, size, -size), self.bit(len(v)))
+
+
+def omega_bit(numbers: IntArray) -> IntArray:
+    """Length in bits of Elias' omega code of each number [n] from 1 on: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
+
+    The code is the binary digits of the number, preceded by the code of the number of digits less one, down to 1, and
+    followed by a zero. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
     Information Theory 21, 1975.
     """
     length, rest = np.ones_like(numbers), numbers.copy()
@@ -133,7 +165,7 @@ def omega_bit(numbers: IntArray) -> IntArray:
 
 
 def sparse_bit(levels: IntArray) -> int:
-    """Bits of the levels [n], 0 or more, and signs: the count, and each that is not zero after the gap before it."""
+    """Bits of levels [n] from 0 on with signs: number of non-zero levels, and gap, sign and code of each one."""
     places = np.flatnonzero(levels)
     gaps = np.diff(places, prepend=-1)
     count = omega_bit(np.array([len(places) + 1]))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.compression.base import Message
 from fednet_emu.compression.chain import Chain
-from fednet_emu.compression.rounding import Qsgd, Uniform, omega_bit
-from fednet_emu.compression.sign import Sign
+from fednet_emu.compression.rounding import Qsgd, Sign, Uniform, omega_bit
 from fednet_emu.compression.sparse import RandomK, TopK
 from fednet_emu.kernel.streams import Streams
 from tests.compression import packing as by_hand

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from fednet_emu.compression import COMPRESSIONS
 from fednet_emu.compression.base import Compression
 from fednet_emu.compression.chain import Chain
-from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Uniform
-from fednet_emu.compression.sign import Sign
+from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Sign, Uniform
 from fednet_emu.compression.sparse import RandomK, TopK
 from fednet_emu.kernel.streams import Streams
 from tests.compression.test_packing import vector

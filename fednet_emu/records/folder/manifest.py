@@ -1,4 +1,4 @@
-"""The manifest of a run folder: what was run, how it ended, and which files the run has written."""
+"""The manifest of a run folder: facts and status of the run, and the files that it has written."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ AGAIN = "restore it from a copy, or run it again with --force"
 
 
 def new_manifest(status: str, files: dict[str, str | None], **facts: Any) -> dict[str, Any]:
-    """Return the content of a manifest.
-
-    Args:
-        status: one of STATUSES.
-        files: checksum of each file that the run has written; None for a file that it is about to write.
-        facts: further entries: name, seed, timing_only, scenario, ...
-    """
+    """Return the content of a manifest; `files` has the checksum of each file, None before the file is written."""
     host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
     written = datetime.now(UTC).isoformat(timespec="seconds")
     return {"status": status, **facts, "files": files, "written": written, "versions": versions(), "host": host}
@@ -40,15 +34,12 @@ def new_manifest(status: str, files: dict[str, str | None], **facts: Any) -> dic
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that compute and write what a run records."""
+    """Return the versions of the packages that compute and write the records of a run."""
     return {package: version(package) for package in PACKAGES}
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Read the manifest of a run; None if there is none of this package, so that the folder is somebody else's.
-
-    Names of files that would lead out of the folder are left out.
-    """
+    """Read the manifest of a run; None without a manifest of this package. Names of files outside are left out."""
     try:
         content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
@@ -64,10 +55,10 @@ def fingerprint(scenario_text: str) -> str:
 
 
 def require_sound(folder: Path, names: Iterable[str], remedy: str = AGAIN) -> None:
-    """Check files of a run folder against the checksums in its manifest; without a manifest, that they are there.
+    """Check files of a run folder against the checksums in its manifest; without a manifest, that they exist.
 
     Raises:
-        DataError: the first file that is missing or damaged.
+        DataError: a file is missing or damaged.
     """
     known = (read_manifest(folder) or {"files": {}})["files"]
     for name in names:

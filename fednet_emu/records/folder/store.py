@@ -1,8 +1,8 @@
-"""The run folder: nothing in it is lost or overwritten by mistake, whenever the process that writes it is killed.
+"""The run folder, whose files are safe whenever the writing process is killed.
 
-The manifest claims the folder before anything else is written, names the files of the run, and says how far it is; it
-changes last. A run goes on in its folder until it ends. A run that replaces another one (`--force`) is written into the
-sub-folder `unfinished` and moved when it has ended; a move that was cut off is completed by the next run.
+The manifest claims the folder before any other file is written, lists the files of the run, and has its status; it is
+written last. A run that replaces another one (`--force`) is written into the sub-folder `unfinished` and moved when it
+has ended; the next run completes an interrupted move.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ CHECKPOINT = "checkpoint.bin"
 REPLIES = "replies.bin"
 LOCK = ".lock"
 STAGED = "unfinished"
-"""The sub-folder of a run that replaces another one when it has ended."""
+"""Sub-folder of a run that replaces another one when it has ended."""
 
 
 class RunFolder:
     """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed.
 
     Attributes:
-        path: where the run writes its files.
-        home: where they are when it has ended.
+        path: folder to which the run writes its files.
+        home: folder of these files when the run has ended.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
@@ -49,8 +49,8 @@ class RunFolder:
         """Check that a run of this scenario may be written to this folder.
 
         Raises:
-            DataError: the folder holds something other than a run, or, without `force`, a finished run or an unfinished
-                run of another scenario.
+            DataError: the folder has other content, or, without `force`, a finished run or an unfinished run of another
+                scenario.
         """
         manifest = read_manifest(path)
         if manifest is None:
@@ -73,13 +73,13 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
-        """Create and lock the folder of a run, or take over that of an unfinished run of the same scenario.
+        """Create and lock the folder of a run, or take over the folder of an unfinished run of the same scenario.
 
         Args:
-            path: the folder.
-            scenario_text: the resolved scenario.
-            force: whether to replace a run that `check` would otherwise refuse, once the new one has ended.
-            facts: entries of the manifest: name, seed, timing_only, and what the run depends on.
+            path: path of the folder.
+            scenario_text: resolved scenario.
+            force: whether to replace a run that `check` would otherwise refuse, once the new run has ended.
+            facts: entries of the manifest: name, seed, timing_only, and the dependencies of the run.
 
         Raises:
             DataError: as for `check`, or another process writes to the folder, or it cannot be created.
@@ -110,42 +110,40 @@ class RunFolder:
 
     @staticmethod
     def latest(path: Path) -> Path:
-        """The folder with the latest run: `path`, or its sub-folder with a run that has not replaced the other yet."""
+        """Folder of the latest run: `path`, or its sub-folder with a run that has not replaced the other one yet."""
         return path / STAGED if read_manifest(path / STAGED) is not None else path
 
     def release(self) -> None:
         """Unlock the folder for other processes; this also happens when the process ends."""
         unlock(self.home, self._lock)
 
-    # ---- files -------------------------------------------------------------------------------------------------------
-
     def announce(self, names: Iterable[str]) -> None:
-        """Note in the manifest which files are about to be written, so that it is known later whose they are."""
+        """Add files to the manifest that the run is about to write, and so owns."""
         self._files.update(dict.fromkeys(names))
         self.write_manifest("running")
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a text file at once or not at all."""
+        """Write a text file atomically."""
         write_text(self.path / name, text)
         self._note(name)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file at once or not at all; what is not a number is null."""
+        """Write a JSON file atomically; numbers that are not finite become null."""
         write_json(self.path / name, content)
         self._note(name)
 
     def write_table(self, name: str, parts: Iterable[pd.DataFrame]) -> None:
-        """Write a Parquet table, whose rows come in parts, at once or not at all."""
+        """Write a Parquet table in parts, atomically."""
         write_table(self.path / f"{name}.parquet", parts)
         self._note(f"{name}.parquet")
 
     def write_bytes(self, name: str, content: bytes) -> None:
-        """Write a file at once or not at all."""
+        """Write a file atomically."""
         write_atomically(self.path / name, lambda file: file.write(content))
         self._note(name)
 
     def write_checkpoint(self, data: bytes) -> None:
-        """Write the checkpoint at once or not at all; it is deleted when the run is finished."""
+        """Write the checkpoint atomically; it is deleted when the run is finished."""
         write_atomically(self.path / CHECKPOINT, lambda file: file.write(data))
 
     def _note(self, name: str) -> None:
@@ -153,17 +151,14 @@ class RunFolder:
             self._files[name] = checksum(self.path / name)
         self._written.add(name)
 
-    # ---- how far it is -----------------------------------------------------------------------------------------------
-
     def write_manifest(self, status: str, **facts: Any) -> None:
         """Write `manifest.json` with the status of the run, its files, package versions, the host and further facts."""
         write_json(self.path / MANIFEST, new_manifest(status, self._files, **self._facts, **facts))
 
     def end(self, status: str, **facts: Any) -> None:
-        """Note how the run has ended.
+        """Write the final status of the run.
 
-        Of a finished run, files of an earlier attempt that it has not written again are deleted. Files that no attempt
-        has noted as its own stay.
+        A finished run deletes files of earlier attempts that it has not written again. Other files stay.
         """
         if status in FINISHED:
             with file_errors(self.path, "tidied"):
@@ -177,7 +172,7 @@ class RunFolder:
             raise
 
     def settle(self) -> None:
-        """Delete what a finished run no longer needs, and let it replace the run that it should."""
+        """Delete temporary files of a finished run, and replace the earlier run by it."""
         tidy(self.path)
         if self.path != self.home:
             _move_up(self.home)
@@ -185,17 +180,17 @@ class RunFolder:
 
 
 MOST_CHANGED = 3
-"""Settings that are named of those in which two scenarios differ."""
+"""Number of different settings of two scenarios that an error lists."""
 
 
 def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
-    """The keys whose values differ, each with both."""
+    """List the keys with different values, and both values."""
     differ = (key for key in {**now, **before} if repr(before.get(key)) != repr(now.get(key)))
     return [f"{key} {before.get(key)}, now {now.get(key)}" for key in differ]
 
 
 def _changed_settings(path: Path, text: str) -> list[str]:
-    """The settings of a resolved scenario that differ from those in a file."""
+    """List the differences between a resolved scenario and a scenario file."""
     import pandas as pd
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -209,7 +204,7 @@ def _changed_settings(path: Path, text: str) -> list[str]:
 
 
 def _mark_failed(manifest: Path) -> None:
-    """Change the status in a manifest where there is no room for a new one: as many bytes, in the same place."""
+    """Change the status in place on a full disk, by the same number of bytes."""
     before, after = b'"status": "running",', b'"status": "failed", '
     place = manifest.read_bytes().find(before)
     if place >= 0:
@@ -219,7 +214,7 @@ def _mark_failed(manifest: Path) -> None:
 
 
 def tidy(path: Path) -> None:
-    """Delete what a finished run no longer needs.
+    """Delete temporary files of a finished run.
 
     Raises:
         DataError: the folder cannot be changed.
@@ -251,7 +246,7 @@ def locked(path: Path, what: str) -> FileLock:
 
 
 def unlock(path: Path, lock: FileLock) -> None:
-    """Unlock a folder; the file of the lock goes first, while nobody else can hold it."""
+    """Unlock a folder; the lock file is deleted first, while no other process can hold the lock."""
     if lock.is_locked:
         with suppress(OSError):
             (path / LOCK).unlink(missing_ok=True)
@@ -259,21 +254,19 @@ def unlock(path: Path, lock: FileLock) -> None:
 
 
 def require_free(path: Path, kind: str) -> None:
-    """Check that nothing is at a path but an empty folder, or the traces of a process that was killed when it began.
+    """Check that a path is free: no file, an empty folder, or a folder with traces of a killed process only.
 
     Raises:
-        DataError: somebody else's files are there.
+        DataError: the path has other content.
     """
-    if path.exists() and (not path.is_dir() or any(not _is_trace(child.name) for child in path.iterdir())):
+    if path.exists() and not (
+        path.is_dir() and all(child.name == LOCK or child.name.endswith(PART) for child in path.iterdir())
+    ):
         raise DataError(str(path), f"exists and is not {kind}", "choose another --out")
 
 
-def _is_trace(name: str) -> bool:
-    return name == LOCK or name.endswith(PART)
-
-
 def _move_up(home: Path) -> None:
-    """Let a finished run in the sub-folder replace the run around it; one that was cut off while doing so goes on."""
+    """Replace a run by the finished run in its sub-folder, or complete an interrupted replacement."""
     staged = home / STAGED
     new, old = read_manifest(staged), read_manifest(home)
     if new is None or new["status"] not in FINISHED:
@@ -288,11 +281,11 @@ def _move_up(home: Path) -> None:
                 _remove_own(home / name, content)
         tidy(home)
         (staged / MANIFEST).replace(home / MANIFEST)
-        with suppress(OSError):  # somebody has put a file there
+        with suppress(OSError):  # the folder has a file of the user
             staged.rmdir()
 
 
 def _remove_own(path: Path, content: str | None) -> None:
-    """Delete a file of a run, unless its content has been changed since."""
+    """Delete a file of a run, unless its content has changed."""
     if path.is_file() and (content is None or checksum(path) == content):
         path.unlink()
