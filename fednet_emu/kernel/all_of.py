@@ -1,4 +1,4 @@
-"""Wait for many events or processes at once, and cancel those that are still pending."""
+"""Wait for many events or processes at once, with a deadline that cancels pending ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,10 @@ from fednet_emu.kernel.events import Completion, cancel, several
 
 
 class AllOf(Completion):
-    """Event that triggers when all given events have triggered; its value is the list of their values, in order.
+    """Event that triggers when all given events, none of them processed yet, have triggered.
 
-    Events that have not triggered by the deadline, inclusive, are cancelled; the value of each of them is `late()`.
-    The first one that fails is what this fails with.
-
-    Args:
-        clock: simulated time.
-        events: the events or processes to wait for; none of them has been processed yet.
-        deadline_s: longest wait in seconds from now; None for no limit.
-        late: gives the value of a cancelled event.
-        of: makes the value of this event from the list of values.
+    Its value is `of` the list of their values, in order. Events that have not triggered after `deadline_s` seconds,
+    inclusive, are cancelled, and have the value `late()`. If an event fails, this event fails with the same exception.
     """
 
     def __init__(
@@ -72,13 +65,13 @@ class AllOf(Completion):
         self._end_if_complete()
 
     def cancel(self, outcome: Any) -> None:
-        """Cancel every event that is still pending."""
+        """Cancel all pending events."""
         self._let_go()
         for event in self.events:
             self._give_up(event, outcome)
 
     def _give_up(self, event: Event, outcome: Any) -> None:
-        """Cancel an event if it is pending: a process then ends with this outcome; any other event never triggers."""
+        """Cancel a pending event: a process ends with this outcome, and any other event never triggers."""
         cancel(event, outcome)
         if event.callbacks and not isinstance(event, simpy.events.Process):
             event.callbacks.remove(self._ended)  # leaves no cycle for the garbage collector
@@ -86,7 +79,6 @@ class AllOf(Completion):
             self._missing -= 1
 
     def describe(self) -> str:
-        """Name the pending events and what each of them waits for."""
         return several(self.events, "processes" if isinstance(self.events[0], simpy.events.Process) else "events")
 
 
@@ -97,5 +89,5 @@ def gather(
     late: Callable[[], Any] = lambda: None,
     of: Callable[[list[Any]], Any] = lambda values: values,
 ) -> AllOf:
-    """Start processes; the event's value is the list of their results in order, or what `of` makes of it."""
+    """Start processes, and return the event that they all have ended, see `AllOf`."""
     return AllOf(clock, clock.processes(processes), deadline_s, late, of)

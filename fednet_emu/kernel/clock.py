@@ -1,10 +1,10 @@
-"""The clock: a SimPy environment that counts integer nanoseconds and settles simultaneous events in a stated order.
+"""The clock: a SimPy environment with integer nanoseconds and a fixed order of simultaneous events.
 
 Events of one instant run in the order (priority, creation):
 
-    URGENT, NORMAL   SimPy's own: processes start, resume and end
-    SETTLE           a medium looks at everything that started or ended in this instant, and re-rates what is on the air
-    COLLECT          an inbox or a deadline looks at everything that arrived in this instant
+    URGENT, NORMAL   priorities of SimPy: processes start, resume and end
+    SETTLE           a medium updates the rates after all starts and ends of transfers in this instant
+    COLLECT          an inbox or a deadline checks all arrivals of this instant
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fednet_emu.kernel.events import Completion, describe
 from fednet_emu.kernel.process import RunningProcess
 
 Process = Generator[Event, Any, Any]
-"""What an algorithm writes: a generator that yields events and returns a result."""
+"""Generator function of an algorithm, which yields events and returns a result."""
 
 SETTLE = EventPriority(2)
 COLLECT = EventPriority(3)
@@ -41,7 +41,7 @@ def to_ns(duration_s: float, what: str = "a duration") -> int:
     """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond.
 
     Raises:
-        ScenarioError: they are too many for the clock; the text says of `what`.
+        ScenarioError: the duration is too long for the clock; the error names `what`.
     """
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
@@ -51,7 +51,7 @@ def to_ns(duration_s: float, what: str = "a duration") -> int:
 
 
 def all_to_ns(durations_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """`to_ns` of each duration; the error names the longest."""
+    """Convert each duration by `to_ns`."""
     to_ns(float(durations_s.max(initial=0.0)))
     exact = durations_s * 1e9
     return np.ceil(exact - np.minimum(4.0 * np.spacing(exact), 0.25)).astype(np.int64)
@@ -67,11 +67,10 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
-        self._forgotten = 0  # how many events in the queue are forgotten, or more
-        self._quiet = 0  # how many wake nobody, or more: these, and timers in the background
+        self._forgotten = 0  # upper bound of the number of forgotten events in the queue
+        self._quiet = 0  # upper bound of the number of events that wake no process: forgotten and background ones
         self.stopping = False
-        """Set it to True, for example in a signal handler, to end `run_process` after the present event with a
-        KeyboardInterrupt."""
+        """True ends `run_process` after the present event with a KeyboardInterrupt, for example in a signal handler."""
 
     @property
     def now_s(self) -> float:
@@ -79,29 +78,25 @@ class Clock(simpy.Environment):
         return self._now / NS_PER_S
 
     def process(self, generator: Process) -> RunningProcess:
-        """Start a process."""
         return self.processes([generator])[0]
 
     def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes, in the given order, with a single event in the queue."""
+        """Start several processes in the given order, with a single event in the queue."""
         start: Event = _Bare()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
         return [RunningProcess(self, generator, start) for generator in generators]
 
     def begin(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes, in the given order: each runs up to its first `yield` before this returns."""
+        """Start several processes in the given order, and run each of them up to its first `yield` at once."""
         return [RunningProcess(self, generator, next(generator)) for generator in generators]
 
     def sleep(self, duration_s: float) -> Sleep:
         """Return an event that triggers after a duration in seconds (0 or more)."""
-        sleep = Sleep(self)
-        sleep.complete(None)
-        self.schedule(sleep, delay=to_ns(duration_s))
-        return sleep
+        return self.sleep_until(self._now + to_ns(duration_s))
 
     def sleep_until(self, time_ns: int) -> Sleep:
-        """Return an event that triggers at an instant, now or later."""
+        """Return an event that triggers at a time, now or later."""
         sleep = Sleep(self)
         sleep.complete(None)
         self.schedule(sleep, delay=time_ns - self._now)
@@ -124,11 +119,11 @@ class Clock(simpy.Environment):
     ) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
 
-        A timer in the `background` wakes no process, now or later: a run in which only such timers are left is a
-        deadlock, as a program ends in which only daemon threads are left.
+        A timer in the `background` wakes no process, now or later: a run with only such timers is a deadlock, just as a
+        program with only daemon threads ends.
 
         Raises:
-            ValueError: the instant is in the past.
+            ValueError: the time is in the past.
         """
         if time_ns < self._now:
             raise ValueError(
@@ -143,15 +138,15 @@ class Clock(simpy.Environment):
         return timer
 
     def call_again(self, timer: Event, time_ns: int, callback: Callable[[Event], None]) -> None:
-        """Call `callback` at `time_ns`, now or later, as `call_at` does, with a timer that has just run."""
+        """Reuse a timer that has just run to call `callback` at `time_ns`, now or later."""
         timer.callbacks = [callback]
         heappush(self._queue, (time_ns, SETTLE, next(self._eid), timer))
 
     def forget(self, event: Event) -> None:
-        """Remove a scheduled event whose callbacks must not run from the queue, now or a little later.
+        """Mark a scheduled event whose callbacks must not run for removal from the queue.
 
-        The event is only marked; marked events are removed together once they may make up half of the queue, so a
-        removal takes constant time on average.
+        Marked events are removed together when they may make up half of the queue, so a removal takes constant time on
+        average.
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1
@@ -160,7 +155,7 @@ class Clock(simpy.Environment):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what is forgotten from the queue, and count what is left that wakes nobody."""
+        """Remove forgotten events from the queue, and count the background timers."""
         queue = self._queue
         queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
         heapify(queue)
@@ -168,10 +163,10 @@ class Clock(simpy.Environment):
         self._quiet = sum(getattr(entry[3], "background", False) for entry in queue)
 
     def trigger_now(self, events: list[Event]) -> None:
-        """Run the callbacks of events that already have their values now, bypassing the queue.
+        """Run the callbacks of events that already have their values, bypassing the queue.
 
-        Call it as the last step of a callback, and only with events that have not failed. The order is that of events
-        at the head of the queue: after each of them, urgent events of this instant run first.
+        It is the last step of a callback, and the events have not failed. They run as if they were at the head of the
+        queue: urgent events of this instant run after each of them.
         """
         now_ns, queue = self._now, self._queue
         for event in events:
@@ -182,7 +177,7 @@ class Clock(simpy.Environment):
                 self.step()
 
     def come(self, event: Event, value: Any) -> None:
-        """Give an event its value, and run its callbacks now: what `complete` and `trigger_now` do for one event."""
+        """Set the value of an event and run its callbacks now, like `complete` and `trigger_now` for one event."""
         event._value = value
         callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
         for callback in callbacks:
@@ -231,29 +226,26 @@ Clock.now = Clock._now
 
 
 class _Bare(Event):
-    """An event without a value; it skips the constructor of `Event`, which halves the time to create it."""
+    """An event without a value and without the constructor of `Event`, in half the time."""
 
     __init__ = object.__init__
     _value: Any = None
 
 
 class Timer(_Bare):
-    """An event that runs its callback once, or never if it was cancelled before.
-
-    Attributes:
-        background: whether it wakes no process.
-    """
+    """An event that runs its callback once, or never if it is cancelled before."""
 
     background = False
+    """Whether the timer wakes no process."""
 
     def to_foreground(self, _event: Event | None = None) -> None:
-        """From now on it may wake a process."""
+        """Declare that the timer may wake a process."""
         if self.background:
             self.background = False
             cast("Clock", self.env)._quiet -= 1
 
     def cancel(self) -> None:
-        """Drop the callback and free what it refers to; no effect after the callback has run."""
+        """Drop the callback and its references; no effect after the callback has run."""
         if self.callbacks:
             self.callbacks.clear()
             if self.background:
@@ -265,6 +257,6 @@ class Sleep(Completion):
     """Event that triggers after a duration."""
 
     def cancel(self, outcome: Any) -> None:
-        """Remove the event from the queue, unless another process waits for it too."""
+        """Remove the event from the queue, unless another process also waits for it."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)

@@ -1,8 +1,7 @@
-"""The events that an algorithm waits for: each comes once with a value, and can be cancelled and described.
+"""The events that an algorithm waits for: each triggers once with a value, and can be cancelled and described.
 
-They rest on private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because its own calls cost
-more than all else that an event does; only this folder touches them, and the constructors of transfers and
-computations, of which there are most.
+They use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because SimPy's calls cost
+more than the rest of an event. Only this folder and the constructors of transfers and computations access them.
 """
 
 from __future__ import annotations
@@ -17,26 +16,22 @@ from fednet_emu.errors import AlgorithmError
 
 
 class Completion(Event):
-    """Base of the events that an algorithm waits for.
-
-    Args:
-        clock: simulated time.
-    """
+    """Base of the events that an algorithm waits for."""
 
     def __init__(self, clock: simpy.Environment) -> None:
-        self.env = clock  # what SimPy's own does, without its call
+        self.env = clock  # the constructor of SimPy's event, without the call
         self.callbacks = []
         self._ok = True
 
     def complete(self, value: Any) -> None:
-        """Give the event its value, but tell nobody yet: `Clock.trigger_now` does."""
+        """Set the value of the event without running its callbacks, see `Clock.trigger_now`."""
         self._value = value
 
     def cancel(self, outcome: Any) -> None:
-        """Stop what the event stands for, because nobody waits for it any more; `outcome` is a lost `Delivery`."""
+        """Stop the activity of the event, for which no process waits any more; `outcome` is a lost `Delivery`."""
 
     def describe(self) -> str:
-        """Describe what the event stands for, for deadlock messages."""
+        """Describe the activity of the event, for deadlock messages."""
         return type(self).__name__.lower()
 
     def __iter__(self) -> Iterator[Any]:
@@ -47,16 +42,13 @@ class Completion(Event):
 
 
 def not_awaited(event: object, what: str) -> AlgorithmError:
-    """Return the error about an event that is used before it has come."""
+    """Return the error about an event that is used before it has triggered."""
     problem = f"is an event that has to be waited for, got {what} asked for before that"
     return AlgorithmError(type(event).__name__, problem, "write `yield` before the verb that makes it")
 
 
 def cancel(event: Event | None, outcome: Any) -> None:
-    """Cancel a pending event; a process stops where it waits and ends at once with the value `outcome`.
-
-    What it waits for is stopped too, down to the transfer or computation.
-    """
+    """Cancel a pending event, and the events that it waits for; a process ends at once with the value `outcome`."""
     if isinstance(event, Completion):
         event.cancel(outcome)
     elif isinstance(event, simpy.events.Process):
@@ -71,7 +63,7 @@ def cancel(event: Event | None, outcome: Any) -> None:
 
 
 def describe(event: Event | None) -> str:
-    """Describe what an event waits for, followed down to the innermost pending event, for deadlock messages."""
+    """Describe an event and the chain of events that it waits for, for deadlock messages."""
     if isinstance(event, Completion):
         return event.describe()
     if isinstance(event, simpy.events.Process):
@@ -82,7 +74,7 @@ def describe(event: Event | None) -> str:
 
 
 def several(events: Any, what: str) -> str:
-    """Describe the pending ones of several events."""
+    """Describe the pending events among several."""
     missing = [event for event in events if not event.triggered]
     shown = "; ".join(describe(event) for event in missing[:5])
     return f"{len(missing)} of {len(events)} {what}: {shown}{'; ...' if len(missing) > 5 else ''}"

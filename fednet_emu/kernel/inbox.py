@@ -1,4 +1,4 @@
-"""An inbox: many processes put items in as they arrive, and one process collects them when there are enough."""
+"""An inbox: many processes put items into it, and one process collects them when there are enough."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class Collect(Completion):
         self.timer: Timer | None = None
 
     def describe(self) -> str:
-        """Name the number of items in the inbox, the senders whose items are missing, and what the sources wait for."""
         here = {sender for _, sender, _ in self.inbox.items}
         missing = sorted(self.including - here)
         parts = [f"{self.at_least} arrivals in the inbox, which holds {len(self.inbox.items)}"]
@@ -31,12 +30,11 @@ class Collect(Completion):
         return "; ".join([*parts, *list(waits)[:5]])
 
     def cancel(self, outcome: Any) -> None:
-        """Stop collecting; what has arrived stays in the inbox."""
         self.inbox.withdraw(self)
 
 
 class Inbox:
-    """Arrivals in the order (instant, sender, arrival), whatever the order of events within an instant."""
+    """Arrivals in the order (time, sender, arrival), independent of the order of events within an instant."""
 
     def __init__(self, clock: Clock, label: Callable[[int], str] = str) -> None:
         self.clock = clock
@@ -46,7 +44,6 @@ class Inbox:
         self._checking = False
 
     def put(self, sender: int, item: Any) -> None:
-        """Add an item from a sender at this instant."""
         self.items.append((self.clock.now, sender, item))
         self._check_at_end_of_instant()
 
@@ -57,11 +54,10 @@ class Inbox:
         deadline_s: float | None = None,
         sources: Sequence[Event] = (),
     ) -> Collect:
-        """Return an event that triggers once there are `at_least` items, among them one from each of `including`.
+        """Return an event that triggers when there are `at_least` items, among them one from each of `including`.
 
-        All items that arrive in the same instant are collected together. With `deadline_s`, the event triggers at the
-        latest after that many seconds, with the items that are there. `sources` are processes that put items in; in a
-        deadlock, the message says what they wait for.
+        Its value has all items up to the end of the instant. With `deadline_s`, it triggers after that many seconds at
+        the latest, with the items so far. `sources` are processes that put items in; deadlock messages describe them.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")

@@ -1,8 +1,8 @@
 """Random numbers keyed by device and purpose, never by the order of calls.
 
-Adding a device, a plot or a log line does not change any other draw, and two algorithms with the same seed see the same
-channel, stragglers and data splits. `Streams` gives generators by name; `uniform` and `uniforms` are counter-based
-hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draws of hot paths, with no state at all.
+An additional device, plot or log line does not change any other draw, and two algorithms with the same seed see the
+same channel, stragglers and data splits. `Streams` returns generators by name; `uniform` and `uniforms` are stateless
+counter-based hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draws of hot paths.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _STEP = 2.0**-52
 _FEW = 4
-"""Below this number of generators, creating them one by one is faster."""
+"""Number of generators below which it is faster to create them one by one."""
 
 
 class Streams:
@@ -53,7 +53,7 @@ class Streams:
 
 
 def _digest(name: tuple[Name, ...]) -> bytes:
-    """Return the 16-byte hash of a name, which seeds the stream's generator together with the seed of the run."""
+    """Return the 16-byte hash of a name, which seeds the generator together with the seed of the run."""
     return blake2b(_spelt(name), digest_size=16).digest()
 
 
@@ -62,7 +62,7 @@ def _spelt(name: Name) -> bytes:
 
 
 def _plain(name: Name) -> Name:
-    """Convert NumPy numbers in a name to Python's, because their `repr`, which is hashed, differs."""
+    """Convert NumPy numbers in a name to Python's, because their `repr` enters the hash."""
     if isinstance(name, tuple):
         return tuple(map(_plain, name))
     return str(name) if isinstance(name, str) else index(name)
@@ -101,7 +101,7 @@ def uniforms(key: int | Keys, counter: IntArray) -> Array:
 
 
 _POOL = 4
-"""Number of 32-bit words in the entropy pool of a `SeedSequence`; spawn keys have as many words here."""
+"""Number of 32-bit words in the entropy pool of a `SeedSequence`, and in the spawn keys of this file."""
 _INIT_A, _MULT_A = 0x43B0D7E5, 0x931E8875
 _INIT_B, _MULT_B = 0x8B51F9DD, 0x58F38DED
 _MIX_L, _MIX_R = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
@@ -111,9 +111,9 @@ _SHIFT = np.uint32(16)
 def generators(seed: int, keys: Words) -> list[np.random.Generator]:
     """Return a generator for each spawn key [n, 4], equal to a new `PCG64(SeedSequence(seed, spawn_key=key))`.
 
-    Seeding takes longer than drawing a batch, nearly all of it in `SeedSequence`. Its algorithm, which NumPy keeps as
-    it is, follows O'Neill's `seed_seq_fe` (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html);
-    here it runs over an array of keys and gives identical words.
+    Seeding takes longer than drawing a batch, nearly all of it in `SeedSequence`. The algorithm of `SeedSequence`,
+    which NumPy keeps stable, is O'Neill's `seed_seq_fe`
+    (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html); here it runs over an array of keys.
     """
     known = [cast(np.random.SeedSequence, _Known(own)) for own in _states(seed, keys)]  # typed too narrowly by NumPy
     return [np.random.Generator(np.random.PCG64(own)) for own in known]
@@ -121,13 +121,13 @@ def generators(seed: int, keys: Words) -> list[np.random.Generator]:
 
 @final
 class _Known(np.random.bit_generator.ISeedSequence):
-    """A seed sequence that returns a state computed beforehand."""
+    """A seed sequence with a precomputed state."""
 
     def __init__(self, state: Keys) -> None:
         self._state = state
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Keys:
-        """The four words of 64 bits that PCG64 asks for."""
+        """Return the four 64-bit words of the seed of PCG64."""
         return self._state
 
 
@@ -151,6 +151,6 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
 
 @cache
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
-    """Return the hash constants [2, count], to XOR before and multiply after, following the first `skipped` hashes."""
+    """Constants [2, count] of the hashes after the first `skipped` ones, to XOR before and to multiply after."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
     return np.array([powers[:-1], powers[1:]], np.uint32)

@@ -1,8 +1,8 @@
-"""Exact integer count of the bits on the air, in a unit so small that every rate is a multiple of it.
+"""Exact integer amounts of transmitted data, in a unit so small that every rate is a multiple of it.
 
 A transfer of b bits is b * BIT units of work; a rate of r bit/s does `work_per_ns(r)` units per nanosecond. Sums over
-thousands of fading blocks and changes of the active set then have no rounding errors, and a transfer ends in the same
-nanosecond however often its progress was computed.
+thousands of fading blocks and changes of the active set have no rounding errors, and the end of a transfer does not
+depend on the number of updates of its progress.
 """
 
 from __future__ import annotations
