@@ -1,1 +1,1 @@
-"""What a scenario is made of: components, slots with their kinds, plug-ins, and limits."""
+"""The parts of a scenario: components, slots with their kinds, and plug-ins."""

@@ -1,6 +1,6 @@
-"""Components: the frozen pydantic models that a scenario file is made of, and the slots that hold them.
+"""Components: the frozen pydantic models of a scenario file.
 
-A component's fields are its YAML keys, its `kind` is the name of its class in a plain table, and its methods are its
+The fields of a component are its YAML keys, its `kind` is the name of its class in a table, and its methods are its
 behaviour.
 """
 
@@ -32,7 +32,7 @@ class Choice(ABC):
 
     @abstractmethod
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return the settings that a mapping without a kind stands for, where the field has this default."""
+        """Complete a mapping without a kind by the default of the field."""
 
 
 class Excludes(NamedTuple):
@@ -65,13 +65,13 @@ class Excludes(NamedTuple):
 
 
 class Component(BaseModel):
-    """Base of every configurable part: frozen, no unknown keys, numbers are never booleans."""
+    """Base of every configurable part: frozen, without unknown keys; true and false are not numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     kind: ClassVar[str] = ""
-    """What scenario files call the class, where it is one of several kinds: `kinds` sets it from the name of the class,
-    unless the class says it itself. A class from outside this package has its own name instead."""
+    """Name of the class in scenario files, if it is one of several kinds: `kinds` derives it from the name of the
+    class, unless the class sets it. The kind of a class from outside this package is the name of the class."""
     excludes: ClassVar[Sequence[Excludes]] = ()
     """Values of other settings of the scenario that are refused together with the component, in addition to those that
     its base classes exclude."""
@@ -87,11 +87,11 @@ class Component(BaseModel):
     if not TYPE_CHECKING:
 
         def __init__(self, /, *unnamed: Any, **settings: Any) -> None:
-            """Make a component; for a user's own class, errors are sentences.
+            """Create a component.
 
             Raises:
-                ScenarioError: every problem of the settings of a class from outside this package.
-                ValidationError: the same for a class of this package.
+                ScenarioError: problems of the settings of a class from outside this package.
+                ValidationError: problems of the settings of a class of this package.
             """
             name = type(self).__name__
             if unnamed:
@@ -105,12 +105,12 @@ class Component(BaseModel):
                     raise
                 raise ScenarioError(*_sentences(type(self), error)) from None
 
-        __init__.__pydantic_base_init__ = True  # for pydantic, which need not call it for what it validates itself
+        __init__.__pydantic_base_init__ = True  # pydantic need not call it for data that it validates itself
 
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false as numbers; a mapping without a kind changes the default of its setting."""
+        """Refuse true and false as numbers; complete a mapping without a kind by the default of its setting."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
             return choice.meant(value, field.get_default(call_default_factory=True))

@@ -1,8 +1,8 @@
-"""Code from outside the package: kinds that installed packages offer, and classes named by their import path.
+"""Plug-ins: kinds that installed packages offer, and classes with an import path.
 
-A package offers kinds by entry points of the group `fednet_emu.components`, each named `<slot>.<kind>`; they are listed
-once, without importing anything, and only the one that a scenario names is imported. An import path,
-`package.module:Class`, needs no entry point. Every import is logged under `fednet_emu.plugins` before it happens.
+A package offers kinds by entry points of the group `fednet_emu.components`, each named `<slot>.<kind>`. They are listed
+once, without any import, and only the entry point of a used kind is imported. An import path, `package.module:Class`,
+needs no entry point. Every import is logged under `fednet_emu.plugins` beforehand.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from typing import Any
 from fednet_emu.errors import ScenarioError, described, did_you_mean
 
 GROUP = "fednet_emu.components"
-"""The entry-point group; a name in it is, for example, `fading.nakagami`."""
+"""Group of the entry points, with names such as `fading.nakagami`."""
 
 _NAME = r"[A-Za-z_]\w*"
 PATH_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*$"
-"""What an import path looks like: `package.module:Class`."""
+"""Pattern of an import path: `package.module:Class`."""
 
 LOG = logging.getLogger("fednet_emu.plugins")
 
 
 def is_import_path(text: str) -> bool:
-    """Whether a text reads `package.module:Class`."""
+    """Whether a text has the form `package.module:Class`."""
     return re.match(PATH_PATTERN, text) is not None
 
 
 @cache
 def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
-    """Map slot and kind to the entry points that installed packages declare; several packages may offer one kind."""
+    """Map slot and kind to the entry points of installed packages; several packages may offer one kind."""
     found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
     for point in dict.fromkeys(entry_points(group=GROUP)):
         slot, _, kind = point.name.partition(".")
@@ -48,10 +48,10 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """Import and return the object that a package offers as this kind.
+    """Import and return the object that a package offers as a kind of a slot.
 
     Raises:
-        ScenarioError: it cannot be imported, or several packages offer this kind.
+        ScenarioError: the object cannot be imported, or several packages offer the kind.
     """
     points = offers()[slot][kind]
     if len(points) > 1:
@@ -68,10 +68,10 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import and return the object at an import path; modules found only in the current folder are refused.
+    """Import and return the object at an import path; modules that only the current folder has are refused.
 
     Raises:
-        ScenarioError: it cannot be imported, or the module has no such name.
+        ScenarioError: the module cannot be imported, or has no such name.
     """
     module_name, _, name = path.partition(":")
     if module_name not in sys.modules:
@@ -95,7 +95,7 @@ def imported(path: str) -> Any:
 
 @cache
 def kind_of(slot: str, component: type) -> str:
-    """Return the kind by which a scenario names an external class: its entry point's kind, else its import path."""
+    """Return the kind of an external class in a scenario: the kind of its entry point, else its import path."""
     top = component.__module__.partition(".")[0]
     for kind, points in offers().get(slot, {}).items():
         if len(points) == 1 and points[0].module.partition(".")[0] == top:
@@ -108,7 +108,7 @@ def kind_of(slot: str, component: type) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """Refuse a module that would come from the current folder, which Python adds to `sys.path` by itself."""
+    """Refuse a module from the current folder, which Python adds to `sys.path` automatically."""
     top = path.partition(":")[0].partition(".")[0]
     here = [*sys.path, str(Path.cwd())]
     if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):
@@ -117,7 +117,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """Return the file and the folders of a module if `sys.path` were `folders`; None if there is no such module."""
+    """Return the file and the folders of a module if `sys.path` were `folders`; None without such a module."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)

@@ -20,21 +20,21 @@ class Slot(Choice):
     """Annotation of a field that holds one component out of a table of kinds.
 
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
-    component that was already built. In Python, `kind` may also be the class itself. `table` is made by `kinds`. A
-    mapping without `kind` changes the default of the field, see `meant`.
+    component. In Python, `kind` may also be the class itself. `table` is made by `kinds`. A mapping without `kind`
+    changes the default of the field, see `meant`.
 
-    A kind that is not in the table is looked up when a scenario names it: among the entry points of installed packages,
-    or as the import path of a class. All kinds are validated alike, by their classes.
+    A kind outside the table is looked up when a scenario uses it: among the entry points of installed packages, or as
+    the import path of a class. All kinds are validated by their classes.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
         self.name = name
         self.table = table
-        self._given: dict[str, type[Component]] = {}  # classes that scenarios have named by themselves
-        self._base: type[Component] = Component  # replaced by the annotated class when a model with this slot is built
+        self._given: dict[str, type[Component]] = {}  # classes that scenarios have given instead of a kind
+        self._base: type[Component] = Component  # the annotated class, as soon as a model with this slot is built
 
     def names(self) -> list[str]:
-        """List the kinds in the table and those that installed packages offer, without importing anything."""
+        """List the kinds in the table and the kinds of installed packages, without any import."""
         return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
 
     def kinds(self) -> dict[str, type[Component]]:
@@ -43,7 +43,7 @@ class Slot(Choice):
         return {kind: component for kind, component in found.items() if component is not None}
 
     def get(self, kind: Any) -> type[Component] | None:
-        """Return the class of a kind, or that class itself; None where `find` would raise an error."""
+        """Return the class of a kind, or a given class itself; None where `find` would raise an error."""
         if isinstance(kind, type):
             return kind if issubclass(kind, self._base) else None
         try:
@@ -81,10 +81,10 @@ class Slot(Choice):
         return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
 
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return the settings that a mapping without a kind stands for, where the field has this default.
+        """Complete a mapping without a kind: the given settings change the default of the field.
 
-        They are those of the default, changed by the given ones. Where the default is null or a kind without settings,
-        the kind is the only one in the table that has all given settings, if there is exactly one.
+        If the default is null or a kind without settings, and exactly one kind in the table has all given settings, the
+        mapping belongs to that kind.
         """
         if default is None or (isinstance(default, Component) and not type(default).model_fields):
             fits = [kind for kind, its in self.table.items() if given.keys() <= its.model_fields.keys()]
@@ -113,13 +113,13 @@ class Slot(Choice):
         return _validator(kind, component).validate_python(settings)
 
     def name_of(self, component: type[Component]) -> str:
-        """Return the kind by which a scenario names a class: its kind in the table, else as a plug-in."""
+        """Return the kind of a class in a scenario: its kind in the table, else its kind as a plug-in."""
         if self.table.get(component.kind) is component:
             return component.kind
         return kind_of(self.name, component)
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-        """Dump the settings of a component, with the kind from which a scenario finds its class again."""
+        """Dump the settings of a component with its kind, so that a scenario can be loaded again."""
         if isinstance(value, Component):
             type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here by itself
         settings = handler(value)
@@ -130,10 +130,7 @@ Kind = TypeVar("Kind", bound=Component)
 
 
 def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
-    """Return the table of the kinds of a slot, and give each class its kind: `FixedRate` is `fixed-rate`.
-
-    A class that says `kind = "fixed"` itself keeps that.
-    """
+    """Return the table of the kinds of a slot; a class without a kind gets one: `FixedRate` is `fixed-rate`."""
     for component in components:
         if "kind" not in vars(component):
             component.kind = _WORDS.sub("-", component.__name__).lower()
@@ -141,17 +138,17 @@ def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
 
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""Where the words in the name of a class begin."""
+"""Boundaries between the words in the name of a class."""
 
 
 @cache
 def _validator(kind: str, component: type[Component]) -> TypeAdapter[Component]:
     """Build the validator of the settings of a class; the locations of its errors contain the kind."""
-    return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # its class is known only now
+    return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # the class is known only at run time
 
 
 class _Only:
-    """Annotation of a component whose kind is known, so that its settings do not contain `kind`."""
+    """Annotation of a component with a known kind, whose settings do not contain `kind`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
