@@ -43,13 +43,8 @@ class Mobility(Component):
     """Whether the paths are `Visits`."""
     ORBITS: ClassVar[bool] = False
     """Whether devices are satellites, whose paths are seen from ground stations by a `SatelliteView`."""
-    RECORDED: ClassVar[bool] = False
-    """Whether the initial positions follow from recorded or computed paths instead of the placement."""
-
-    @property
-    def places(self) -> bool:
-        """Whether the mobility overrides the initial placement."""
-        return self.RECORDED
+    places: ClassVar[bool] = False
+    """Whether the mobility overrides the initial placement."""
 
     @abstractmethod
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> Paths:

@@ -30,7 +30,7 @@ class Satellites(Mobility):
     """Devices on orbits around the Earth, for base stations that are `cells: {kind: ground}`."""
 
     ORBITS: ClassVar[bool] = True
-    RECORDED: ClassVar[bool] = True
+    places = True
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         kind, network, channel = self.kind, scenario.network, scenario.channel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class Ns2Mobility(Mobility):
     two commands of one instant the later line counts. Lines without a node are ignored; unknown commands are refused.
     """
 
-    RECORDED: ClassVar[bool] = True
     kind = "ns2"
+    places = True
     path: str
     """Path of the file; a relative path is looked up in the data folder first."""
     centre_m: tuple[float, float] = (0.0, 0.0)

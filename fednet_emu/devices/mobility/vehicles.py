@@ -32,9 +32,9 @@ class SumoMobility(Mobility):
     """
 
     COMES_AND_GOES: ClassVar[bool] = True
-    RECORDED: ClassVar[bool] = True
 
     kind = "sumo"
+    places = True
     path: str
     """Path of the file; a relative path is looked up in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"

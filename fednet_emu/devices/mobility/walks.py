@@ -45,7 +45,7 @@ class TraceMobility(Mobility):
     """Recorded coordinates [x, y] in m of the base station."""
 
     @property
-    def places(self) -> bool:
+    def places(self) -> bool:  # type: ignore[override]
         """Whether the recorded coordinates override the placement."""
         return self.origin == "recorded"
 
