@@ -29,10 +29,10 @@ class FinalModel:
 
     Attributes:
         states: trained parameters and statistics by name, one mapping for each model.
-        own: whether there is one model for each device instead of one global model.
+        own: whether there is one model for each device instead of a global model.
         input_shape: shape of one sample.
         outputs: number of outputs of the model.
-        data_dir: the folder in which what the model reads is looked up; None means the one that FEDNET_DATA names.
+        data_dir: folder of the files that the model reads; None for the folder in the variable FEDNET_DATA.
     """
 
     states: Sequence[dict[str, Tensor]]
@@ -67,7 +67,7 @@ def final_model(fed: Federation, data_dir: Path | None) -> FinalModel | None:
 
 
 def save_model(model: FinalModel, folder: RunFolder) -> None:
-    """Save a global model in a run folder, as tensors without code; models of each device would take too much space."""
+    """Save a global model in a run folder, as tensors without code; models of all devices would take too much space."""
     if not model.own:
         content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
         file = BytesIO()
@@ -77,10 +77,10 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
 
 
 def load_model(folder: Path) -> FinalModel:
-    """Load the model of a run folder, without running any code that the file may contain.
+    """Load the model of a run folder, without running any code in the file.
 
     Raises:
-        DataError: the folder has no model, or it cannot be read.
+        DataError: the folder has no model, or the file cannot be read.
     """
     path = folder / NAME
     if not path.is_file():

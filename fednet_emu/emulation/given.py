@@ -1,4 +1,4 @@
-"""Turn what Python code passes as a scenario (a name, path, mapping or Scenario, and objects in it) into a Scenario."""
+"""Scenarios from Python code: a name, a path, a mapping or a Scenario, with objects as settings."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Place, node_of
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
-"""A name of the library, a path, a mapping with the keys of a scenario file, or a Scenario."""
+"""Name in the library, path, mapping with the keys of a scenario file, or Scenario."""
 Settings = Mapping[str, Any] | Iterable[str | Setting]
-"""Changes as `{"algorithm.lr": 0.05}`, or as the texts `key.path=value` of `--set`."""
+"""Changed settings, as `{"algorithm.lr": 0.05}` or as texts `key.path=value` of `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
-"""A model component, a PyTorch module, or a function or class that makes a module."""
+"""Model component, PyTorch module, or function or class that makes a module."""
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
-    """Return the name that records give to a scenario, and its document.
+    """Return the name of a scenario in records, and its document.
 
     Raises:
         FednetError: `scenario` has a type that cannot describe a scenario.
@@ -90,11 +90,11 @@ def scenario_of(
 ) -> tuple[str, Outlook]:
     """Return the name of a scenario, and the outlook of the complete and checked scenario with `changes` applied.
 
-    A `Scenario` that nothing is changed in is valid already; only whether its parts go together is checked. `given` are
-    the arguments `seed`, `algorithm`, `model` and `data` of `changes`.
+    An unchanged `Scenario` is valid already; only the compatibility of its parts is checked. `given` are the arguments
+    `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
-        ScenarioError: lists every problem of the scenario.
+        ScenarioError: all problems of the scenario.
     """
     changed = list(changes(settings, **given))
     if isinstance(scenario, Scenario) and not changed:
@@ -105,7 +105,7 @@ def scenario_of(
 
 
 def _component(key: Any, value: Any) -> Any:
-    """Wrap samples or a PyTorch module as a component; refuse bare arrays as data, return other values as they are."""
+    """Wrap samples or a PyTorch module as a component; refuse bare arrays as data; return other values unchanged."""
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
     if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):
@@ -130,7 +130,7 @@ def _plain(value: Any) -> Any:
 
 
 NODES = 10
-"""Number of devices where neither a scenario nor the app says it, as in Flower's own simulation."""
+"""Number of devices unless the scenario or the app has one, as in Flower's simulation."""
 WEEK_S = 604_800.0
 
 URBAN_CELL: dict[str, Any] = {
@@ -142,17 +142,17 @@ URBAN_CELL: dict[str, Any] = {
     "network": {"uplink": {"access": "ofdma"}, "downlink": {"mode": "broadcast"}},
     "stop": {"simulated_s": WEEK_S},
 }
-"""Phones around a small base station in a street, which share its uplink; the app itself ends the run."""
+"""Phones around a small base station in a street, with a shared uplink; the app ends the run."""
 
 
 def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, list[str]]:
-    """Return the scenario in which an app runs, its name, and the settings that put the app into it.
+    """Return the scenario of an app, its name, and the settings that add the app to the scenario.
 
-    Of a given scenario, data, partition, model and algorithm are replaced by the app, and its attack, groups, server,
-    edge servers and sidelink are left out.
+    The app replaces data, partition, model and algorithm of a given scenario, whose attack, groups, server, edge
+    servers and sidelink are dropped.
 
     Raises:
-        ScenarioError: there is no app in the folder.
+        ScenarioError: the folder has no app.
     """
     try:
         folder = AppFolder.read(app)

@@ -1,4 +1,4 @@
-"""What a run does not let happen to its process: signals that end it at once, and side effects of libraries."""
+"""Protection of the process of a run: signals, and process-wide settings of libraries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handles SIGINT and SIGTERM during a run.
+    """Handlers of SIGINT and SIGTERM during a run.
 
-    Handlers are installed only in the main thread, and only for signals for which the program has no own handler.
+    They are installed only in the main thread, and only for signals without a handler of the program.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -29,24 +29,23 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     def watch(self) -> None:
-        """Install handlers: the first signal stops the run before its next event, a second one at once.
+        """Install handlers: the first signal stops the run before its next event, and the second one stops it at once.
 
-        Further ones do nothing.
+        Further signals are ignored.
         """
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                handler = signal.getsignal(number)  # None for one set by code that is not Python's
+                handler = signal.getsignal(number)  # None for a handler outside Python
                 if handler is signal.default_int_handler or isinstance(handler, signal.Handlers):
                     self._before[number] = signal.signal(number, self._stop)
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
-            self.ignore()  # impatience may not cut off the records
+            self.ignore()  # no further signal may interrupt the records
             raise KeyboardInterrupt
         self._clock.stopping = True
 
     def ignore(self) -> None:
-        """Ignore the signals from now on."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 
@@ -95,7 +94,7 @@ def none_left_behind() -> Iterator[None]:
     and the log level; libraries that it loads add warning filters. If runs in several threads overlap, the first one
     stores the settings and the last one restores them, so that no run restores the settings of another.
     """
-    global _under_way, _put_back  # noqa: PLW0603  (these settings are the process's own)
+    global _under_way, _put_back  # noqa: PLW0603  (these settings belong to the process)
     with _lock:
         if _under_way == 0:
             _put_back = _kept()
@@ -111,9 +110,9 @@ def none_left_behind() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas(_modules: int) -> list[Any]:
-    """The BLAS libraries of this process, which has imported so many modules: only an import loads another one.
+    """BLAS libraries of this process, cached by the number of imported modules, since only imports load libraries.
 
-    Looking for them takes as long as the events of a short run.
+    The search for them takes as long as the events of a short run.
     """
     from threadpoolctl import ThreadpoolController
 
@@ -121,10 +120,10 @@ def _blas(_modules: int) -> list[Any]:
 
 
 def _kept() -> Callable[[], None]:
-    import torch  # the command line imports this file, and must not wait for it
+    import torch  # the command line imports this file, and does not wait for torch
 
     collector, threads, level = gc.get_threshold(), torch.get_num_threads(), LOG.level
-    filters = warnings.catch_warnings()  # libraries that are loaded on the way add their own
+    filters = warnings.catch_warnings()  # libraries that the run loads add filters
     filters.__enter__()
     blas = [(library, library.get_num_threads()) for library in _blas(len(sys.modules))]
 

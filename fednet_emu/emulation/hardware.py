@@ -1,4 +1,4 @@
-"""The devices' hardware: what profiles say about speed and power, and what the settings beside a profile replace."""
+"""Hardware of the devices: speeds and powers from profiles, and from the settings that replace them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Hardware:
     """Speeds and powers of the devices of one run.
 
     Attributes:
-        which: for each device, which of the profiles it has; 0 for all without profiles.
-        powers: what devices draw beside their computations.
-        overhead_s: time in s that each computation takes beside its operations.
-        energy: by profile, the law of what a computation draws beside the idle power; None where none is known.
+        which: index of the profile of each device; 0 without profiles.
+        powers: powers without computations.
+        overhead_s: fixed time in s of each computation.
+        energy: model of the energy of computations in addition to idle power, by profile; None where it is unknown.
     """
 
     which: bytes
@@ -35,7 +35,7 @@ class Hardware:
 
 
 def hardware(scenario: Scenario, streams: Streams) -> Hardware:
-    """Deal profiles to the devices of a scenario, and take from them what its settings do not say."""
+    """Assign profiles to the devices of a scenario; settings of the scenario replace values of the profiles."""
     devices, radio = scenario.devices, scenario.channel.device
     profiles: tuple[Profile | None, ...] = devices.profiles or (None,)
     which = dealt(devices.profiles, devices.count, lambda: streams("profile"))
@@ -51,12 +51,10 @@ def hardware(scenario: Scenario, streams: Streams) -> Hardware:
 
 
 def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | None) -> Array:
-    """Speeds [devices] in FLOP/s: of `devices.speed`, of the profiles, or spread around those of the profiles.
-
-    They are divided by `devices.slowdown`.
+    """Speeds [devices] in FLOP/s by `devices.speed` and the profiles, divided by `devices.slowdown`.
 
     Raises:
-        DataError: the files that speeds are taken from are missing.
+        DataError: files with speeds are missing.
     """
     devices = scenario.devices
     law, nominal = devices.speed, PerDevice(tuple(its.compute.flop_per_s for its in devices.profiles), which)
@@ -68,13 +66,10 @@ def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | 
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Find devices without a speed, and powers that do not go together; yield the key path and what is wrong."""
+    """Yield problems of devices without a speed, and of contradictory powers."""
     devices, profiles = scenario.devices, scenario.devices.profiles
     if devices.profile == () or len(profiles) > MOST_PROFILES:
-        yield (
-            ("devices", "profile"),
-            f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give so many",
-        )
+        yield ("devices", "profile"), f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give so many"
     if not profiles and (devices.speed is None or devices.speed.relative):
         path = ("devices", "speed") if devices.speed is None else ("devices", "speed", "median_flop_per_s")
         yield path, "is required, no profile says how fast devices are, got none; give it in FLOP/s, or devices.profile"
@@ -92,7 +87,7 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
 
 
 MOST_PROFILES = 256
-"""A byte says which of the profiles a device has."""
+"""The index of a device's profile is one byte."""
 
 
 def _stated(profile: Profile | None) -> Stated:
@@ -103,7 +98,7 @@ def _stated(profile: Profile | None) -> Stated:
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
-    """The law of computing energy: that of the settings, else the power that a profile states; None without either."""
+    """Return the energy model of computations by the settings, else by the power of a profile; None if unknown."""
     if given is not None:
         return given
     active_w = None if profile is None else profile.compute.active_w
@@ -111,10 +106,10 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Find the profiles whose power while sending does not follow the transmit power, as no source splits it.
+    """Find the profiles whose power while sending is constant, because no source splits it by transmit power.
 
     Yields:
-        The title, that power in W beside the idle power, and the transmit power in dBm for which it is stated.
+        Title, power in W in addition to idle power, and the transmit power in dBm at which the power is stated.
     """
     profiles = scenario.devices.profiles or (None,)
     powers = DevicePowers.of(scenario.channel.device, b"", tuple(map(_stated, profiles)))
@@ -126,11 +121,8 @@ def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float
             yield title or "the profile", transmitter.circuit_w, HANDSET_DBM if at_dbm is None else at_dbm
 
 
-# ---- what a run relies on --------------------------------------------------------------------------------------------
-
-
 def notes(scenario: Scenario) -> Iterator[str]:
-    """Say what a run reveals, which energies are not counted, and the weakest evidence of numbers from profiles."""
+    """Yield sentences about privacy, energies that are not counted, and the weakest evidence of used numbers."""
     devices, rounds = scenario.devices, scenario.stop.rounds
     if rounds is not None and (bound := scenario.privacy(rounds)) is not None:
         yield f"{rounds} rounds reveal at most epsilon = {bound.epsilon:.4g} of a device, at delta = {bound.delta:g}"
@@ -152,7 +144,7 @@ def notes(scenario: Scenario) -> Iterator[str]:
 
 
 def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
-    """Say whose amplifiers are ideal, because nothing states their efficiency or the power while sending."""
+    """Yield sentences about ideal amplifiers, whose efficiency or power while sending is unknown."""
     network, channel = scenario.network, scenario.channel
     powers = DevicePowers.of(channel.device, b"", tuple(map(_stated, scenario.devices.profiles or (None,))))
     ideal = {
@@ -168,14 +160,14 @@ def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
 
 
 def _used_of_radio(radio: Terminal, profile: TransmitterProfile) -> list[str]:
-    """The numbers of a radio's profile that no setting beside it replaces; warnings only depend on `most_dbm`."""
+    """Names of the numbers of a radio's profile that no setting replaces; only warnings use `most_dbm`."""
     own = {name for name in profile.numbers if getattr(radio, name, None) is not None}
     replaced = {"most_dbm", *own, *(("transmit_w",) if "circuit_w" in own else ())}
     return [name for name in profile.numbers if name not in replaced]
 
 
 def _evidence(title: str, marks: Mapping[str, Mark | None], unknown: list[str]) -> Iterator[str]:
-    """Say what the weakest evidence of some numbers is, and which are not known."""
+    """Yield sentences about the weakest evidence of numbers, and about unknown numbers."""
     known, name = {number: mark for number, mark in marks.items() if mark is not None}, title or "a profile"
     if known:
         weakest = max(known.values(), key=MARKS.index)
@@ -186,7 +178,7 @@ def _evidence(title: str, marks: Mapping[str, Mark | None], unknown: list[str]) 
 
 
 def _used(scenario: Scenario, profile: Profile) -> list[str]:
-    """The numbers of a profile that no setting beside it replaces."""
+    """Names of the numbers of a profile that no setting replaces."""
     devices, radio = scenario.devices, scenario.channel.device
     own_efficiency = radio.stated("amplifier_efficiency")
     efficiency = own_efficiency or profile.radio.amplifier_efficiency
@@ -200,6 +192,6 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "most_dbm": own_power or efficiency is None or profile.radio.most_dbm is None,
         "amplifier_efficiency": radio.whole_w is not None or own_efficiency is not None or efficiency is None,
         "receive_w": radio.stated("receive_w") is not None,
-        "memory_bytes": True,  # only warnings depend on it
+        "memory_bytes": True,  # only warnings use it
     }
     return [name for name in profile.numbers if not replaced[name]]

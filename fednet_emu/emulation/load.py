@@ -1,4 +1,4 @@
-"""Load a scenario with overrides as a valid one: what is refused, and what is only warned of."""
+"""Load a scenario with overrides: errors and warnings."""
 
 from __future__ import annotations
 
@@ -26,32 +26,28 @@ from fednet_emu.scenario.tree import Place, path_text, problem_text
 from fednet_emu.units import linear_to_db
 
 UNNAMED = "scenario"
-"""What a scenario without a file and a title is called."""
+"""Name of a scenario without a file and a title."""
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
     """Read a scenario from a path or by its name in scenarios/, with overrides `key.path=value`, and check it.
 
     Raises:
-        ScenarioError: lists every problem of the file with its line.
+        ScenarioError: all problems of the file with their lines.
     """
     return checked(apply_overrides(filled(load(name)), overrides))
 
 
 def checked(document: Document) -> Scenario:
-    """Validate a document completely.
-
-    Raises:
-        ScenarioError: lists every problem of the document with its place.
-    """
+    """Validate a document completely; a `ScenarioError` lists all problems with their places."""
     return examined(Outlook(validate(Scenario, document)), document).scenario
 
 
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
-    """Check everything about a scenario that its keys and values do not show one by one, and return its outlook.
+    """Check the compatibility of the parts of a scenario and its links, and return its outlook.
 
     Raises:
-        ScenarioError: lists every problem, with its place in the document, unless it was made in Python.
+        ScenarioError: all problems, with their places in the document if there is one.
     """
     refuse_contradictions(outlook, document)
     refuse(unreachable(outlook), document)
@@ -59,11 +55,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Refuse a scenario that does not fit into memory, or whose parts do not go together, whatever its seed.
-
-    Raises:
-        ScenarioError: lists every problem, with its place in the document.
-    """
+    """Raise a `ScenarioError` if a scenario does not fit into memory or has incompatible parts, for any seed."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))
@@ -75,11 +67,7 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
 
 
 def refuse(problems: Iterable[Problem], document: Document | None = None) -> None:
-    """Refuse a scenario that has problems.
-
-    Raises:
-        ScenarioError: lists them, with their places in the document.
-    """
+    """Raise a `ScenarioError` with all problems, if any, and their places in the document."""
     found = list(problems)
     if found:
         places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in found)
@@ -91,23 +79,19 @@ _NO_SNR = 1e-40
 
 
 def warnings_of(outlook: Outlook) -> Iterator[Problem]:
-    """Find what is suspicious in a valid scenario.
-
-    Yields:
-        The key path of the setting to look at, and a sentence that says what is suspicious and what would help.
-    """
+    """Yield the warnings about a valid scenario: key path of the setting, and a sentence with a remedy."""
     for check in CHECKS:
         yield from check(outlook)
 
 
 def warn(outlook: Outlook, stacklevel: int = 2) -> None:
-    """Give the warnings of a scenario as `ScenarioWarning`; by default the line that called the caller is named."""
+    """Issue the warnings about a scenario as `ScenarioWarning`, by default for the line that called the caller."""
     for path, sentence in warnings_of(outlook):
         warnings.warn(f"{path_text(path)}: {sentence}", ScenarioWarning, stacklevel=stacklevel + 1)
 
 
 def poor_links(outlook: Outlook) -> Iterator[Problem]:
-    """Find devices that are out of reach at their initial positions, or whose links are very slow there."""
+    """Find devices with unreachable or very slow links at their initial positions."""
     scenario, cost, network = outlook.scenario, outlook.cost, outlook.scenario.network
     model_bit = FLOAT_BIT * cost.parameters if cost.parameters else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
@@ -146,7 +130,7 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """The first few of some devices, in the order of a measure, each with what is said of that."""
+    """List the first few devices of a mask, sorted by `order`, with the text of `say` about their values of `order`."""
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)
@@ -156,4 +140,4 @@ def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
 _HELP = "more power, shorter distances or more base stations would help"
 
 CHECKS: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (poor_links, *PLAUSIBLE)
-"""What is looked at, in this order."""
+"""Checks in their order."""

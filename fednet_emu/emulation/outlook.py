@@ -1,6 +1,6 @@
-"""What the settings of a scenario tell of its run before it starts: its cost, and the links at the start.
+"""Estimates from the settings of a scenario before its run: cost, and links at the start.
 
-No data are read for it beyond headers of files. All that looks at a scenario before its run shares one `Outlook`.
+Only headers of data files are read. All checks of a scenario share one `Outlook`.
 """
 
 from __future__ import annotations
@@ -36,30 +36,29 @@ from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.units import linear_to_db
 
 BYTE_PER_DEVICE = 400
-"""Memory that the network keeps of each device while it is built: measured at a million devices."""
+"""Memory of the network for each device during its construction, measured at a million devices."""
 BYTE_PER_EVENT = 100
 """Memory of the record of a transfer or computation."""
 VECTORS = 3
-"""Vectors of the size of the model that every run holds at once: the initial model, the present one, the next one."""
+"""Number of model vectors that every run holds at once: initial, present and next model."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate of what a run takes.
+    """An estimate of the size of a run.
 
     Attributes:
-        devices: the number of devices.
-        rounds: the largest number of rounds; None if another limit ends the run.
-        participants: the largest number of devices that hold an update at a time.
-        answers: the number of devices that receive, compute and send in a round.
-        parameters: the size of the model; None if it is known only when the data or the user's code are read.
-        frozen: the number of its parameters that are not trained, which are in memory once and never sent with a model.
-        shipped_bit: the bits of these that each device is sent once; 0 if it has them from the start.
-        data_byte: the memory of the samples; 0 if unknown.
-        upload_bit: the bits of a model on the uplink, headers aside, at most; None if unknown, or if no whole
-            models are sent.
-        events_each: the number of transfers and computations of each of these devices in a round; None if unknown.
+        devices: number of devices.
+        rounds: largest number of rounds; None if another limit ends the run.
+        participants: largest number of devices that hold an update at a time.
+        answers: number of devices that receive, compute and send in a round.
+        parameters: number of trained parameters of the model; None if unknown before data or user code are read.
+        data_byte: memory of the samples; 0 if unknown.
+        upload_bit: largest size of a model on the uplink, without headers; None if unknown or if no models are sent.
+        events_each: number of transfers and computations of a device in a round; None if unknown.
+        frozen: number of untrained parameters of the model, which are in memory once and not part of updates.
+        shipped_bit: bits of frozen parameters that each device receives once; 0 if it has them from the start.
     """
 
     devices: int
@@ -75,10 +74,10 @@ class Cost:
 
     @classmethod
     def of(cls, scenario: Scenario, extent: Extent | None, data_dir: Path | None = None) -> Cost:
-        """Estimate what a scenario takes; it may be too large to run.
+        """Estimate the cost of a scenario, which may be too large to run.
 
         Raises:
-            ScenarioError: the model cannot be built for the data, or it is too large for any machine.
+            ScenarioError: the model cannot be built for the data, or is too large for any machine.
         """
         count, (parameters, frozen, shipped_bit) = scenario.devices.count, _parameters(scenario, extent, data_dir)
         sends_models = "uplink-compression" in scenario.algorithm.uses
@@ -98,24 +97,24 @@ class Cost:
 
     @property
     def model_byte(self) -> int:
-        """Memory of one vector of the size of the model, in float32."""
+        """Memory of one model vector in float32."""
         return 4 * (self.parameters or 0)
 
     @property
     def events(self) -> int | None:
-        """Transfers and computations of all rounds; None without a number of rounds, or if unknown in a round."""
+        """Number of transfers and computations of all rounds; None if unknown."""
         if self.rounds is None or self.events_each is None:
             return None
         return self.events_each * self.answers * self.rounds
 
     @property
     def least_byte(self) -> int:
-        """Memory without which the run cannot start: devices, samples and the model itself."""
+        """Minimum memory of the run: devices, samples and model."""
         return BYTE_PER_DEVICE * self.devices + self.data_byte + VECTORS * self.model_byte + 4 * self.frozen
 
     @property
     def most_byte(self) -> int:
-        """Memory when all participants of a round hold an update and all rounds are recorded."""
+        """Memory with an update of each participant of a round, and the records of all rounds."""
         return self.least_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
 
     def __str__(self) -> str:
@@ -152,7 +151,7 @@ def host_memory_byte() -> float:
 
 
 def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks of the cells with all devices at their initial positions, satellites straight above.
+    """Uplinks and downlinks of the cells with all devices at their initial positions, satellites directly above.
 
     Raises:
         DataError: recorded positions cannot be read.
@@ -172,7 +171,7 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
 
 
 def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int, int]:
-    """Count the trained and frozen parameters and the shipped bits of a model; None, 0, 0 for the user's own code."""
+    """Count trained parameters, frozen parameters and shipped bits of a model; None, 0, 0 for user code."""
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
         return None, 0, 0
@@ -183,10 +182,7 @@ def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None
 
 @lru_cache(maxsize=1024)
 def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
-    """Count a model's parameters and shipped bits for inputs of a shape; the runs of a study share a few.
-
-    The settings are text, because a model with a mapping among its settings has no hash.
-    """
+    """Count trained parameters, frozen parameters and shipped bits; `settings` is hashable text for the cache."""
     model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):
@@ -199,7 +195,7 @@ def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: 
 
 
 def readable(size_byte: float) -> str:
-    """Return an amount of memory as text, `3.2 GB`."""
+    """Format an amount of memory: `3.2 GB`."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size_byte >= size:
             return f"{size_byte / size:,.3g} {unit}"
@@ -207,12 +203,7 @@ def readable(size_byte: float) -> str:
 
 
 class AtStart(NamedTuple):
-    """The links of one direction with all devices at their initial positions.
-
-    Attributes:
-        mean_snr: [devices] SNR (linear) alone on the whole band, averaged over fading.
-        in_sight: [devices] whether there is line of sight.
-    """
+    """Links of one direction at the initial positions [devices]: mean SNR (linear) on the whole band, line of sight."""
 
     mean_snr: Array
     in_sight: Mask
@@ -220,11 +211,9 @@ class AtStart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """A scenario, and what its settings tell of its run; each part is computed once, when it is first asked for.
+    """A scenario, which may be too large to run, and estimates about its run, which are computed once on demand.
 
-    Attributes:
-        scenario: the scenario; it may be too large to run.
-        data_dir: the folder with data sets, whose headers are read; None takes it from the variable FEDNET_DATA.
+    `data_dir` is the folder of data sets, whose headers are read; None for the folder in the variable FEDNET_DATA.
     """
 
     scenario: Scenario
@@ -232,22 +221,18 @@ class Outlook:
 
     @cached_property
     def extent(self) -> Extent | None:
-        """The size of the data; None if it is unknown, as it is for an algorithm that brings its own."""
+        """Size of the data; None if unknown, for example for an algorithm with its own data."""
         data = self.scenario.data
         return None if data is None else data.extent(data_folder(self.data_dir))
 
     @cached_property
     def cost(self) -> Cost:
-        """What the run takes.
-
-        Raises:
-            ScenarioError: the model cannot be built for the data, or it is too large for any machine.
-        """
+        """Estimated cost, see `Cost.of`."""
         return Cost.of(self.scenario, self.extent, data_folder(self.data_dir))
 
     @property
     def secrecy(self) -> str:
-        """What secure aggregation costs a device in a round; empty without it, or for a model of unknown size."""
+        """Sentence about the cost of secure aggregation; empty without it, or for a model of unknown size."""
         rule, n, m = self.scenario.network.uplink.secure_aggregation, self.cost.participants, self.cost.parameters
         if rule is None or m is None:
             return ""
@@ -259,19 +244,19 @@ class Outlook:
 
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
-        """Uplinks and downlinks at the start; they take seconds for a million devices."""
+        """Uplinks and downlinks at the start, which take seconds for a million devices."""
         up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario, self.data_dir))
         return up, down
 
 
 @dataclass(frozen=True)
 class Needed:
-    """What a link of one direction needs to carry anything.
+    """Requirement of a link of one direction for any transmission.
 
     Attributes:
-        sinr: the least SINR (linear) of a fading block.
-        by_rate: whether the rate law of the channel needs it, rather than the access scheme.
-        fading: the fading of all antennas of the receiver combined.
+        sinr: minimum SINR (linear) of a fading block.
+        by_rate: whether the rate law of the channel requires it, instead of the access scheme.
+        fading: combined fading of all antennas of the receiver.
     """
 
     sinr: float
@@ -280,7 +265,7 @@ class Needed:
 
     @classmethod
     def by(cls, scenario: Scenario, way: Uplink) -> Needed:
-        """What the links of a direction need."""
+        """Return the requirement of the links of a direction."""
         channel, reception = scenario.channel, scenario.network.reception
         branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
         brought, threshold = way.access.law(channel.usable_hz), way.access.threshold
@@ -290,20 +275,16 @@ class Needed:
 
     @property
     def by_whom(self) -> str:
-        """What needs it."""
+        """Origin of the requirement in words."""
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """The mean SNR (linear) below which links [links] with or without line of sight never carry anything."""
+        """Mean SNR (linear) below which links [links] with or without line of sight never carry a bit."""
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 
 def unaffordable(outlook: Outlook) -> Iterator[Problem]:
-    """Find the parts of a scenario that cannot fit into the memory of this host.
-
-    Yields:
-        The key path of the part that needs most, and what is wrong.
-    """
+    """Find the largest part of a scenario that does not fit into the memory of this host."""
     host_byte, extent, count = host_memory_byte(), outlook.extent, outlook.scenario.devices.count
     device_byte, data_byte = BYTE_PER_DEVICE * count, extent.byte if extent else 0
     here = f"this host has {readable(host_byte)}"
@@ -319,13 +300,10 @@ def unaffordable(outlook: Outlook) -> Iterator[Problem]:
 
 
 def unreachable(outlook: Outlook) -> Iterator[Problem]:
-    """Find directions in which no device could ever deliver a message.
+    """Find directions in which no device can ever deliver a message.
 
-    That is the case if no mean SNR at the initial positions suffices for the lowest SINR that the rate law and the
-    access scheme need, in the best fading block of 10^8. Recorded rates are ignored, so that no file is read.
-
-    Yields:
-        The key path of the setting to change, and what is wrong.
+    In these directions no mean SNR at the initial positions reaches the minimum SINR of the rate law and the access
+    scheme in the best fading block of 10^8. Recorded rates are ignored, so that no file is read.
     """
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
@@ -341,7 +319,7 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
 
 
 def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
-    """How long a message is expected to take on each link [devices] alone in the band, at its mean rate."""
+    """Expected duration in s [devices] of a message on each link alone in the band, at its mean rate."""
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
     law = channel.medium_rate(reception.branches(1))

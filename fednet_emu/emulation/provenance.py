@@ -1,4 +1,4 @@
-"""What a run depends on besides its scenario: this package's commit, versions of plug-ins, checksums of data files."""
+"""Dependencies of a run besides its scenario: commit of this package, versions of plug-ins, checksums of data files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GIT_S = 5.0
 
 
 def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
-    """Return the manifest entries that record the code and the data of a run, by the files that were read for it."""
+    """Return the manifest entries about the code and the data of a run, given the files that it has read."""
     names = sorted(set(_outside(scenario)))
     packages = packages_distributions() if names else {}  # reads the metadata of all that is installed
     return {
@@ -38,9 +38,9 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the learnt numbers of a run depend on: two runs with an equal value compute the same.
+    """Return the dependencies of the learnt numbers: two runs with equal dependencies compute equal numbers.
 
-    It takes the resolved scenario, its seed included, and what `provenance` returned.
+    `scenario_text` is the resolved scenario with its seed, and `origin` the result of `provenance`.
     """
     return {
         "scenario": fingerprint(scenario_text),
@@ -53,7 +53,7 @@ def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any
 
 @cache
 def source_hash() -> str:
-    """Return a hash of the source files of this package, which is known where no commit is."""
+    """Return a hash of the source files of this package, which is also known without a commit."""
     whole = blake2b(digest_size=16)
     for path in sorted(_PACKAGE.rglob("*.py")):
         whole.update(f"{path.relative_to(_PACKAGE).as_posix()} {checksum(path)}\n".encode())
@@ -62,7 +62,7 @@ def source_hash() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the source, with `+changes` appended if files differ from it; None if it is unknown."""
+    """Return the commit of the source, with `+changes` appended if files differ from it; None if unknown."""
     if (_PACKAGE.parent / ".git").exists():
         head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no", "fednet_emu")
         return None if head is None else head + ("+changes" if changes else "")
@@ -84,7 +84,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _outside(part: Any) -> Iterator[str]:
-    """Find the import paths of the classes in a scenario that do not belong to this package."""
+    """Yield the import paths of classes in a scenario from outside this package."""
     if isinstance(part, Component):
         if not is_ours(type(part)):
             yield f"{type(part).__module__}:{type(part).__qualname__}"
@@ -98,7 +98,7 @@ def _outside(part: Any) -> Iterator[str]:
 
 
 def _app(algorithm: Algorithm) -> dict[str, str]:
-    """Return the version of Flower and a hash of the app's code, if the algorithm is one."""
+    """Return the version of Flower and a hash of the app's code, if the algorithm is a Flower app."""
     if not isinstance(algorithm, Flower):
         return {}
     whole = blake2b(digest_size=16)
@@ -108,10 +108,7 @@ def _app(algorithm: Algorithm) -> dict[str, str]:
 
 
 def _origin(path: str, packages: Mapping[str, Sequence[str]]) -> str:
-    """Return the package and version that a class comes from, or the checksum of its file if it is in no package.
-
-    `packages` has the packages that install a top-level module.
-    """
+    """Return packages and versions of a class, or the checksum of its file; `packages` is by top-level module."""
     module = path.partition(":")[0]
     if found := packages.get(module.partition(".")[0]):
         return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""The records of a run: written when it ends, however it ends, and as far as the disk has room for them."""
+"""The records of a run, which are written at any end of the run, as far as the disk has space."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def recorded(
     *,
     measured: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Write all records of the run inside the `with` block, however it ends, and fill in its summary.
+    """Write all records of the run inside the `with` block at any end of the run, and fill in its summary.
 
-    `measured` says that real programs have sent the messages: such a run has no event digest, a message that its
-    program interrupts loses its turn, and whether its model diverges is not judged.
+    `measured` is a run of real programs, without event digest and check of divergence; a message that its program
+    interrupts loses its turn.
 
     Raises:
-        DataError: the run has ended, but not all of its records can be written; its status is then `failed`.
+        DataError: not all records of the ended run can be written; its status is then `failed`.
     """
     summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), graceful(fed.clock) as signals:
@@ -69,7 +69,7 @@ def recorded(
             try:
                 yield summary
                 status = "done"
-            finally:  # an interrupt in here is one of the run; later ones are none at all
+            finally:  # an interrupt up to here ends the run; later ones are ignored
                 signals.ignore()
         except Diverged as error:
             status, reason = "diverged", str(error)
@@ -104,10 +104,10 @@ def recorded(
 
 
 class _Books:
-    """Writes the files of a run that has ended, each by itself, so that one that fails keeps no other from being kept.
+    """Writes the files of an ended run; a file that cannot be written does not prevent the others.
 
     Attributes:
-        problem: the first error; None so far.
+        problem: first error; None so far.
     """
 
     def __init__(self, folder: RunFolder | None) -> None:
@@ -115,7 +115,7 @@ class _Books:
         self.problem: DataError | None = None
 
     def attempt(self, write: Callable[[], Any]) -> None:
-        """Write something, and remember if that is impossible."""
+        """Call `write`, and store its first error."""
         try:
             write()
         except DataError as error:
@@ -132,11 +132,11 @@ class _Books:
             self.attempt(lambda name=name, table=table: folder.write_table(name, table))  # type: ignore[misc]
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write the summary and the final manifest; both say `failed` if something is missing."""
+        """Write the summary and the final manifest; their status is `failed` if a file is missing."""
         folder = self._folder
         if folder is None:
             return
-        for _ in range(2):  # again if the first time shows that something cannot be written
+        for _ in range(2):  # again, with the status `failed`, after an error of the first attempt
             before = self.problem
             if before is not None and summary["status"] in FINISHED:
                 summary["status"] = "failed"
@@ -157,7 +157,7 @@ def _log_start(fed: Federation, scenario: Scenario, facts: Mapping[str, Any]) ->
 
 
 def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, Any]:
-    """Check the conservation laws, and return the totals of a run that has ended."""
+    """Check the conservation laws, and return the totals of an ended run."""
     ledger = fed.ledger
     engine = fed.graph.engine
     for choice in engine.choices if engine is not None else ():
@@ -190,10 +190,10 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
 
 
 def _energies(ledger: Ledger) -> dict[str, float | None]:
-    """The energy of the whole network, and its parts in J; of computing None where some devices' law is not known.
+    """Energy of the whole network and its parts in J; `compute_j` is None if the energy model of a device is unknown.
 
-    `idle_j` is the idle power of the devices, and `waiting_j` that part of it in which they do nothing else: for want
-    of work, or because others are slower. The other parts come on top of it.
+    `idle_j` is the idle energy of the devices, and `waiting_j` its part without any activity. The other parts are in
+    addition to idle energy.
     """
     devices = {name: ledger.energies.column(name)[:-1] for name in EnergyRow._fields[1:]}
     station_j = sum(float(ledger.energies.column(name)[-1]) for name in ("sending_j", "idle_j"))
@@ -210,7 +210,7 @@ def _energies(ledger: Ledger) -> dict[str, float | None]:
 
 
 def _emptiness(fed: Federation) -> dict[str, float]:
-    """The share of the devices' time in which their batteries were empty, if they have any."""
+    """Fraction of the devices' time with empty batteries, if they have batteries."""
     if fed.presence.batteries is None:
         return {}
     whole_s = fed.clock.now_s * fed.n_devices
@@ -218,11 +218,11 @@ def _emptiness(fed: Federation) -> dict[str, float]:
 
 
 def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
-    """Check each conservation law that must hold for the scenario's access schemes; an empty text means it holds."""
+    """Check the conservation laws for the scenario's access schemes, see `verify`."""
     network = scenario.network
     access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
     one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
-    exclusive = frozenset(  # recorded links are each device's own
+    exclusive = frozenset(  # recorded links are separate for each device
         kind
         for kind, used in access.items()
         if kind in one_cell and used is not None and used.trace is None and _takes_turns(used.access.queue(1))
@@ -233,12 +233,12 @@ def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
 
 
 def _takes_turns(queue: TurnQueue) -> bool:
-    """Whether only one burst of a cell is on the air at a time."""
+    """Whether a cell has one transmission on the air at a time."""
     return queue.places == 1 and not queue.clustered
 
 
 def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
-    """The bound on what the rounds have revealed, if there is one; an epsilon of None for one that is not finite."""
+    """Privacy guarantee after the rounds so far, if there is one; None for an infinite epsilon."""
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
     if isinstance(algorithm, LocalTraining) and not measured:
@@ -247,7 +247,7 @@ def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str
 
 
 def _spread(fed: Federation) -> dict[str, float]:
-    """How the accuracies of the devices differ in the last evaluation, where each has one."""
+    """Statistics of the accuracies of the devices in the last evaluation, if there are any."""
     table = fed.ledger.device_evaluations
     if not len(table):
         return {}
@@ -265,7 +265,7 @@ def _last_evaluation(fed: Federation) -> dict[str, float | None]:
 
 @contextmanager
 def _log_file(folder: RunFolder | None) -> Iterator[None]:
-    """Write what this thread logs to the run's log file; other threads may run other scenarios at the same time."""
+    """Write log messages of this thread to the run's log file; other threads may run other scenarios."""
     if folder is None:
         yield
         return
@@ -284,23 +284,23 @@ def _log_file(folder: RunFolder | None) -> Iterator[None]:
 
 
 class _LogFile(logging.FileHandler):
-    """A log that is kept while there is room: what it cannot hold is missing in it, and disturbs no run."""
+    """A log file that drops messages on a full disk."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is given by logging)
-        """Say nothing: tables that cannot be written either are told."""
+        """Ignore errors; unwritten tables are reported."""
 
 
 MOST_TIMES = 41
 MOST_PLACES = 200_000
-"""Most instants, and most places of devices in all of them together."""
+"""Largest numbers of times, and of positions of devices at all times together."""
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Look at the network of a scenario from its begin until a time in simulated seconds, whatever its clock says.
+    """Sample positions, links and hardware of a network from 0 to `until_s`, independent of the present time.
 
     Raises:
         DataError: recorded speeds cannot be read.
@@ -318,11 +318,11 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
 
 
 MOST_GROUND = 40_000
-"""Most places of a grid of gains that are recorded for the map."""
+"""Largest number of points of the grid of gains in the map."""
 
 
 def ground(gains: Gains) -> pd.DataFrame:
-    """The table `ground`: the gain in dB of the best station at places of the grid, of some lines if they are many."""
+    """Return the table `ground`: gain in dB of the best station at the points of a grid, thinned if large."""
     every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
     best_db = gains.gain_db.max(axis=0)[::every, ::every]
     x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")
