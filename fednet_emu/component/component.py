@@ -179,7 +179,6 @@ def exactly_one(*names: str, **otherwise: Any) -> Any:
 
 
 def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
-    """Return a sentence for each problem of the settings with which a class was called."""
     details, known = error.errors(include_url=False), list(component.model_fields)
     unknown = [detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"]
     meant = {name for word in unknown if (name := nearest(str(word), known))}

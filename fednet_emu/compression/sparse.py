@@ -31,7 +31,6 @@ class Sparse(Compression):
     """Share of the entries that are sent: k = share n, rounded, at least one."""
 
     def kept(self, n: int) -> int:
-        """Number k of sent entries."""
         return max(1, round(self.share * n))
 
     @abstractmethod

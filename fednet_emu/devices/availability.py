@@ -69,8 +69,7 @@ class Periodic(Availability):
     def present(self, count: int, now_ns: int, key: int) -> Mask:
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
         offsets_ns = (uniforms(key, np.arange(count)) * period_ns).astype(np.int64)
-        there: Mask = (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
-        return there
+        return (now_ns + offsets_ns) % period_ns < to_ns(self.on_s)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
         phase_ns, period_ns = self._phase_ns(device, now_ns, key)
@@ -195,7 +194,6 @@ class Presence:
 
     @property
     def asked(self) -> int:
-        """Number of the devices under consideration."""
         return len(self._among)
 
     def only(self, devices: IntArray) -> Presence:
@@ -245,6 +243,5 @@ class Presence:
         return now_ns if now_ns == FOREVER_NS else self._availability.returns_ns(device, now_ns, self._key)
 
     def close(self) -> None:
-        """Close the accounts of the batteries at the end of the run."""
         if self.batteries is not None:
             self.batteries.close()

@@ -77,7 +77,6 @@ class Batteries:
             self._plan(load.device)
 
     def charges_j(self) -> Array:
-        """Charges [devices] in J now."""
         return np.array([max(self._now(device).charge_j, 0.0) for device in range(len(self._charges))])
 
     def returns_ns(self, device: int) -> int:
@@ -154,7 +153,6 @@ class Batteries:
         self._ledger.batteries.append(BatteryRow._make(row))
 
     def close(self) -> None:
-        """Record all charges at the end of the run."""
         for device, charge in enumerate(self._charges):
             charge.advance(self._clock.now)
             self._record(device)

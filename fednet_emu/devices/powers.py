@@ -27,27 +27,22 @@ class PerDevice:
         return self.values[self._which[device]]
 
     def of(self, devices: IntArray) -> Array:
-        """Numbers [n] of the given devices."""
         return np.array(self.values)[np.frombuffer(self._which, np.uint8)[devices]]
 
     @property
     def all(self) -> Array:
-        """Numbers [devices] of all devices."""
         return np.array(self.values)[np.frombuffer(self._which, np.uint8)]
 
     @property
     def total(self) -> float:
-        """Sum over all devices."""
         counts = np.bincount(np.frombuffer(self._which, np.uint8), minlength=len(self.values))
         return float(counts @ np.array(self.values))
 
     @property
     def differ(self) -> bool:
-        """Whether the devices have different numbers."""
         return len(set(self.values)) > 1
 
     def __bool__(self) -> bool:
-        """Whether any number is not 0."""
         return any(self.values)
 
 
@@ -94,7 +89,6 @@ class DevicePowers:
         )
 
     def sending(self, radio: DeviceRadio) -> Sending:
-        """Return the efficiency and circuit power of each device."""
         efficiency, circuit_w = zip(*((its.efficiency, its.circuit_w) for its in self.transmitters(radio)), strict=True)
         return Sending(PerDevice(efficiency, self.which), PerDevice(circuit_w, self.which))
 

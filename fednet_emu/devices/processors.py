@@ -83,7 +83,6 @@ class Computation(Completion):
         self._timer = clock.call_at(self.ended_ns, self._come, NORMAL)
 
     def pause(self) -> None:
-        """Pause the computation."""
         assert self._timer is not None
         self._timer.cancel()
         self._timer = None
@@ -195,7 +194,6 @@ class Processors:
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
     def run(self, device: int, work: Work) -> Computation:
-        """Queue a computation on a device's processor."""
         count = self._count[device] = self._count.get(device, -1) + 1
         computation = Computation(self, device, work, count)
         if device in self._running:
@@ -288,7 +286,6 @@ class Processors:
             self._wait_for_charge(computation, self._batteries)
 
     def _go_on(self, computation: Computation, batteries: Batteries) -> None:
-        """Run the remaining part of a computation on a device with a battery."""
         computation.go_on()
         device, duration_s = computation.device, computation.duration_ns / NS_PER_S
         energy_j = self.energy_j(device, computation.work.flop, duration_s, computation.clock_part)
@@ -348,7 +345,6 @@ class Processors:
             self._begin(waiting.popleft())
 
     def close(self) -> None:
-        """Stop all computations at the end of the run."""
         for queue in self._waiting.values():
             queue.clear()
         for computation in list(self._running.values()):

@@ -57,8 +57,7 @@ class LogNormalSpeed(Speeds):
         return self.median_flop_per_s is None
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        speeds: Array = (self.median_flop_per_s or 1.0) * exp(self.sigma * rng.standard_normal(count))
-        return speeds
+        return (self.median_flop_per_s or 1.0) * exp(self.sigma * rng.standard_normal(count))
 
 
 class ListedSpeeds(Speeds):
@@ -99,8 +98,7 @@ class FlashSpeed(Speeds):
         scores = np.array(list(user_scores(folder).values()))
         times_s = batch_times_s(scores, benchmark_scores(folder), self.rule)
         picked = (rng.random(count) * len(scores)).astype(np.int64)
-        speeds: Array = self.median_flop_per_s * np.median(times_s) / times_s[picked]
-        return speeds
+        return self.median_flop_per_s * np.median(times_s) / times_s[picked]
 
 
 SPEEDS = kinds(FixedSpeed, LogNormalSpeed, ListedSpeeds, FlashSpeed)
@@ -138,7 +136,6 @@ class Frequency(Component):
 
     @property
     def least(self) -> float:
-        """Ratio of the lowest to the highest clock frequency."""
         return min(1.0, self.least_part / self.part)
 
     def chosen(self, duration_s: float) -> float:

@@ -50,7 +50,6 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
 
     def restore(self) -> None:
-        """Restore the handlers that were installed before `watch`."""
         for number, before in self._before.items():
             signal.signal(number, before)
 

@@ -160,14 +160,12 @@ def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
 
 
 def _used_of_radio(radio: Terminal, profile: TransmitterProfile) -> list[str]:
-    """Names of the numbers of a radio's profile that no setting replaces; only warnings use `most_dbm`."""
     own = {name for name in profile.numbers if getattr(radio, name, None) is not None}
     replaced = {"most_dbm", *own, *(("transmit_w",) if "circuit_w" in own else ())}
     return [name for name in profile.numbers if name not in replaced]
 
 
 def _evidence(title: str, marks: Mapping[str, Mark | None], unknown: list[str]) -> Iterator[str]:
-    """Yield sentences about the weakest evidence of numbers, and about unknown numbers."""
     known, name = {number: mark for number, mark in marks.items() if mark is not None}, title or "a profile"
     if known:
         weakest = max(known.values(), key=MARKS.index)
@@ -178,7 +176,6 @@ def _evidence(title: str, marks: Mapping[str, Mark | None], unknown: list[str]) 
 
 
 def _used(scenario: Scenario, profile: Profile) -> list[str]:
-    """Names of the numbers of a profile that no setting replaces."""
     devices, radio = scenario.devices, scenario.channel.device
     own_efficiency = radio.stated("amplifier_efficiency")
     efficiency = own_efficiency or profile.radio.amplifier_efficiency

@@ -97,7 +97,6 @@ class Cost:
 
     @property
     def model_byte(self) -> int:
-        """Memory of one model vector in float32."""
         return 4 * (self.parameters or 0)
 
     @property
@@ -227,7 +226,6 @@ class Outlook:
 
     @cached_property
     def cost(self) -> Cost:
-        """Estimated cost, see `Cost.of`."""
         return Cost.of(self.scenario, self.extent, data_folder(self.data_dir))
 
     @property
@@ -265,7 +263,6 @@ class Needed:
 
     @classmethod
     def by(cls, scenario: Scenario, way: Uplink) -> Needed:
-        """Return the requirement of the links of a direction."""
         channel, reception = scenario.channel, scenario.network.reception
         branches = reception.branches(1) if way.DIRECTION == "uplink" else 1
         brought, threshold = way.access.law(channel.usable_hz), way.access.threshold
@@ -275,7 +272,6 @@ class Needed:
 
     @property
     def by_whom(self) -> str:
-        """Origin of the requirement in words."""
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:

@@ -40,7 +40,6 @@ class Bound(NamedTuple):
 
     @property
     def reach(self) -> str:
-        """The range in words."""
         if self.low is None:
             return "any" if self.high is None else f"at most {amount(self.high, self.unit)}"
         if self.high is None:
@@ -50,11 +49,9 @@ class Bound(NamedTuple):
 
     @property
     def cited(self) -> str:
-        """The source, and in words whether the range is recalled or assumed."""
         return self.source + {"recalled": ", from memory", "assumed": ", assumed"}.get(self.mark, "")
 
     def excludes(self, value: float) -> bool:
-        """Whether a value is out of range."""
         too_low = self.low is not None and value < self.low
         return too_low or (self.high is not None and value > self.high)
 
@@ -129,7 +126,6 @@ def _clock(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _idle(scenario: Scenario, profile: Profile | None) -> Iterator[Problem]:
-    """Check idle powers."""
     own_w = scenario.channel.device.idle_w
     if own_w:
         yield from BOUNDS["idle"].judge(("channel", "device", "idle_w"), own_w)
@@ -148,12 +144,10 @@ def _busy(law: ComputeEnergy, speeds: Array, path: tuple[str, ...], family: Devi
 
 
 def _of_class(quantity: str, family: DeviceClass | None) -> Bound:
-    """Return the range of a class of devices, or else the range of all devices."""
     return BOUNDS.get(f"{quantity} {family}", BOUNDS[quantity])
 
 
 def _extremes(values: Array) -> list[float]:
-    """Return the smallest and the largest value, once if they are equal."""
     return sorted({float(values.min()), float(values.max())}) if len(values) else []
 
 

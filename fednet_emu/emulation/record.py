@@ -210,7 +210,6 @@ def _energies(ledger: Ledger) -> dict[str, float | None]:
 
 
 def _emptiness(fed: Federation) -> dict[str, float]:
-    """Fraction of the devices' time with empty batteries, if they have batteries."""
     if fed.presence.batteries is None:
         return {}
     whole_s = fed.clock.now_s * fed.n_devices
@@ -247,7 +246,6 @@ def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str
 
 
 def _spread(fed: Federation) -> dict[str, float]:
-    """Statistics of the accuracies of the devices in the last evaluation, if there are any."""
     table = fed.ledger.device_evaluations
     if not len(table):
         return {}

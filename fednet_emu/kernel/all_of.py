@@ -65,7 +65,6 @@ class AllOf(Completion):
         self._end_if_complete()
 
     def cancel(self, outcome: Any) -> None:
-        """Cancel all pending events."""
         self._let_go()
         for event in self.events:
             self._give_up(event, outcome)

@@ -74,7 +74,6 @@ class Clock(simpy.Environment):
 
     @property
     def now_s(self) -> float:
-        """Simulated time in seconds."""
         return self._now / NS_PER_S
 
     def process(self, generator: Process) -> RunningProcess:
@@ -96,7 +95,6 @@ class Clock(simpy.Environment):
         return self.sleep_until(self._now + to_ns(duration_s))
 
     def sleep_until(self, time_ns: int) -> Sleep:
-        """Return an event that triggers at a time, now or later."""
         sleep = Sleep(self)
         sleep.complete(None)
         self.schedule(sleep, delay=time_ns - self._now)

@@ -96,8 +96,7 @@ def mixes(key: int | Keys, counter: IntArray) -> Keys:
 
 def uniforms(key: int | Keys, counter: IntArray) -> Array:
     """Vectorised `uniform`, bit for bit the same numbers."""
-    draws: Array = ((mixes(key, counter) >> np.uint64(12)).astype(np.float64) + 0.5) * _STEP
-    return draws
+    return ((mixes(key, counter) >> np.uint64(12)).astype(np.float64) + 0.5) * _STEP
 
 
 _POOL = 4
@@ -127,7 +126,6 @@ class _Known(np.random.bit_generator.ISeedSequence):
         self._state = state
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Keys:
-        """Return the four 64-bit words of the seed of PCG64."""
         return self._state
 
 

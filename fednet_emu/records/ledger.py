@@ -47,12 +47,10 @@ class IdleEnergy:
         self._before_j, self._since_ns = 0.0, 0
 
     def change(self, now_ns: int, by_w: float) -> None:
-        """Change the idle power by `by_w` from now on."""
         self._before_j, self._since_ns = self.until_j(now_ns), now_ns
         self.power_w += by_w
 
     def until_j(self, now_ns: int) -> float:
-        """Energy in J from the start to a time, now or later."""
         return self._before_j + self.power_w * ((now_ns - self._since_ns) / _NS_PER_S)
 
 
@@ -135,7 +133,6 @@ class Ledger:
         return self.energy_j + self.idle.until_j(now_ns) + self.stations_j(now_ns)
 
     def stations_j(self, now_ns: int) -> float:
-        """Idle energy in J of all base stations so far."""
         return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
@@ -227,7 +224,6 @@ class Ledger:
             yield frame
 
     def _receptions(self) -> Iterator[pd.DataFrame]:
-        """Yield receptions with their distances."""
         for row, rows, heard in self.with_receptions():
             frame = self.receptions.shown(heard)
             frame["distance_m"] = self._distances_m(rows[heard["transfer"] - row], heard["receiver"])

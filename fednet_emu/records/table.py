@@ -53,13 +53,11 @@ class Column:
     decibels: bool = False
 
     def heading(self, name: str) -> str:
-        """Name of the column in a data frame."""
         if self.seconds:
             return f"{name.removesuffix('_ns')}_s"
         return f"{name}_db" if self.decibels else name
 
     def shown(self, values: NDArray[Any]) -> Any:
-        """Convert the column for a data frame."""
         import pandas as pd
 
         if self.seconds:
@@ -177,7 +175,6 @@ class Table(Generic[Row]):
 
     @property
     def none(self) -> Rows:
-        """Records without rows."""
         return np.empty(0, self._record)
 
     def column(self, name: str) -> NDArray[Any]:
@@ -190,11 +187,9 @@ class Table(Generic[Row]):
         return self._frame({name: self.column(name) for name in self.columns})
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """Yield the data frame in parts; at least one part."""
         return map(self.shown, self.blocks())
 
     def shown(self, records: Rows) -> pd.DataFrame:
-        """Convert rows to a data frame as in `frame`."""
         return self._frame({name: np.ascontiguousarray(records[name]) for name in self.columns})
 
     def _frame(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:

@@ -71,8 +71,7 @@ class StillPaths:
         self._xy_m = np.array(initial_xy_m, dtype=np.float64)
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        placed: Array = self._xy_m[devices]
-        return placed
+        return self._xy_m[devices]
 
 
 class Static(Mobility):

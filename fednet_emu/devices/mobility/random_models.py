@@ -58,18 +58,15 @@ class Legs:
         return cls(np.arange(count), np.full(count, -1), start_s, end_s, turn_s, places_m, velocity_m_s, memory)
 
     def take(self, rows: IntArray) -> Legs:
-        """Return a copy of some rows."""
         return Legs(*(getattr(self, name)[rows] for name in self.__slots__))
 
     def put(self, rows: IntArray, legs: Legs) -> None:
-        """Overwrite some rows."""
         for name in self.__slots__:
             getattr(self, name)[rows] = getattr(legs, name)
 
     def at_m(self, time_s: float | Array) -> Array:
         """Positions [k, 2] at one time, or at one time for each device."""
-        here_m: Array = self.xy_m + self.velocity_m_s * np.reshape(time_s - self.start_s, (-1, 1))
-        return here_m
+        return self.xy_m + self.velocity_m_s * np.reshape(time_s - self.start_s, (-1, 1))
 
 
 Following = Callable[[Legs], Legs]
@@ -90,7 +87,6 @@ class LegPaths:
         self._following = following
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later."""
         if len(devices) == 1:
             return self._one_m(int(devices[0]), time_s)
         present = self._present
@@ -282,7 +278,6 @@ class RandomWaypoint(_SpeedRange):
 
 
 def _trip(trip_m: Array, speed_m_s: Array) -> tuple[Array, Array]:
-    """Duration [k] and velocity [k, 2] of straight trips [k, 2]."""
     distance_m = np.maximum(np.sqrt(trip_m[:, 0] ** 2 + trip_m[:, 1] ** 2), 1e-12)
     return distance_m / speed_m_s, trip_m * (speed_m_s / distance_m)[:, None]
 

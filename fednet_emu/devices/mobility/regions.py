@@ -60,8 +60,7 @@ class DiscRegion(Region):
     """Radius of the disc in m."""
 
     def holds(self, xy_m: Array) -> Mask:
-        inside: Mask = np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
-        return inside
+        return np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
 
     def points_m(self, first: Array, second: Array) -> Array:
         distance_m, angle = self.radius_m * np.sqrt(first), 2 * math.pi * second
@@ -76,17 +75,14 @@ class DiscRegion(Region):
         root = np.sqrt(b * b - a * c)
         leaving = b > 0
         after_s = np.where(leaving, -c / np.where(leaving, b + root, 1.0), (root - b) / a)
-        moving_s: Array = np.where(square > _AT_REST_M_S, after_s, math.inf)
-        return moving_s
+        return np.where(square > _AT_REST_M_S, after_s, math.inf)
 
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        away: Array = xy_m / np.sqrt(_dot(xy_m, xy_m))[:, None]
-        return away
+        return xy_m / np.sqrt(_dot(xy_m, xy_m))[:, None]
 
     def clipped_m(self, xy_m: Array) -> Array:
         distance_m = np.sqrt(_dot(xy_m, xy_m))
-        inside: Array = xy_m * (self.radius_m / np.maximum(distance_m, self.radius_m))[:, None]
-        return inside
+        return xy_m * (self.radius_m / np.maximum(distance_m, self.radius_m))[:, None]
 
     def mean_distance_m(self) -> float:
         return 128 * self.radius_m / (45 * math.pi)
@@ -125,12 +121,10 @@ class BoxRegion(Region):
         # a corner counts as two walls, one after the other
         moving_gap_m = np.where(velocity_m_s != 0, self._gap_m(xy_m, velocity_m_s), math.inf)
         across = moving_gap_m[:, 0] <= moving_gap_m[:, 1]
-        outward: Array = np.where(np.stack([across, ~across], axis=1), np.sign(velocity_m_s), 0.0)
-        return outward
+        return np.where(np.stack([across, ~across], axis=1), np.sign(velocity_m_s), 0.0)
 
     def _gap_m(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        gap_m: Array = self._half_m() - xy_m * np.sign(velocity_m_s)
-        return gap_m
+        return self._half_m() - xy_m * np.sign(velocity_m_s)
 
     def clipped_m(self, xy_m: Array) -> Array:
         half_m = self._half_m()
@@ -149,16 +143,14 @@ class BoxRegion(Region):
 
 def reflected(vector: Array, normal: Array) -> Array:
     """Reflect vectors [k, 2] at walls with unit normals [k, 2]."""
-    image: Array = vector - (2 * _dot(vector, normal))[:, None] * normal
-    return image
+    return vector - (2 * _dot(vector, normal))[:, None] * normal
 
 
 def bounced(velocity_m_s: Array, normal: Array) -> Array:
     """Reflect velocities [k, 2] at walls, at angles to the wall of at least 0.06 degrees."""
     outward_m_s = _dot(velocity_m_s, normal)
     back_m_s = np.maximum(outward_m_s, _GRAZING * np.sqrt(_dot(velocity_m_s, velocity_m_s)))
-    after_m_s: Array = velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal
-    return after_m_s
+    return velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal
 
 
 def check_inside(region: Region, xy_m: Array) -> None:
@@ -175,8 +167,7 @@ def check_inside(region: Region, xy_m: Array) -> None:
 
 def _dot(a: Array, b: Array) -> Array:
     # written out: the sum must not depend on how many rows there are
-    products: Array = a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]
-    return products
+    return a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]
 
 
 REGIONS: dict[str, type[Region]] = kinds(DiscRegion, BoxRegion)

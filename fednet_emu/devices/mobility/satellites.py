@@ -186,7 +186,6 @@ def _julian_day(utc: str) -> float:
 
 
 def _satellite(elements: Elements) -> Any:
-    """Return the satellite of the package sgp4 with these elements."""
     satrec = _sgp4().Satrec
     if isinstance(elements.content, tuple):
         return satrec.twoline2rv(*elements.content)

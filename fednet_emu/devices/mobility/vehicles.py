@@ -104,7 +104,6 @@ class VehiclePaths:
 
 
 def _vehicles(recording: Recording) -> Iterator[Vehicle]:
-    """Yield the vehicles in the order in which they appear."""
     order = np.argsort(recording.vehicle, kind="stable")
     rows = recording.rows[order]
     edges = np.flatnonzero(np.diff(recording.vehicle[order])) + 1

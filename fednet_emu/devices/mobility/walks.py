@@ -46,7 +46,6 @@ class TraceMobility(Mobility):
 
     @property
     def places(self) -> bool:  # type: ignore[override]
-        """Whether the recorded coordinates override the placement."""
         return self.origin == "recorded"
 
     def walks(self, data_dir: Path | None) -> list[Array]:

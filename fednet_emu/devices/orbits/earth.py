@@ -46,7 +46,6 @@ class Site(Component):
 
     @property
     def place_m(self) -> Array:
-        """Earth-fixed coordinates [3]."""
         lat = math.radians(self.lat_deg)
         flat = _FLATTENING * (2 - _FLATTENING)  # the first eccentricity squared
         normal_m = _EQUATOR_M / math.sqrt(1 - flat * math.sin(lat) ** 2)

@@ -40,7 +40,6 @@ class Orbits(ABC):
         """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Earth-fixed coordinates [k, 3] of satellites [k] at a time in s."""
         return self.places_m(devices, np.array([time_s]))[:, 0]
 
 
@@ -55,7 +54,6 @@ class SatelliteView:
         self._ups = np.stack([site.axes[2] for site in sites])
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 3] in metres of devices [k] at a time of 0 or later."""
         return in_axes(self._orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
@@ -98,7 +96,6 @@ class PassTable:
             self._extend()
 
     def _extend(self) -> None:
-        """Calculate the passes of the next period."""
         from_ns = self._known_ns
         self._known_ns += CHUNK_NS
         for mine, found in zip(self._passes, self._between(from_ns, self._known_ns), strict=True):
@@ -108,7 +105,6 @@ class PassTable:
             mine.extend(found)
 
     def _between(self, from_ns: int, to_ns: int) -> list[list[Pass]]:
-        """Return the passes of each satellite between two times."""
         looks_s = np.arange(from_ns, to_ns + STEP_NS, STEP_NS) / NS_PER_S
         up = self._sky.sine_of_elevation(self._all, looks_s) > self._mask
         satellite, place = np.nonzero(up[:, 1:] != up[:, :-1])

@@ -123,7 +123,6 @@ class RunFolder:
         self.write_manifest("running")
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a text file atomically."""
         write_text(self.path / name, text)
         self._note(name)
 
@@ -133,12 +132,10 @@ class RunFolder:
         self._note(name)
 
     def write_table(self, name: str, parts: Iterable[pd.DataFrame]) -> None:
-        """Write a Parquet table in parts, atomically."""
         write_table(self.path / f"{name}.parquet", parts)
         self._note(f"{name}.parquet")
 
     def write_bytes(self, name: str, content: bytes) -> None:
-        """Write a file atomically."""
         write_atomically(self.path / name, lambda file: file.write(content))
         self._note(name)
 
@@ -184,7 +181,6 @@ MOST_CHANGED = 3
 
 
 def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
-    """List the keys with different values, and both values."""
     differ = (key for key in {**now, **before} if repr(before.get(key)) != repr(now.get(key)))
     return [f"{key} {before.get(key)}, now {now.get(key)}" for key in differ]
 

@@ -109,7 +109,6 @@ def _places(payload: IntArray, device: IntArray) -> IntArray:
 
 
 def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
-    """Concatenate the parts of each column."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 

@@ -97,8 +97,7 @@ def _on_air(ledger: Ledger) -> str:
     def wrong(rows: Rows) -> Mask:
         size_bit, air_bit = rows["wire_bit" if _phased(rows) else "size_bit"], rows["air_bit"]
         tolerance_bit, whole = 1e-6 * size_bit, rows["delivered_bit"] > 0
-        bad: Mask = (air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit))
-        return bad
+        return (air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit))
 
     return _each(ledger.transfers, wrong, "transfers")
 
@@ -114,8 +113,7 @@ def _receptions(ledger: Ledger) -> str:
         return np.where(several, ~due, received > 0)
 
     def stray(rows: Rows) -> Mask:
-        bad: Mask = (rows["transfer"] < 0) | (rows["transfer"] >= count)
-        return bad
+        return (rows["transfer"] < 0) | (rows["transfer"] >= count)
 
     return _each(ledger.receptions, stray, "receptions are of no transfer") or _rows(
         (differ(*block) for block in ledger.with_receptions()), "transfers differ from their receptions"
@@ -180,7 +178,6 @@ def _order(ledger: Ledger) -> str:
 
 
 def _phased(rows: Rows) -> bool:
-    """Whether transfers have the columns of `PhaseColumns`."""
     return "tail_ns" in (rows.dtype.names or ())
 
 
@@ -228,7 +225,6 @@ def _back(table: Table[Any], column: str) -> Iterator[Mask]:
 
 
 def _backhaul(ledger: Ledger) -> str:
-    """Check that each message is delivered whole or lost, in order of time, and that their bits add up."""
 
     def wrong(rows: Rows) -> Mask:
         size_bit, sent_bit, started_ns = rows["size_bit"], rows["sent_bit"], rows["started_ns"]
@@ -258,7 +254,6 @@ def _one_at_a_time(ledger: Ledger) -> str:
 
 
 def _used_before_there(ledger: Ledger) -> str:
-    """Check that devices use payloads only after they have made or received them."""
     computes, sends = used_before_there(ledger)
     found: dict[str, tuple[IntArray, Table[Any]]] = {
         "computations start before their input has come": (computes, ledger.computes),
@@ -283,7 +278,6 @@ def _staleness(ledger: Ledger) -> str:
 
 
 def _mass(ledger: Ledger) -> str:
-    """Check that the push-sum weights divided by the number of devices always sum to 1."""
     broken = (name for name, values in _series_with(ledger, "mass") if not np.allclose(values, 1.0, rtol=0, atol=1e-9))
     return ", ".join(f"mass of {name} differs from 1" for name in broken)
 
