@@ -48,11 +48,7 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """Import and return the object that a package offers as a kind of a slot.
-
-    Raises:
-        ScenarioError: the object cannot be imported, or several packages offer the kind.
-    """
+    """Import the object of a kind; a `ScenarioError` if that fails, or several packages offer the kind."""
     points = offers()[slot][kind]
     if len(points) > 1:
         told = " and ".join(f"{_package(point)} ({point.value})" for point in points)
@@ -68,11 +64,7 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import and return the object at an import path; modules that only the current folder has are refused.
-
-    Raises:
-        ScenarioError: the module cannot be imported, or has no such name.
-    """
+    """Import the object at an import path; a `ScenarioError` if that fails, or the module is in the current folder."""
     module_name, _, name = path.partition(":")
     if module_name not in sys.modules:
         _refuse_current_folder(path)

@@ -48,7 +48,7 @@ class Qsgd(Compression):
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
 
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        norm = _norm(v)
+        norm = float(torch.linalg.vector_norm(v, dtype=torch.float64).float())  # in single precision, as in the message
         level = randomly_rounded(v.abs() * (self.levels / norm if norm >= _LEAST_NORM else 0.0), self.levels, rng)
         bit = self.bit(len(v))
         if self.coding == "elias":
@@ -61,11 +61,6 @@ class Qsgd(Compression):
     @property
     def depends_on_values(self) -> bool:
         return self.coding == "elias"
-
-
-def _norm(v: Tensor) -> float:
-    """Euclidean norm, rounded to single precision for the message."""
-    return float(torch.linalg.vector_norm(v, dtype=torch.float64).float())
 
 
 class Uniform(Compression):

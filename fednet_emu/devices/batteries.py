@@ -1,24 +1,185 @@
-"""The batteries of all devices in a run, with callbacks when a battery gets empty and when its device is back.
+"""Batteries: settings and charge of one battery, and the batteries of all devices of a run.
 
-The time at which a battery gets empty, or is charged enough, is calculated ahead, and again at each change of its
-loads.
+The time at which a battery gets empty or is charged enough is calculated ahead, and again at each change of its loads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from pydantic import Field, model_validator
 from simpy.events import Event
 
 from fednet_emu.arrays import Array, Mask
-from fednet_emu.devices.battery import Battery, Charge, Load
+from fednet_emu.component.component import Component
+from fednet_emu.devices.harvesting import AnyHarvesting, NoHarvesting, Source
 from fednet_emu.devices.powers import PerDevice
-from fednet_emu.kernel.clock import FOREVER_NS, Clock, Timer
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import BatteryRow
+
+COMPUTING, SENDING, RECEIVING, IDLE = range(4)
+"""Uses of energy."""
+
+_MOST_PIECES = 32
+"""Number of intervals of constant power after which a look-ahead ends; another one starts there."""
+
+
+class Battery(Component):
+    """A battery in each device, which supplies computing, sending, receiving and idling.
+
+    A device is away from the nanosecond at which its battery gets empty: it loses its transfers, its computation stops,
+    and it draws no power. It is back as soon as the battery is charged to `restart_share`; a stopped computation then
+    continues.
+    Ignored here: self-discharge, ageing, charging losses, and a supply voltage that falls with the charge.
+    """
+
+    capacity_j: float = Field(ge=1e-6, le=1e12)
+    """Capacity in J. Energy that is harvested while the battery is full is spilled."""
+    initial_share: float = Field(default=1.0, ge=0, le=1)
+    """Initial charge as a fraction of the capacity; at 0 the devices start away."""
+    initial_spread: float = Field(default=0.0, ge=0, le=1)
+    """Width of the interval below `initial_share` from which each device's initial share is drawn uniformly."""
+    restart_share: float = Field(default=0.1, ge=1e-3, le=1)
+    """Fraction of the capacity to which an empty battery is charged before its device is back."""
+    harvesting: AnyHarvesting = NoHarvesting()
+    """Energy source of the batteries."""
+
+    @model_validator(mode="after")
+    def _spread_fits(self) -> Battery:
+        if self.initial_spread > self.initial_share:
+            raise ValueError(
+                f"initial_spread: reaches below an empty battery, got {self.initial_spread:g}; "
+                f"it must be at most initial_share, {self.initial_share:g}"
+            )
+        return self
+
+
+class Load:
+    """A load on a device's battery: piecewise constant power, with a callback for an empty battery.
+
+    `drawn_j` is the energy so far, and `cut_ns` the time at which the battery got empty, or `FOREVER_NS`.
+    """
+
+    __slots__ = ("cut_ns", "device", "drawn_j", "emptied", "from_ns", "power_w", "use")
+
+    def __init__(self, device: int, use: int, now_ns: int, power_w: float, emptied: Callable[[], None]) -> None:
+        self.device, self.use, self.emptied = device, use, emptied
+        self.from_ns, self.power_w = [now_ns], [power_w]
+        self.drawn_j, self.cut_ns = 0.0, FOREVER_NS
+
+    def at(self, now_ns: int) -> tuple[float, int]:
+        """Return the present power in W, and the time of its next change."""
+        if len(self.from_ns) == 1:
+            return self.power_w[0], FOREVER_NS
+        following = bisect_right(self.from_ns, now_ns)
+        until_ns = self.from_ns[following] if following < len(self.from_ns) else FOREVER_NS
+        return self.power_w[max(following, 1) - 1], until_ns
+
+
+class Span(NamedTuple):
+    """An interval of constant powers, with energy that arrives at its end."""
+
+    start_ns: int
+    end_ns: int
+    harvest_w: float
+    draws_w: list[float]
+    arrival_j: float
+
+
+class Charge:
+    """The charge of one battery, exact over intervals of constant power.
+
+    Attributes:
+        on: whether the device is on, so that its battery supplies it.
+        loads: present loads.
+        since_ns: time of the last update, to which all amounts refer.
+        charge_j: charge; it may be below zero by the energy of one nanosecond.
+        harvested_j, spilled_j: energy harvested since the start, and its part that exceeded the capacity.
+        used_j: energy drawn since the start, by use.
+    """
+
+    def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
+        self._capacity_j, self._idle_w, self._source = capacity_j, idle_w, source
+        self.on = charge_j > 0
+        self.loads: list[Load] = []
+        self.since_ns, self.charge_j = 0, charge_j
+        self.harvested_j = self.spilled_j = 0.0
+        self.used_j = [0.0, 0.0, 0.0, 0.0]
+
+    def _spans(self, until_ns: int) -> Iterator[Span]:
+        """Yield the intervals from the last update on, with the present loads."""
+        start_ns, loads = self.since_ns, self.loads
+        while start_ns < until_ns:
+            harvest_w, piece_ns, arrival_j = self._source.piece(start_ns)
+            powers = [load.at(start_ns) for load in loads]
+            draws_w = [*(power_w for power_w, _ in powers), self._idle_w] if self.on else []
+            end_ns = min(piece_ns, until_ns, *(change_ns for _, change_ns in powers))
+            yield Span(start_ns, end_ns, harvest_w, draws_w, arrival_j if end_ns == piece_ns else 0.0)
+            start_ns = end_ns
+
+    def advance(self, now_ns: int) -> None:
+        """Update the charge to the present."""
+        for start_ns, end_ns, harvest_w, draws_w, arrival_j in self._spans(now_ns):
+            span_s = (end_ns - start_ns) / NS_PER_S
+            if self.on:
+                for load, power_w in zip(self.loads, draws_w[:-1], strict=True):
+                    load.drawn_j += power_w * span_s
+                    self.used_j[load.use] += power_w * span_s
+                self.used_j[IDLE] += self._idle_w * span_s
+            self._take(harvest_w * span_s, sum(draws_w) * span_s)
+            if arrival_j:
+                self._take(arrival_j, 0.0)
+        self.since_ns = now_ns
+
+    def _take(self, harvested_j: float, drawn_j: float) -> None:
+        self.harvested_j += harvested_j
+        charge_j = self.charge_j + (harvested_j - drawn_j)
+        self.charge_j = min(charge_j, self._capacity_j)
+        self.spilled_j += charge_j - self.charge_j
+
+    def settle(self, load: Load, energy_j: float) -> None:
+        """Correct the energy of a load that has ended to its exact value, which differs by rounding only."""
+        missing_j = energy_j - load.drawn_j
+        load.drawn_j = energy_j
+        self.used_j[load.use] += missing_j
+        self.charge_j -= missing_j
+
+    def reaches_ns(self, needed_j: float) -> tuple[int, bool]:
+        """Return the time at which the battery gets empty or, if it is empty, is charged to `needed_j`.
+
+        The time is `FOREVER_NS` if that never happens. The second result is False for a time that is only the end of
+        the look-ahead.
+        """
+        charge_j, end_ns = self.charge_j, self.since_ns
+        if self.on and not self.loads and not self._idle_w:
+            return FOREVER_NS, False
+        for place, (start_ns, end_ns, harvest_w, draws_w, arrival_j) in enumerate(self._spans(FOREVER_NS)):
+            if place == _MOST_PIECES:
+                return start_ns, False
+            net_w = harvest_w - sum(draws_w)
+            after_j = charge_j + net_w * ((end_ns - start_ns) / NS_PER_S)
+            if self.on and after_j < 0:
+                return (start_ns + _whole_ns(charge_j / -net_w) if net_w < 0 < charge_j else start_ns), True
+            if not self.on and net_w > 0 and after_j >= needed_j:
+                wait_s = max(needed_j - charge_j, 0.0) / net_w
+                return min(start_ns - _whole_ns(-wait_s), end_ns), True
+            charge_j = min(after_j + arrival_j, self._capacity_j)
+            if not self.on and charge_j >= needed_j:
+                return end_ns, True
+        return end_ns, False
+
+
+def _whole_ns(duration_s: float) -> int:
+    """Convert a duration in s to ns, rounded down; floating-point noise of the product does not remove a nanosecond."""
+    exact = duration_s * NS_PER_S
+    return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS
 
 
 class Batteries:

@@ -12,8 +12,7 @@ import numpy as np
 from simpy.events import NORMAL, Event
 
 from fednet_emu.arrays import Array, IntArray, Mask
-from fednet_emu.devices.batteries import Batteries
-from fednet_emu.devices.battery import COMPUTING, Load
+from fednet_emu.devices.batteries import COMPUTING, Batteries, Load
 from fednet_emu.devices.powers import PerDevice
 from fednet_emu.devices.speeds import Frequency
 from fednet_emu.devices.stragglers import NoStraggler, Straggler
@@ -210,11 +209,7 @@ class Processors:
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
         """Durations in ns [n] of computations of `flop` [n] operations on different idle devices [n], as in `run`.
 
-        Args:
-            devices: numbers of the devices.
-            flop: operations.
-            began_ns: start of the computations.
-            earlier: number of computations of each device since the last one that `run` or `add` counted.
+        `earlier` is the number of computations of each device that neither `run` nor `add` has counted yet.
         """
         duration_s = flop / self._speeds[devices]
         if self._overhead_s is not None:

@@ -19,14 +19,7 @@ class Straggler(Component):
 
     @abstractmethod
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Return the duration in s of a computation.
-
-        Args:
-            nominal_s: nominal duration in s.
-            device: number of the device.
-            start_s: start in s of simulated time.
-            uniform: draw from (0, 1) for this computation.
-        """
+        """Return the duration in s of a computation; `uniform` is its random draw from (0, 1)."""
 
 
 class NoStraggler(Straggler):

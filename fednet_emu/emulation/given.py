@@ -37,11 +37,7 @@ Network = Model | nn.Module | Callable[..., nn.Module]
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
-    """Return the name of a scenario in records, and its document.
-
-    Raises:
-        FednetError: `scenario` has a type that cannot describe a scenario.
-    """
+    """Return the name of a scenario in records, and its document; a `FednetError` for an unsuitable type."""
     if isinstance(scenario, Scenario):
         return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
     if isinstance(scenario, Mapping):
@@ -62,11 +58,7 @@ def changes(
     model: Network | str | None = None,
     data: Dataset | Samples | str | None = None,
 ) -> Iterator[str | Setting]:
-    """Yield the settings to change, in the order in which they apply; arguments such as `seed` override `settings`.
-
-    Raises:
-        FednetError: `settings` is a text instead of a mapping.
-    """
+    """Yield the settings to change, in the order in which they apply; arguments such as `seed` override `settings`."""
     if isinstance(settings, str):
         raise FednetError(f"settings: expected a mapping, got '{settings}'; for example {{'algorithm.lr': 0.05}}")
     if isinstance(settings, Mapping):

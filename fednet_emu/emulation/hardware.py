@@ -51,11 +51,7 @@ def hardware(scenario: Scenario, streams: Streams) -> Hardware:
 
 
 def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | None) -> Array:
-    """Speeds [devices] in FLOP/s by `devices.speed` and the profiles, divided by `devices.slowdown`.
-
-    Raises:
-        DataError: files with speeds are missing.
-    """
+    """Speeds [devices] in FLOP/s by `devices.speed` and the profiles, divided by `devices.slowdown`."""
     devices = scenario.devices
     law, nominal = devices.speed, PerDevice(tuple(its.compute.flop_per_s for its in devices.profiles), which)
     drawn = nominal.all if law is None else law.draw(devices.count, streams("speed"), data_dir)
@@ -106,10 +102,9 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Find the profiles whose power while sending is constant, because no source splits it by transmit power.
+    """Find the profiles with constant power while sending, because no source splits it by transmit power.
 
-    Yields:
-        Title, power in W in addition to idle power, and the transmit power in dBm at which the power is stated.
+    Each result has the title, the power in W in addition to idle power, and the transmit power in dBm of the source.
     """
     profiles = scenario.devices.profiles or (None,)
     powers = DevicePowers.of(scenario.channel.device, b"", tuple(map(_stated, profiles)))

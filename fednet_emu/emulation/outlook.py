@@ -74,11 +74,7 @@ class Cost:
 
     @classmethod
     def of(cls, scenario: Scenario, extent: Extent | None, data_dir: Path | None = None) -> Cost:
-        """Estimate the cost of a scenario, which may be too large to run.
-
-        Raises:
-            ScenarioError: the model cannot be built for the data, or is too large for any machine.
-        """
+        """Estimate the cost of a scenario; a `ScenarioError` if the model cannot be built for the data."""
         count, (parameters, frozen, shipped_bit) = scenario.devices.count, _parameters(scenario, extent, data_dir)
         sends_models = "uplink-compression" in scenario.algorithm.uses
         samples = None if extent is None or extent.samples is None else max(1, -(-extent.samples // count))
@@ -150,11 +146,7 @@ def host_memory_byte() -> float:
 
 
 def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks of the cells with all devices at their initial positions, satellites directly above.
-
-    Raises:
-        DataError: recorded positions cannot be read.
-    """
+    """Uplinks and downlinks of the cells with all devices at their initial positions, satellites directly above."""
     streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     if devices.mobility.places:
@@ -249,17 +241,14 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Needed:
-    """Requirement of a link of one direction for any transmission.
-
-    Attributes:
-        sinr: minimum SINR (linear) of a fading block.
-        by_rate: whether the rate law of the channel requires it, instead of the access scheme.
-        fading: combined fading of all antennas of the receiver.
-    """
+    """Requirement of a link of one direction for any transmission."""
 
     sinr: float
+    """Minimum SINR (linear) of a fading block."""
     by_rate: bool
+    """Whether the rate law of the channel requires the SINR, instead of the access scheme."""
     fading: Fading
+    """Combined fading of all antennas of the receiver."""
 
     @classmethod
     def by(cls, scenario: Scenario, way: Uplink) -> Needed:

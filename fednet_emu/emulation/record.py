@@ -104,11 +104,7 @@ def recorded(
 
 
 class _Books:
-    """Writes the files of an ended run; a file that cannot be written does not prevent the others.
-
-    Attributes:
-        problem: first error; None so far.
-    """
+    """Writes the files of an ended run; a file that cannot be written does not prevent the others."""
 
     def __init__(self, folder: RunFolder | None) -> None:
         self._folder = folder
@@ -157,7 +153,7 @@ def _log_start(fed: Federation, scenario: Scenario, facts: Mapping[str, Any]) ->
 
 
 def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, Any]:
-    """Check the conservation laws, and return the totals of an ended run."""
+    """Check the conservation laws, and return the totals of a run that has ended."""
     ledger = fed.ledger
     engine = fed.graph.engine
     for choice in engine.choices if engine is not None else ():
@@ -175,8 +171,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
         **_emptiness(fed),
         **_privacy(fed, scenario, measured=measured),
         **asking(ledger.asked, int(np.count_nonzero(fed.task.n_samples)) if ledger.asked else 0),
-        **_last_evaluation(fed),
-        **_spread(fed),
+        **_last_evaluation(ledger),
         "event_digest": None if measured else ledger.event_digest(),
         "verified": not any(laws.values()),
         "broken_laws": {law: broken for law, broken in laws.items() if broken},
@@ -245,20 +240,16 @@ def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
-def _spread(fed: Federation) -> dict[str, float]:
-    table = fed.ledger.device_evaluations
-    if not len(table):
-        return {}
-    last = table.column("round") == table.column("round")[-1]
-    return spread(table.column("accuracy")[last])
-
-
-def _last_evaluation(fed: Federation) -> dict[str, float | None]:
-    evaluations = fed.ledger.evaluations
-    if len(evaluations) == 0:
-        return dict.fromkeys(scores_in(evaluations.columns))
-    last = {name: float(evaluations.column(name)[-1]) for name in scores_in(evaluations.columns)}
-    return {name: last[name] if math.isfinite(last[name]) else None for name in last}
+def _last_evaluation(ledger: Ledger) -> dict[str, float | None]:
+    """Scores of the last evaluation, None where not finite, and statistics of the accuracies of the devices."""
+    evaluations, table = ledger.evaluations, ledger.device_evaluations
+    found: dict[str, float | None] = dict.fromkeys(scores_in(evaluations.columns))
+    if len(evaluations):
+        last = {name: float(evaluations.column(name)[-1]) for name in found}
+        found = {name: value if math.isfinite(value) else None for name, value in last.items()}
+    if len(table):
+        found |= spread(table.column("accuracy")[table.column("round") == table.column("round")[-1]])
+    return found
 
 
 @contextmanager
@@ -298,11 +289,7 @@ MOST_PLACES = 200_000
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Sample positions, links and hardware of a network from 0 to `until_s`, independent of the present time.
-
-    Raises:
-        DataError: recorded speeds cannot be read.
-    """
+    """Sample positions, links and hardware of a network from 0 to `until_s`, independent of the present time."""
     streams, devices = Streams(scenario.seed), scenario.devices.count
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)

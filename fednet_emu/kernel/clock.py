@@ -23,8 +23,7 @@ from simpy.events import URGENT, Event, EventPriority
 
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.host import rare_garbage_collection
-from fednet_emu.kernel.events import Completion, describe
-from fednet_emu.kernel.process import RunningProcess
+from fednet_emu.kernel.events import Completion, RunningProcess, describe
 
 Process = Generator[Event, Any, Any]
 """Generator function of an algorithm, which yields events and returns a result."""

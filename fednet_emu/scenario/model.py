@@ -12,7 +12,7 @@ from typing_extensions import override
 from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.component.component import Component
 from fednet_emu.devices.availability import Always, AnyAvailability
-from fednet_emu.devices.battery import Battery
+from fednet_emu.devices.batteries import Battery
 from fednet_emu.devices.mobility import AnyMobility, Static
 from fednet_emu.devices.mobility.regions import AnyRegion, DiscRegion, Region
 from fednet_emu.devices.placement import AnyPlacement, Disc

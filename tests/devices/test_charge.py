@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fednet_emu.devices.availability import Periodic, Presence
-from fednet_emu.devices.batteries import Batteries
-from fednet_emu.devices.battery import COMPUTING, IDLE, SENDING, Battery, Load
+from fednet_emu.devices.batteries import COMPUTING, IDLE, SENDING, Batteries, Battery, Load
 from fednet_emu.devices.harvesting import (
     ConstantHarvesting,
     Harvesting,

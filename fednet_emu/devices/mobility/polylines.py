@@ -17,13 +17,6 @@ class Polylines:
 
     The times of a line do not decrease, and its last time is later than the one before it. All lines lie on one time
     axis, one second apart. The length of the axis is limited so that its times are exact to two microseconds.
-
-    Attributes:
-        duration_s: duration of each line, [lines].
-        length_m: length of each line, [lines].
-
-    Raises:
-        ScenarioError: the lines are longer than the axis.
     """
 
     def __init__(self, lines: list[Array]) -> None:

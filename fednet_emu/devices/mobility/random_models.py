@@ -122,10 +122,7 @@ class LegPaths:
 def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
     """Return the next legs of devices that turn at the end of their heading, and are reflected by walls before that.
 
-    Args:
-        region: region in which the devices stay.
-        turned: sets number, velocity and `turn_s` of legs at the end of their heading.
-        mirrored: reflects `memory` in place at walls with unit normals [k, 2].
+    `turned` sets number, velocity and `turn_s` at the end of a heading; `mirrored` reflects `memory` at unit normals.
     """
 
     def following(legs: Legs) -> Legs:

@@ -155,11 +155,7 @@ class ElementOrbits(Orbits):
         self.speed_m_s = sum(motions_m_s) / len(motions_m_s)
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Propagate the elements.
-
-        Raises:
-            DataError: a satellite has decayed by then, or its elements are impossible.
-        """
+        """Propagate the elements; a `DataError` if a satellite has decayed by then, or its elements are impossible."""
         time_s = np.broadcast_to(time_s, (len(satellites), np.shape(time_s)[-1]))
         day, part = math.floor(self._start_jd), self._start_jd % 1.0
         km = np.empty((*time_s.shape, 3))

@@ -80,11 +80,7 @@ class _Order(NamedTuple):
 
 
 def read_movements(path: Path) -> dict[int, Array]:
-    """Read the polylines [rows, 3] of t_s, x_m, y_m from 0 s on of all nodes, by number.
-
-    Raises:
-        DataError: the file cannot be read, or a line with a node is not understood.
-    """
+    """Read the polylines [rows, 3] of t_s, x_m, y_m of all nodes; a `DataError` for an unknown command."""
     at_m: dict[int, dict[str, float]] = {}
     sent: dict[int, list[_Order]] = {}
     for file, text in read_texts(path):
@@ -147,11 +143,7 @@ def _bounded(name: str, text: str, low: float, high: float) -> float:
 
 
 def _line(here_m: tuple[float, float, float], orders: list[_Order]) -> Array:
-    """Return the polyline of a node from its initial position by its commands, which are sorted by time.
-
-    Raises:
-        DataError: a movement ends after `LONGEST_S`.
-    """
+    """Return the polyline of a node from its initial position and its commands, which are sorted by time."""
     found = [(0.0, *here_m)]
     for order, until_s in zip(orders, [*(its.at_s for its in orders), math.inf][1:], strict=True):
         here_m = found[-1][1:]

@@ -16,7 +16,7 @@ from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.devices.mobility.regions import Region
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import locate
-from fednet_emu.files.fcd import Recording, read_fcd
+from fednet_emu.files.fcd import read_fcd
 from fednet_emu.kernel.streams import Streams
 
 Window = tuple[float, float]
@@ -58,7 +58,9 @@ class SumoMobility(Mobility):
         self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None
     ) -> VehiclePaths:
         recording, count = read_fcd(locate(self.path, data_dir)), len(initial_xy_m)
-        vehicles = list(_vehicles(recording))
+        order = np.argsort(recording.vehicle, kind="stable")  # vehicles in the order in which they appear
+        edges = np.flatnonzero(np.diff(recording.vehicle[order])) + 1
+        vehicles = [Vehicle(rows, recording.step_s) for rows in np.split(recording.rows[order], edges)]
         rides = _in_turn(vehicles, count) if self.reuse else [[k] for k in self._picked(vehicles, count, streams)]
         if len(rides) < count:
             what = f"{self.path} has vehicles for {len(rides)}, got {count}"
@@ -75,12 +77,7 @@ class SumoMobility(Mobility):
 
 
 class Vehicle:
-    """A vehicle of a recording.
-
-    Attributes:
-        present_s: windows [from, to) in s in which the vehicle is present.
-        lines: polyline [rows, 3] of time in s, x and y in m in each window.
-    """
+    """A vehicle of a recording: windows [from, to) in s of its presence, and its polyline [rows, 3] in each of them."""
 
     def __init__(self, rows: Array, step_s: float) -> None:
         parts = np.split(rows, np.flatnonzero(np.diff(rows[:, 0]) > 1.5 * step_s) + 1)
@@ -101,14 +98,6 @@ class VehiclePaths:
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         return self._lines.at_m(devices, time_s - self._starts_s[devices]) - self._centre_m
-
-
-def _vehicles(recording: Recording) -> Iterator[Vehicle]:
-    order = np.argsort(recording.vehicle, kind="stable")
-    rows = recording.rows[order]
-    edges = np.flatnonzero(np.diff(recording.vehicle[order])) + 1
-    for own in np.split(rows, edges):
-        yield Vehicle(own, recording.step_s)
 
 
 def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:

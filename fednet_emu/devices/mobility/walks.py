@@ -67,12 +67,7 @@ class TraceMobility(Mobility):
 
 
 class WalkPaths:
-    """Paths along recorded walks, forth and back.
-
-    Attributes:
-        speed_m_s: total distance over total time of the walks.
-        shift_m: offset of the recorded coordinates, [2] or [devices, 2].
-    """
+    """Paths along recorded walks, forth and back; `shift_m` [2] or [devices, 2] is added to recorded coordinates."""
 
     def __init__(self, walks: list[Array], walk: IntArray, offset_s: Array, shift_m: Array) -> None:
         self._lines = Polylines(walks)
@@ -88,11 +83,7 @@ class WalkPaths:
 
 
 def load_walks(path: Path) -> list[Array]:
-    """Read the walks [n, 3] of t_s, x_m, y_m of an .npz or .npz.xz file, in its order.
-
-    Raises:
-        DataError: the file is missing or has another form, or the times of a walk do not increase.
-    """
+    """Read the walks [n, 3] of t_s, x_m, y_m of an .npz or .npz.xz file; a `DataError` for another form."""
     named = read_arrays(path, _HOW, limited=True)
     if not named:
         raise DataError(str(path), "holds no walks", _HOW)

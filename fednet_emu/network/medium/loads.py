@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from fednet_emu.devices.batteries import Batteries
-from fednet_emu.devices.battery import RECEIVING, SENDING, Load
+from fednet_emu.devices.batteries import RECEIVING, SENDING, Batteries, Load
 from fednet_emu.devices.powers import PerDevice, Sending
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.separate import Power, Rates

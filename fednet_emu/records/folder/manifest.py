@@ -55,11 +55,7 @@ def fingerprint(scenario_text: str) -> str:
 
 
 def require_sound(folder: Path, names: Iterable[str], remedy: str = AGAIN) -> None:
-    """Check files of a run folder against the checksums in its manifest; without a manifest, that they exist.
-
-    Raises:
-        DataError: a file is missing or damaged.
-    """
+    """Raise a `DataError` if a file of a run folder is missing, or differs from its checksum in the manifest."""
     known = (read_manifest(folder) or {"files": {}})["files"]
     for name in names:
         problem = flaw(folder / name, known.get(name))

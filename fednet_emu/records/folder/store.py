@@ -75,14 +75,8 @@ class RunFolder:
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
         """Create and lock the folder of a run, or take over the folder of an unfinished run of the same scenario.
 
-        Args:
-            path: path of the folder.
-            scenario_text: resolved scenario.
-            force: whether to replace a run that `check` would otherwise refuse, once the new run has ended.
-            facts: entries of the manifest: name, seed, timing_only, and the dependencies of the run.
-
-        Raises:
-            DataError: as for `check`, or another process writes to the folder, or it cannot be created.
+        With `force`, the new run replaces a run that `check` refuses, once the new run has ended. `facts` are entries
+        of the manifest: name, seed, timing_only, and the dependencies of the run.
         """
         path, timing_only = path.resolve(), bool(facts.get("timing_only"))
         cls.check(path, scenario_text, timing_only=timing_only, force=force)
@@ -210,11 +204,7 @@ def _mark_failed(manifest: Path) -> None:
 
 
 def tidy(path: Path) -> None:
-    """Delete temporary files of a finished run.
-
-    Raises:
-        DataError: the folder cannot be changed.
-    """
+    """Delete temporary files of a finished run."""
     with file_errors(path, "tidied"):
         for name in (CHECKPOINT, REPLIES):
             (path / name).unlink(missing_ok=True)
@@ -223,11 +213,7 @@ def tidy(path: Path) -> None:
 
 
 def locked(path: Path, what: str) -> FileLock:
-    """Create a folder and lock it against other processes.
-
-    Raises:
-        DataError: another process has locked it, or it cannot be created.
-    """
+    """Create a folder and lock it against other processes; a `DataError` if another process has locked it."""
     lock = FileLock(path / LOCK)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -250,11 +236,7 @@ def unlock(path: Path, lock: FileLock) -> None:
 
 
 def require_free(path: Path, kind: str) -> None:
-    """Check that a path is free: no file, an empty folder, or a folder with traces of a killed process only.
-
-    Raises:
-        DataError: the path has other content.
-    """
+    """Raise a `DataError` unless a path is free: no file, an empty folder, or only traces of a killed process."""
     if path.exists() and not (
         path.is_dir() and all(child.name == LOCK or child.name.endswith(PART) for child in path.iterdir())
     ):
