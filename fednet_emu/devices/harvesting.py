@@ -77,9 +77,9 @@ class Harvesting(Component):
     def mean_w(self) -> float:
         """Long-run mean power in W."""
 
-    @abstractmethod
     def source(self, key: int) -> Source:
-        """Return the source of one device; `key` is the key of its random draws."""
+        """Return the source of one device, by default of constant power; `key` is the key of its random draws."""
+        return StepSource((self.mean_w,), FOREVER_NS)
 
 
 class NoHarvesting(Harvesting):
@@ -90,9 +90,6 @@ class NoHarvesting(Harvesting):
     @property
     def mean_w(self) -> float:
         return 0.0
-
-    def source(self, key: int) -> Source:
-        return StepSource((0.0,), FOREVER_NS)
 
 
 class ConstantHarvesting(Harvesting):
@@ -105,9 +102,6 @@ class ConstantHarvesting(Harvesting):
     @property
     def mean_w(self) -> float:
         return self.power_w
-
-    def source(self, key: int) -> Source:
-        return StepSource((self.power_w,), FOREVER_NS)
 
 
 class PoissonHarvesting(Harvesting):

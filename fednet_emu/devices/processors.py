@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -148,7 +148,7 @@ class Processors:
         self._straggler_key = straggler_key
         self._batteries = batteries
         self._always_nominal, self._always_full = type(straggler) is NoStraggler, frequency.within_s is None
-        self._count: dict[int, int] = {}
+        self._count: Counter[int] = Counter()
         self._running: dict[int, Computation] = {}
         self._waiting: dict[int, deque[Computation]] = {}
 
@@ -193,8 +193,8 @@ class Processors:
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
     def run(self, device: int, work: Work) -> Computation:
-        count = self._count[device] = self._count.get(device, -1) + 1
-        computation = Computation(self, device, work, count)
+        computation = Computation(self, device, work, self._count[device])
+        self._count[device] += 1
         if device in self._running:
             self._waiting.setdefault(device, deque()).append(computation)
         else:
@@ -220,18 +220,12 @@ class Processors:
         if not self._always_full:
             duration_s = np.array([each / self._frequency.chosen(each) for each in duration_s.tolist()])
         if not self._always_nominal:
-            duration_s = np.array(
-                [
-                    self._straggler.duration_s(
-                        each,
-                        k,
-                        began_ns / NS_PER_S,
-                        uniform(mix(self._straggler_key, k), self._count.get(k, -1) + 1 + earlier),
-                    )
-                    for k, each in zip(devices.tolist(), duration_s.tolist(), strict=True)
-                ]
-            )
+            began_s, nominal = began_ns / NS_PER_S, zip(devices.tolist(), duration_s.tolist(), strict=True)
+            duration_s = np.array([self._straggled_s(k, s, began_s, self._count[k] + earlier) for k, s in nominal])
         return all_to_ns(duration_s)
+
+    def _straggled_s(self, device: int, nominal_s: float, began_s: float, count: int) -> float:
+        return self._straggler.duration_s(nominal_s, device, began_s, uniform(mix(self._straggler_key, device), count))
 
     def add(
         self,
@@ -247,8 +241,7 @@ class Processors:
         The caller adds the energies to the total of the ledger. `inputs` and `outputs` are numbers of deferred values.
         """
         numbers, energy_j = devices.tolist(), np.zeros(len(devices))
-        for k in numbers:
-            self._count[k] = self._count.get(k, -1) + 1
+        self._count.update(numbers)
         if any(law is not None for law in self._energy):
             rows = zip(numbers, flop.tolist(), ((ended_ns - started_ns) / NS_PER_S).tolist(), strict=True)
             for place, (k, its_flop, span_s) in enumerate(rows):
@@ -268,8 +261,7 @@ class Processors:
                 computation.clock_part = self.granted.get(device) or self._frequency.chosen(duration_s)
                 duration_s /= computation.clock_part
             if not self._always_nominal:
-                draw = uniform(mix(self._straggler_key, device), computation.count)
-                duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
+                duration_s = self._straggled_s(device, duration_s, self.clock.now_s, computation.count)
         duration_ns = to_ns(duration_s)  # may raise; then the device runs no computation
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from fednet_emu.kernel.clock import Clock
 
@@ -19,25 +19,23 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handlers of SIGINT and SIGTERM during a run.
+    """Handlers of SIGINT and SIGTERM inside a `with` block.
 
-    They are installed only in the main thread, and only for signals without a handler of the program.
+    The first signal stops the run before its next event, the second one stops it at once, and further signals are
+    ignored. Handlers are installed only in the main thread, and only for signals without a handler of the program.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._before: dict[signal.Signals, Any] = {}
 
-    def watch(self) -> None:
-        """Install handlers: the first signal stops the run before its next event, and the second one stops it at once.
-
-        Further signals are ignored.
-        """
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 handler = signal.getsignal(number)  # None for a handler outside Python
                 if handler is signal.default_int_handler or isinstance(handler, signal.Handlers):
                     self._before[number] = signal.signal(number, self._stop)
+        return self
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
@@ -49,20 +47,9 @@ class Signals:
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 
-    def restore(self) -> None:
+    def __exit__(self, *_error: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
-
-
-@contextmanager
-def graceful(clock: Clock) -> Iterator[Signals]:
-    """Handle signals inside the `with` block, and restore the old handlers after it."""
-    signals = Signals(clock)
-    signals.watch()
-    try:
-        yield signals
-    finally:
-        signals.restore()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pandas as pd
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.emulation.checkpoints import Saver
-from fednet_emu.emulation.guard import graceful
+from fednet_emu.emulation.guard import Signals
 from fednet_emu.emulation.hardware import hardware, speeds
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
@@ -62,7 +62,7 @@ def recorded(
         DataError: not all records of the ended run can be written; its status is then `failed`.
     """
     summary, status, reason = dict(facts), "failed", ""
-    with _log_file(folder), graceful(fed.clock) as signals:
+    with _log_file(folder), Signals(fed.clock) as signals:
         if not measured:
             _log_start(fed, scenario, facts)
         try:

@@ -184,17 +184,15 @@ class Table(Generic[Row]):
 
     def frame(self) -> pd.DataFrame:
         """Data frame with codes as words, nanoseconds as seconds (`..._s`) and ratios as decibels (`..._db`)."""
-        return self._frame({name: self.column(name) for name in self.columns})
+        return self.shown(np.concatenate([self.none, *self._chunks()]))
 
     def frames(self) -> Iterator[pd.DataFrame]:
         return map(self.shown, self.blocks())
 
     def shown(self, records: Rows) -> pd.DataFrame:
-        return self._frame({name: np.ascontiguousarray(records[name]) for name in self.columns})
-
-    def _frame(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         import pandas as pd
 
+        values = {name: np.ascontiguousarray(records[name]) for name in self.columns}
         return pd.DataFrame({column.heading(name): column.shown(values[name]) for name, column in self.columns.items()})
 
     def digest(self) -> bytes:
