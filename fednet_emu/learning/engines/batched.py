@@ -19,7 +19,7 @@ from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.cohort import Columns
-from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result, mean_square
+from fednet_emu.learning.graph.engine import Ended, Engine, Results, TrainResult, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape, shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.graph.optimizers import STACKED, clip
@@ -125,10 +125,23 @@ class BatchedEngine(Engine):
     @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         shape = shape_of(jobs[0])
+        form = self._stacked(shape, len(jobs))
+        return self._serial.run(jobs) if form is None else self._run_together(form, shape, jobs)
+
+    @override
+    def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
+        shape = shape_of(jobs[0])
+        form = self._stacked(shape, len(jobs))
+        if form is None:
+            return super().train_into(jobs, out)
+        w, losses, squares = self._trained(form, shape, jobs)
+        out.copy_(w)
+        return zip(range(len(jobs)), losses, squares, strict=True)
+
+    def _stacked(self, shape: JobShape, n: int) -> Form | None:
+        """The form in which n jobs of a shape are trained together; None if one by one."""
         form = self.form_of(shape) if shape.batchable else None
-        if form is None or (isinstance(form, VmapForm) and len(jobs) == 1):
-            return self._serial.run(jobs)
-        return self._run_together(form, shape, jobs)
+        return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
         """The form in which this engine trains jobs of a shape; with gradients by sample it is always `vmap`."""
@@ -143,13 +156,18 @@ class BatchedEngine(Engine):
         return self._forms[key]
 
     def _run_together(self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]) -> Results:
+        w, losses, squares = self._trained(form, shape, jobs)
+        for resolved, own, loss, square in zip(jobs, w, losses, squares, strict=True):
+            yield resolved, TrainResult(own.clone(), loss, square)
+
+    def _trained(
+        self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]
+    ) -> tuple[Tensor, list[float], list[float]]:
         try:
-            w, losses, squares = _trained_stack(form, shape, jobs, self._scratch)
+            return _trained_stack(form, shape, jobs, self._scratch)
         except Exception as error:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
-        for resolved, own, loss, square in zip(jobs, w, losses, squares, strict=True):
-            yield resolved, TrainResult(own.clone(), loss, square)
 
 
 def is_worth_dividing(flop: float) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -119,37 +120,37 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
     return parcel._replace(text=file.getvalue())
 
 
-class _ColumnsPickler(pickle.Pickler):
-    """Writes models, data and tensors as their places in a parcel."""
-
-    def __init__(self, file: io.BytesIO, parcel: Parcel) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._parcel, self._places = parcel, dict[int, tuple[bool, int]]()
-
-    def persistent_id(self, thing: Any) -> tuple[bool, int] | None:
-        is_kept = isinstance(thing, FlatModel | TrainData)
-        if not is_kept and not isinstance(thing, Tensor):
-            return None
-        if id(thing) not in self._places:
-            items: list[Any] = self._parcel.kept if is_kept else self._parcel.tensors
-            items.append(thing)
-            self._places[id(thing)] = is_kept, len(items) - 1
-        return self._places[id(thing)]
-
-
 def packed_columns(columns: Columns) -> Parcel:
     """Pack a stack that is a record in columns."""
-    parcel, file = Parcel(b"", [], []), io.BytesIO()
-    _ColumnsPickler(file, parcel).dump(columns)
-    return parcel._replace(text=file.getvalue())
+    tensors, places = [columns.params], {id(columns.params): 0}
+
+    def place(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) not in places:
+            places[id(value)] = len(tensors)
+            tensors.append(value)
+        return _Place(places[id(value)])
+
+    terms = {name: place(value) for name, value in columns.terms.items()}
+    own = {name: list(map(place, values)) for name, values in columns.own.items()}
+    table = np.array((columns.device, columns.first, columns.n_samples)).tobytes()
+    text = pickle.dumps((columns.plan, columns.streams, columns.key, columns.t, table, terms, own))
+    return Parcel(text, [columns.model, columns.data], tensors)
 
 
 def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
     """The record of such a parcel, with these models, data and tensors."""
-    unpickler, sources = pickle.Unpickler(io.BytesIO(text)), (tensors, kept)
-    unpickler.persistent_load = lambda place: sources[place[0]][place[1]]  # type: ignore[method-assign]
-    columns: Columns = unpickler.load()
-    return columns
+    plan, streams, key, t, table, terms, own = pickle.loads(text)
+    device, first, n_samples = np.frombuffer(table, np.int64).reshape(3, -1)
+    terms = {name: tensors[value] if type(value) is _Place else value for name, value in terms.items()}
+    own = {name: [tensors[value] for value in values] for name, values in own.items()}
+    model, data = kept
+    return Columns(model, data, plan, streams, key, t, device, first, n_samples, tensors[0], terms, own)
+
+
+class _Place(int):
+    """The place of a tensor in a parcel."""
 
 
 def _shared(own: ResolvedJob) -> tuple[Any, ...]:

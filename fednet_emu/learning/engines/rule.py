@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
 
+from torch import Tensor
 from typing_extensions import override
 
 from fednet_emu.learning.engines.batched import STACK_PAYS, BatchedEngine, jobs_per_stack, shapes_of
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.graph.cohort import Columns
-from fednet_emu.learning.graph.engine import Engine, Results
+from fednet_emu.learning.graph.engine import Ended, Engine, Results
 from fednet_emu.learning.graph.grouping import JobShape, group_by_shape, shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob
 
@@ -102,6 +103,10 @@ class RuleEngine(Engine):
     @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         return self._batched.run_stack(jobs)
+
+    @override
+    def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
+        return self._batched.train_into(jobs, out)
 
     def case(self, shape: JobShape, jobs: int) -> Case:
         """The inputs of the rule for a number of jobs of one shape."""

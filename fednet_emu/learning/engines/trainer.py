@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, final
 from numpy.typing import NDArray
 
 from fednet_emu.learning.engines.parcels import Rows, Shard, tensor_of, unpacked
-from fednet_emu.learning.graph.engine import Results
-from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
+from fednet_emu.learning.graph.engine import Ended
+from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
@@ -61,19 +61,14 @@ class Trainer:
         tensors = [tensor_of(array).to(self._device) for array in arrays]
         return opened(text, [self._kept[key] for key in used], tensors)
 
-    def train(
-        self, jobs: Sequence[ResolvedJob], run: Callable[[Sequence[ResolvedJob]], Results], keep: Callable[..., None]
-    ) -> TrainReport:
-        """Train jobs by `run`; `keep(place, parameters)` is called with what each comes to."""
+    def train(self, train: Callable[[], Ended]) -> TrainReport:
+        """Train jobs by a function, and report them."""
         start_s = time.perf_counter()
         losses: dict[int, tuple[float, float]] = {}
-        place_of = {resolved: place for place, resolved in enumerate(jobs)}
         error = None
         try:
-            for resolved, result in run(jobs):
-                place = place_of[resolved]
-                keep(place, result.params)
-                losses[place] = result.loss, result.square
+            for place, loss, square in train():
+                losses[place] = loss, square
         except Exception as problem:  # raised again where the run is
             error = problem.with_traceback(None)
         return TrainReport(losses, error, time.perf_counter() - start_s)

@@ -35,6 +35,10 @@ CohortResults = Iterator[tuple[Sequence[int], Sequence[Tensor]]]
 """Places of the jobs of a stack, and the parameters [size] of each after training."""
 
 
+Ended = Iterator[tuple[int, float, float]]
+"""Place, mean loss and mean square of each job that has ended."""
+
+
 class Group(NamedTuple):
     """Jobs of which only a mean is known: their places, the weighted mean [size] of their parameters, and the rest.
 
@@ -75,6 +79,14 @@ class Engine(ABC):
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         """Train a stack, one of those that `cut` has made, as `run`."""
         return self.run(jobs)
+
+    def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
+        """Train a stack as `run_stack`, and write the parameters of each job into its row of out [jobs, size]."""
+        place_of = {resolved: place for place, resolved in enumerate(jobs)}
+        for resolved, result in self.run_stack(jobs):
+            place = place_of[resolved]
+            out[place] = result.params
+            yield place, result.loss, result.square
 
     def begin(self, job: TrainJob) -> None:  # noqa: B027
         """Begin to train a job whose inputs are known, without waiting for it; by default it waits for `run`."""

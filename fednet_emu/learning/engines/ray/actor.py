@@ -14,6 +14,7 @@ from fednet_emu.learning.engines.parcels import tensor_of
 from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
+from fednet_emu.learning.graph.engine import Ended
 
 
 @final
@@ -46,10 +47,14 @@ class Actor:
         jobs = self._trainer.unpack(text, used, keeps, arrays)
         params: list[NDArray[Any] | None] = [None] * len(jobs)
 
-        def keep(place: int, trained: Tensor) -> None:
-            params[place] = trained.cpu().numpy()
+        def train() -> Ended:
+            place_of = {resolved: place for place, resolved in enumerate(jobs)}
+            for resolved, result in self._engine.run(jobs):
+                place = place_of[resolved]
+                params[place] = result.params.cpu().numpy()
+                yield place, result.loss, result.square
 
-        return self._trainer.train(jobs, self._engine.run, keep), params
+        return self._trainer.train(train), params
 
     def mean(
         self, w: NDArray[Any], weights: Sequence[float], places: Sequence[tuple[int, int]], *calls: list[NDArray[Any]]

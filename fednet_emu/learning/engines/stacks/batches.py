@@ -13,7 +13,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.stacks.form import Batch
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.grouping import JobShape
-from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
+from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
@@ -90,6 +90,10 @@ def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray,
 def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
     """Rows [S, J, B] of the data for S steps, J jobs, width B, and the number [S, J] of rows that are not padding."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
+    own = [resolved.job for resolved in jobs]
+    plan, n_samples = own[0].plan, own[0].n_samples
+    if all(job.n_samples == n_samples and job.plan is plan and _is_run_of_rows(job.indices) for job in own):
+        return _drawn_alike(plan, np.array([job.first_row for job in own]), n_samples, generators)
     drawn = [resolved.job.batches(rng) for resolved, rng in zip(jobs, generators, strict=True)]
     width = max(batches.index.shape[1] for batches in drawn)
     index = np.zeros((int(steps[0]), len(jobs), width), dtype=np.int64)
@@ -101,6 +105,29 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
             index[:own_steps, place, own_width:] = batches.index[:, :1]
         count[:own_steps, place] = batches.count
     return index, count
+
+
+def _drawn_alike(
+    plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
+) -> tuple[IntArray, IntArray]:
+    """As `_drawn`, the same as `TrainJob.batches` of each, for jobs of n consecutive rows from `first` [J] on."""
+    steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
+    passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
+    rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)
+    rows[:] = first[:, None, None]  # a batch that is not full repeats the first row
+    own = rows[:, :, :n_samples]
+    own += np.arange(n_samples)
+    for rng, epochs in zip(generators, own, strict=True):
+        for epoch in epochs:
+            rng.shuffle(epoch)
+    index = rows[:, :, : per_epoch * width].reshape(len(first), -1, width)[:, :steps].transpose(1, 0, 2)
+    count = np.full((steps, len(first)), width)
+    count[per_epoch - 1 :: per_epoch] = min(n_samples, per_epoch * width) - (per_epoch - 1) * width
+    return index, count
+
+
+def _is_run_of_rows(indices: IntArray | slice) -> bool:
+    return isinstance(indices, slice) and indices.step in {None, 1}
 
 
 def _weights(count: IntArray, width: int, like: Tensor) -> Tensor | None:

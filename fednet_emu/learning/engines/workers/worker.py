@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.nn import Parameter
 
 from fednet_emu.host import end_with_parent
@@ -95,12 +95,7 @@ def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str
             jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
     except Exception:  # whatever the user's classes raise
         return None
-    results = tensor_of(memory.at(order.results))
-
-    def keep(place: int, params: Tensor) -> None:
-        results[place] = params
-
-    report = trainer.train(jobs, engines[order.engine].run_stack, keep)
+    report = trainer.train(partial(engines[order.engine].train_into, jobs, tensor_of(memory.at(order.results))))
     if report.error is None:
         return report
     return report._replace(error=RuntimeError())  # it is raised where the job is repeated
