@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -45,6 +45,13 @@ class Aggregation(Component):
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
         """The upload of device k after training from w to `params`: these, unless the rule protects them."""
         return params
+
+    @property
+    def protected(self) -> Callable[..., Any] | None:
+        """The reply of a `LocalStep`, by `reply`; None where devices send what they have trained."""
+        if type(self).reply is Aggregation.reply:
+            return None
+        return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # the round comes last
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """The aggregated update of the model that was sent.

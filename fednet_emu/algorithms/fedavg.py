@@ -11,7 +11,7 @@ FedYogi). It may select devices by another rule than at random (`selection`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import torch
@@ -25,7 +25,7 @@ from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.private import CentralPrivacy, LocalPrivacy
 from fednet_emu.algorithms.server_optimizers import AnyServerOptimizer, Memory, ServerOptimizer, ServerSgd
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.federation import Arrived, Deferred, Device, Federation, LocalStep, Process, computes_only
+from fednet_emu.federation import Arrived, Deferred, Federation, LocalStep, Process
 
 AGGREGATIONS: dict[str, type[Aggregation]] = kinds(
     CentralPrivacy, Krum, LocalPrivacy, Mean, Median, MultiKrum, TrimmedMean
@@ -66,19 +66,15 @@ class FedAvg(Synchronous):
     def run(self, fed: Federation) -> Process:
         """The server: invite a cohort, wait for its models, average them."""
         w, server = fed.initial_model(), Server(fed, self)
-        sends_params = type(self).client is FedAvg.client and type(self.aggregation).reply is Aggregation.reply
-        client = LocalStep(self.plan) if sends_params else self.client
         for t in fed.rounds():
-            arrived = yield from self.round(fed, t, self.message(fed, w), client)
+            arrived = yield from self.round(fed, t, self.message(fed, w), self.client)
             w = server.step(arrived)
             fed.end_of_round(w)
 
-    @computes_only
-    def client(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
+    @property
+    def client(self) -> Callable[..., Process]:
         """A device: train the received model, send the result."""
-        *told, t = more
-        trained = yield k.train(w, self.plan, t)
-        return self.aggregation.reply(fed, k, w, trained.params, *told)
+        return LocalStep(self.plan, reply=self.aggregation.protected)
 
     def message(self, fed: Federation, w: Deferred) -> Any:
         """The message to the devices of a round: the model, and the values that the aggregation sends with it."""

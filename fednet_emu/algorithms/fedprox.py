@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 from fednet_emu.algorithms.fedavg import FedAvg, Server
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, UntilDeadline
 from fednet_emu.compression.base import FLOAT_BIT
-from fednet_emu.federation import Deferred, Device, Federation, Process, computes_only
+from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Process, computes_only
 
 
 class FedProx(FedAvg):
@@ -60,6 +60,8 @@ class FedProx(FedAvg):
         """The server: invite a cohort, average its models, adapt mu."""
         w, server = fed.initial_model(), Server(fed, self)
         pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else w
+        whole = not self.adaptive and type(self.partial_work) is FullWork and type(self).client is FedProx.client
+        client = LocalStep(self.plan, {"prox": self.mu}, reply=self.aggregation.protected) if whole else self.client
         for t in fed.rounds():
             if self.adaptive:
                 mu = pull.part("mu", 1)
@@ -68,7 +70,7 @@ class FedProx(FedAvg):
                     weights = arrived.weights(self.weighting)
                     pull = fed.defer(adapted, pull, arrived.part(1), weights, self.mu_step, self.falls)
             else:
-                arrived = yield from self.round(fed, t, self.message(fed, w), self.client)
+                arrived = yield from self.round(fed, t, self.message(fed, w), client)
             w = server.step(arrived)
             fed.end_of_round(w)
             if self.adaptive and not fed.timing_only:

@@ -8,7 +8,7 @@ until it has caught up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -139,11 +139,17 @@ class Learner:
         return Work(job.flop, trained, params.number, trained.params.number)
 
     def train_cohort(
-        self, devices: IntArray, params: Deferred, plan: SgdPlan, t: int, **terms: Any
+        self,
+        devices: IntArray,
+        params: Deferred,
+        plan: SgdPlan,
+        t: int,
+        terms: Mapping[str, Any],
+        own: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> tuple[Array, list[Deferred]]:
         """Local training of devices [n] in round t from one model: operations [n], and the parameters after it.
 
-        The same as `train` of each of them in this order, with the key (t,).
+        The same as `train` of each of them in this order, with the key (t,), these terms and its own (by place).
         """
         model, n_samples, engine = self._task.model, self._task.n_samples[devices], self._graph.engine
         columns = Columns(
@@ -160,9 +166,12 @@ class Learner:
         plain = plan.private is None and model.least_batch == 1 and params.size == model.size
         in_columns = self._timing_only or (engine is not None and terms.keys() <= SHARED and engine.takes(columns))
         if not (plain and in_columns and n_samples.all()):
-            works = [self.train(Device(None, k), params, plan, (t,), t, **terms) for k in devices.tolist()]
+            works = [
+                self.train(Device(None, k), params, plan, (t,), t, **terms, **({} if own is None else own(place)))
+                for place, k in enumerate(devices.tolist())
+            ]
             return np.array([work.flop for work in works]), [work.result.params for work in works]
-        return columns.flop, self._graph.train_cohort(CohortJob(columns, params, terms))
+        return columns.flop, self._graph.train_cohort(CohortJob(columns, params, terms), own)
 
     def job(
         self,

@@ -57,21 +57,34 @@ class LocalDevice(Device):
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """A client as data: it trains the received model once on all its samples, and sends the result.
+    """A client as data: it trains the received model once on all its samples, and sends what it makes of the result.
+
+    The message is a model w, or several parts of which w is the first. Arguments of the functions are the further parts
+    of the message, the round t, and the further arguments of the exchange: `more`.
 
     Attributes:
         plan: steps and batches.
         terms: further terms of the objective, the same for all devices, as for `Device.training`.
+        own: `own(fed, k, w, *more)` makes the terms of device k alone: `linear`, `drift` or `anchor`.
+        reply: `reply(fed, k, params, w, *more)` makes the reply of device k; None sends the trained parameters.
     """
 
     plan: SgdPlan
     terms: Mapping[str, Any] = field(default_factory=dict)
+    own: Callable[..., Mapping[str, Any]] | None = None
+    reply: Callable[..., Any] | None = None
     computes_only: ClassVar[bool] = True
 
-    def __call__(self, fed: Fed, k: Device, w: Deferred, t: int) -> Process:
-        """The same as a process of device k in round t."""
-        trained = yield k.train(w, self.plan, t, **self.terms)
-        return trained.params
+    def __call__(self, fed: Fed, k: Device, w: Deferred, *more: Any) -> Process:
+        """The same as a process of device k."""
+        own = {} if self.own is None else self.own(fed, k, w, *more)
+        trained = yield k.train(w, self.plan, self.round_of(more), **self.terms, **own)
+        return trained.params if self.reply is None else self.reply(fed, k, trained.params, w, *more)
+
+    @staticmethod
+    def round_of(more: Sequence[Any]) -> int:
+        """The round: the first integer of the further parts and arguments."""
+        return next(item for item in more if isinstance(item, int))
 
 
 class Computed(NamedTuple):
@@ -178,7 +191,7 @@ class LocalRounds:
         down.record_broadcast(devices, size_bit, number, began_ns, arrived_ns)
         parts = payload if isinstance(payload, tuple) else (payload,)
         if isinstance(client, LocalStep) and not cohort[0].invitation.statistics:
-            computed, answers = self._step(devices, client, *parts, *args)
+            computed, answers = self._step(cohort, devices, client, *parts, *args)
         else:
             computed, answers = self._run(cohort, devices, partial(client, fed), (*parts, *args))
         fed.asks(2 * len(cohort) + len(computed.place))
@@ -192,16 +205,32 @@ class LocalRounds:
             deliveries = [received(*each) for each in zip(answers.uploads, deliveries, strict=True)]
         return [deliveries[place] for place in np.argsort(order).tolist()]
 
-    def _step(self, devices: IntArray, client: LocalStep, w: Deferred, t: int) -> tuple[Computed, Answers]:
+    def _step(
+        self, cohort: Sequence[Device], devices: IntArray, client: LocalStep, w: Deferred, *more: Any
+    ) -> tuple[Computed, Answers]:
         """Train all devices from now on; return their computations and replies."""
-        fed, now_ns, n = self._fed, self._fed.clock.now, len(devices)
-        flop, trained = fed.learner.train_cohort(devices, w, client.plan, t, **client.terms)
+        fed, now_ns, n, made = self._fed, self._fed.clock.now, len(devices), client.own
+        own = None if made is None else lambda place: made(fed, cohort[place], w, *more)
+        t = client.round_of(more)
+        flop, trained = fed.learner.train_cohort(devices, w, client.plan, t, client.terms, own)
         ended_ns = now_ns + fed.processors.durations_ns(devices, flop, now_ns)
         order, number = np.argsort(ended_ns, kind="stable"), np.array([params.number for params in trained])
         values = np.full(n, w.number), number[order]
         computed = Computed(order, flop[order], np.full(n, now_ns), ended_ns[order], *values)
-        size_bit = np.full(n, fed.links.parcel(trained[0])[3])
-        return computed, Answers(trained, size_bit, number, ended_ns)
+        if client.reply is None:
+            size_bit = np.full(n, fed.links.parcel(trained[0])[3])
+            return computed, Answers(trained, size_bit, number, ended_ns)
+        replies: list[Any] = [None] * n
+        for place in order.tolist():  # in the order of the ends, as values are numbered in the order of their creation
+            replies[place] = client.reply(fed, cohort[place], trained[place], w, *more)
+        return computed, self._answers(cohort, replies, ended_ns)
+
+    def _answers(self, cohort: Sequence[Device], replies: Sequence[Any], ready_ns: IntArray) -> Answers:
+        """The uploads of replies that are ready."""
+        uploads = [upload_of(k, reply, None) for k, reply in zip(cohort, replies, strict=True)]
+        parcels = [self._fed.links.parcel(upload.payload) for upload in uploads]
+        payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in (0, 3, 2))
+        return Answers(payloads, np.array(size_bit), np.array(number), ready_ns, uploads)
 
     def _run(
         self, invited: Sequence[Device], devices: IntArray, client: Callable[..., Process], args: tuple[Any, ...]
@@ -246,11 +275,8 @@ class LocalRounds:
                 raise _not_local(
                     f"returns a {type(reply).__name__}", "write `yield` before k.train, and return its value"
                 )
-        uploads = [upload_of(k, reply, None) for k, (reply, _) in zip(cohort, replies, strict=True)]
-        parcels = [fed.links.parcel(upload.payload) for upload in uploads]
-        payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in (0, 3, 2))
         ready_ns = np.array([ready_ns for _, ready_ns in replies])
-        return Computed.of(rows), Answers(payloads, np.array(size_bit), np.array(number), ready_ns, uploads)
+        return Computed.of(rows), self._answers(cohort, [reply for reply, _ in replies], ready_ns)
 
     def _sent(self, up: CohortBand, devices: IntArray, answers: Answers) -> Uploads | None:
         """The uploads as arrays; None if they have to be sent one by one."""

@@ -24,7 +24,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, computes_only
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, LocalStep, Process
 
 
 class FedDyn(Synchronous):
@@ -56,11 +56,17 @@ class FedDyn(Synchronous):
                 w = fed.defer(corrected, mean, h, self.alpha)
             fed.end_of_round(mean if self.evaluated == "mean" else w)
 
-    @computes_only
-    def client(self, fed: Federation, k: Device, w: Deferred, t: int, minus_g: dict[Device, Deferred]) -> Process:
+    @property
+    def client(self) -> LocalStep:
         """A device: train on the dynamic objective, send the result."""
-        trained = yield k.train(w, self.plan, t, linear=minus_g[k], prox=self.alpha)
-        return trained.params
+        return LocalStep(self.plan, {"prox": self.alpha}, own=own_gradient)
+
+
+def own_gradient(
+    fed: Federation, k: Device, w: Deferred, t: int, minus_g: dict[Device, Deferred]
+) -> dict[str, Deferred]:
+    """The linear term of a device's objective."""
+    return {"linear": minus_g[k]}
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:

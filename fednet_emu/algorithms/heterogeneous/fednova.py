@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,11 +31,11 @@ from fednet_emu.federation import (
     Deferred,
     Device,
     Federation,
+    LocalStep,
     Momentum,
     Process,
     Sgd,
     SgdPlan,
-    computes_only,
 )
 
 
@@ -79,11 +79,14 @@ class FedNova(Synchronous):
                 w = fed.accumulate(normalised_average, arrived.models, w, samples, plain, weights, n)
             fed.end_of_round(w)
 
-    @computes_only
-    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
+    @property
+    def client(self) -> LocalStep:
         """A device: train, send the result and the number of steps."""
-        trained = yield k.train(w, self.plan, t, prox=self.prox)
-        return trained.params, self.plan.n_steps(k.n_samples)
+        return LocalStep(self.plan, {"prox": self.prox}, reply=self.with_steps)
+
+    def with_steps(self, fed: Federation, k: Device, params: Deferred, *_: Any) -> tuple[Deferred, int]:
+        """The trained parameters and the number of steps."""
+        return params, self.plan.n_steps(k.n_samples)
 
 
 @lru_cache(1024)

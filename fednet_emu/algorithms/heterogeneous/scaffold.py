@@ -24,6 +24,7 @@ weighs both.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -35,6 +36,7 @@ from fednet_emu.federation import (
     Deferred,
     Device,
     Federation,
+    LocalStep,
     Momentum,
     Process,
     Sgd,
@@ -83,19 +85,31 @@ class Scaffold(Synchronous):
             x = arrived.average(self.weighting, self.server_lr)
             fed.end_of_round(x)
 
-    @computes_only
-    def client(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
+    @property
+    def client(self) -> Callable[..., Process]:
         """A device: train, send the model and the change of its control variate."""
         if self.option == "I":
-            at_x = yield k.train(x, one_gradient(self.local_optimizer), t, "control")
-        correction, plain = c - own[k], isinstance(self.local_optimizer, Sgd)  # with momentum the two are not the same
-        term: Terms = {"linear": correction} if plain else {"drift": correction}
-        trained = yield k.train(x, self.plan, t, **term)
-        if self.option == "I":
-            way = at_x.params, own[k], 1.0
-        else:
-            way = trained.params, c, self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
-        return trained.params, fed.defer(control_change, x, *way, size=c.size)
+            return self.with_a_gradient
+        return LocalStep(self.plan, own=self.correction, reply=self.with_a_mean_gradient)
+
+    @computes_only
+    def with_a_gradient(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
+        """A device with option I."""
+        at_x = yield k.train(x, one_gradient(self.local_optimizer), t, "control")
+        trained = yield k.train(x, self.plan, t, **self.correction(fed, k, x, c, t, own))
+        return trained.params, fed.defer(control_change, x, at_x.params, own[k], 1.0, size=c.size)
+
+    def with_a_mean_gradient(
+        self, fed: Federation, k: Device, params: Deferred, x: Deferred, c: Deferred, t: int, own: Variates
+    ) -> tuple[Deferred, Deferred]:
+        """The reply of a device with option II."""
+        distance = self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
+        return params, fed.defer(control_change, x, params, c, distance, size=c.size)
+
+    def correction(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Terms:
+        """The term of each step: with momentum, linear terms and drifts are not the same."""
+        correction = c - own[k]
+        return {"linear": correction} if isinstance(self.local_optimizer, Sgd) else {"drift": correction}
 
 
 def one_gradient(own: AnyOptimizer) -> SgdPlan:

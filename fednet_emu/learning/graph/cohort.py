@@ -125,9 +125,21 @@ class CohortJob:
     columns: Columns
     params: Deferred
     terms: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Sequence[Deferred]] = field(default_factory=dict)
+    own: dict[str, list[Deferred]] = field(default_factory=dict)
     results: list[ref[Deferred]] = field(default_factory=list)
     begun: Begun | None = None
+
+    def add(self, own: Mapping[str, Deferred]) -> None:
+        """Add the terms of the next device.
+
+        Raises:
+            AlgorithmError: a term is none of `OWN`.
+        """
+        for name, value in own.items():
+            if name not in OWN:
+                what = f"gives each device terms of its own, got {name}"
+                raise AlgorithmError("LocalStep", what, f"give {', '.join(sorted(OWN))}, or write a generator")
+            self.own.setdefault(name, []).append(value)
 
     def inputs(self) -> list[Deferred]:
         """The Deferreds that must be known before a device can begin."""

@@ -7,7 +7,7 @@ until nothing else is ready and then run together as one wavefront, which is as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, final
@@ -197,14 +197,22 @@ class Graph:
         self._bound()
         return Measured(params, loss, square)
 
-    def train_cohort(self, job: CohortJob) -> list[Deferred]:
-        """The parameters after the training of each device [n]; they have the same numbers as by `train` of each."""
+    def train_cohort(
+        self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
+    ) -> list[Deferred]:
+        """The parameters after the training of each device [n]; they have the same numbers as by `train` of each.
+
+        `own` makes the terms of one device, by its place.
+        """
         n, size = len(job.columns), job.columns.model.size
+        if own is None:
+            numbers: Sequence[int] = range(self._created + 2, self._created + 2 * n + 1, 2)
+            self._created += 2 * n
+        else:
+            numbers = [self._with_terms(job, own(place)) for place in range(n)]
         if self.engine is None:
-            return self.untrained_params(size, n)
-        whole = self._node(1, job, job.inputs())
-        first, self._created = whole.number + 1, whole.number + 2 * n - 1
-        numbers = range(first, first + 2 * n, 2)
+            return [Deferred(number, size, None, self) for number in numbers]
+        whole = self._node(1, job, job.inputs(), numbers[0] - 1)
         nodes = [Deferred(number, size, _new(OfCohort, (whole,)), self) for number in numbers]
         job.results += map(ref, nodes)
         self._made += job.results
@@ -226,10 +234,11 @@ class Graph:
         self._created += 1
         return Measured(*trained, Deferred(self._created, 1, None, self))
 
-    def untrained_params(self, size: int, count: int) -> list[Deferred]:
-        """The parameters of that many results of `untrained`, one after the other."""
-        first, self._created = self._created + 2, self._created + 2 * count
-        return [Deferred(number, size, None, self) for number in range(first, self._created + 1, 2)]
+    def _with_terms(self, job: CohortJob, own: Mapping[str, Deferred]) -> int:
+        """Add a device with its terms to a job; returns the number of its parameters."""
+        job.add(own)
+        self._created += 2
+        return self._created
 
     def read(self, deferred: Deferred) -> Any:
         """The value of a Deferred of this graph, computed now if it is not known yet.
@@ -285,12 +294,17 @@ class Graph:
             self.engine.close()
 
     def _node(
-        self, size: int, work: Call | Pick | Part | Accumulate | TrainJob | CohortJob, inputs: list[Deferred]
+        self,
+        size: int,
+        work: Call | Pick | Part | Accumulate | TrainJob | CohortJob,
+        inputs: list[Deferred],
+        number: int | None = None,
     ) -> Deferred:
         for item in inputs:
             if item._given is not None:
                 item.check_not_given()
-        self._created = number = self._created + 1
+        if number is None:
+            self._created = number = self._created + 1
         if self.engine is None:
             return Deferred(number, size, None, self)
         node = Deferred(number, size, work, self)
