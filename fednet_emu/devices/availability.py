@@ -18,7 +18,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.mobility.base import Paths, Visits
-from fednet_emu.devices.orbits.sky import Pass, PassTable, SatelliteView
+from fednet_emu.devices.orbits import Pass, PassTable, SatelliteView
 from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.kernel.streams import uniform, uniforms
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -22,10 +22,8 @@ Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 class Speeds(Component):
     """Distribution of the speeds of devices."""
 
-    @property
-    def relative(self) -> bool:
-        """Whether drawn speeds are factors of the speeds of `devices.profile`."""
-        return False
+    relative: ClassVar[bool] = False
+    """Whether drawn speeds are factors of the speeds of `devices.profile`."""
 
     @abstractmethod
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
@@ -53,7 +51,7 @@ class LogNormalSpeed(Speeds):
     """Standard deviation of the logarithm; 0 makes all devices equal."""
 
     @property
-    def relative(self) -> bool:
+    def relative(self) -> bool:  # type: ignore[override]
         return self.median_flop_per_s is None
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:

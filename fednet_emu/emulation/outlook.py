@@ -18,7 +18,7 @@ import torch
 
 from fednet_emu.algorithms.base import EVENTS
 from fednet_emu.arrays import Array, Mask
-from fednet_emu.devices.orbits.sky import SatelliteView
+from fednet_emu.devices.orbits import SatelliteView
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.kernel.streams import Streams

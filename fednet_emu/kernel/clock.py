@@ -26,7 +26,7 @@ from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.events import Completion, RunningProcess, describe
 
 Process = Generator[Event, Any, Any]
-"""Generator function of an algorithm, which yields events and returns a result."""
+"""A process of an algorithm: a generator that yields events and returns a result."""
 
 SETTLE = EventPriority(2)
 COLLECT = EventPriority(3)
@@ -184,11 +184,10 @@ class Clock(simpy.Environment):
             self.step()
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
-        """Run until a process has ended, and return its result; None when `until_s` came first.
+        """Run until a process has ended, and return its result; None if `until_s` is earlier.
 
         Raises:
-            Deadlock: no event is left that may wake a process, and this one has not ended; told at once, whatever
-                `until_s` is.
+            Deadlock: no event can wake a process any more, and this one has not ended; `until_s` does not delay it.
         """
         main = self.process(process)
         if until_s is not None:

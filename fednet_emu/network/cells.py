@@ -15,8 +15,7 @@ from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.mobility.base import Paths
-from fednet_emu.devices.orbits.earth import Site
-from fednet_emu.devices.orbits.sky import Orbits, SatelliteView, stations_m
+from fednet_emu.devices.orbits import Orbits, SatelliteView, Site, stations_m
 
 
 class Cells(Component):

@@ -59,7 +59,7 @@ SERVER = -1
 SEVERAL = -2
 """Receiver of a transfer to several devices, which are in `receptions`."""
 NEVER_NS = -1
-"""Start of a transfer that never started."""
+"""Value of `started_ns` for a transfer that never started."""
 
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 """Columns of `evaluations` with the quality of a model, apart from further metrics."""

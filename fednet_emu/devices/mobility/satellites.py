@@ -15,8 +15,7 @@ from pydantic import Field, field_validator
 from fednet_emu.arrays import Array, IntArray, cos, sin
 from fednet_emu.devices.mobility.base import Mobility
 from fednet_emu.devices.mobility.regions import Region
-from fednet_emu.devices.orbits.earth import GRAVITY_M3_S2, MEAN_RADIUS_M, TURN_RAD_S, sidereal_rad, turned
-from fednet_emu.devices.orbits.sky import Orbits
+from fednet_emu.devices.orbits import GRAVITY_M3_S2, MEAN_RADIUS_M, TURN_RAD_S, Orbits, sidereal_rad, turned
 from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.tle import Elements, read_elements

@@ -12,7 +12,7 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
 from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.devices.mobility.regions import Region
-from fednet_emu.devices.orbits.earth import metres_per_degree
+from fednet_emu.devices.orbits import metres_per_degree
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.gps import read_tracks

@@ -8,7 +8,7 @@ import pytest
 
 from fednet_emu.devices.mobility import GpsMobility
 from fednet_emu.devices.mobility.regions import DiscRegion
-from fednet_emu.devices.orbits.earth import Site, in_axes
+from fednet_emu.devices.orbits import Site, in_axes
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.gps import read_tracks
 from fednet_emu.kernel.streams import Streams

@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from fednet_emu.devices.mobility.satellites import Tle, Walker
-from fednet_emu.devices.orbits.earth import GRAVITY_M3_S2, TURN_RAD_S, Site
-from fednet_emu.devices.orbits.sky import PassTable, SatelliteView
+from fednet_emu.devices.orbits import GRAVITY_M3_S2, TURN_RAD_S, PassTable, SatelliteView, Site
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.tle import read_elements
 from fednet_emu.network.delay import RangeDelay

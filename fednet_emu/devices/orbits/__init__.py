@@ -1,1 +1,0 @@
-"""Satellites: their elevation above ground stations, and their contact windows."""
