@@ -134,8 +134,7 @@ class BatchedEngine(Engine):
         form = self._stacked(shape, len(jobs))
         if form is None:
             return super().train_into(jobs, out)
-        w, losses, squares = self._trained(form, shape, jobs)
-        out.copy_(w)
+        _, losses, squares = self._trained(form, shape, jobs, out)
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
@@ -161,10 +160,10 @@ class BatchedEngine(Engine):
             yield resolved, TrainResult(own.clone(), loss, square)
 
     def _trained(
-        self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob]
+        self, form: Form, shape: JobShape, jobs: Sequence[ResolvedJob], out: Tensor | None = None
     ) -> tuple[Tensor, list[float], list[float]]:
         try:
-            return _trained_stack(form, shape, jobs, self._scratch)
+            return _trained_stack(form, shape, jobs, self._scratch, out)
         except Exception as error:
             error.add_note(f"in {len(jobs)} training jobs run together, the first of them {jobs[0].job.label}")
             raise
@@ -211,17 +210,17 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
 
 
 def _trained_stack(
-    form: Form, shape: JobShape, jobs: Sequence[ResolvedJob], scratch: Scratch
+    form: Form, shape: JobShape, jobs: Sequence[ResolvedJob], scratch: Scratch, out: Tensor | None = None
 ) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
     Plain steps are added to the parameters at once; otherwise the gradients are written down first.
 
     Returns:
-        The parameters [J, P], in scratch memory, the mean losses of the jobs, and the mean squares of the losses of
-        their samples, nan where they are not wanted.
+        The parameters [J, P], in `out` or else in scratch memory, the mean losses of the jobs, and the mean squares of
+        the losses of their samples, nan where they are not wanted.
     """
-    w = _stack([resolved.params for resolved in jobs], scratch)
+    w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
     total = w if shape.rule is None else _rows("gradient", len(jobs), w[0], scratch).zero_()
     advance = None if shape.rule is None else _advance(shape.rule, w)
@@ -278,9 +277,9 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
     return advance
 
 
-def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
-    """Copies of vectors [P] as rows [J, P], each aligned to a cache line."""
-    w = _rows("parameters", len(vectors), vectors[0], scratch)
+def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
+    """Copies of vectors [P] as rows [J, P], each aligned to a cache line, in `out` if there is one."""
+    w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])
     return torch.stack(vectors, out=w)
@@ -288,8 +287,12 @@ def _stack(vectors: list[Tensor], scratch: Scratch) -> Tensor:
 
 def _rows(role: str, count: int, like: Tensor, scratch: Scratch) -> Tensor:
     """Uninitialised rows [count, P] like a vector [P], each aligned to a cache line."""
-    size = len(like)
-    return scratch.take(role, (count, -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT), like)[:, :size]
+    return scratch.take(role, (count, aligned(len(like))), like)[:, : len(like)]
+
+
+def aligned(size: int) -> int:
+    """Length of a row for a vector [size], so that the next row begins at a cache line, too."""
+    return -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
 
 
 class _Terms(NamedTuple):

@@ -116,12 +116,16 @@ class Accumulate:
 
     def advance(self) -> Any:
         """Add the parts that are known by now; the result, or `PENDING` while a part is missing."""
-        while self._parts:
-            if not self._parts[0].done:
+        parts = self._parts
+        if parts and not parts[0].done:
+            return PENDING  # before it has begun
+        running = self._run()
+        while parts:
+            if parts[0]._value is PENDING:
                 return PENDING
-            self._run().add(self._parts[0].value)
-            self._parts.popleft().let_go()
-        return self._run().result()
+            running.add(parts[0].value)
+            parts.popleft().let_go()
+        return running.result()
 
     def _run(self) -> _Running:
         if self._running is None:

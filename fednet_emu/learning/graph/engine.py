@@ -81,7 +81,10 @@ class Engine(ABC):
         return self.run(jobs)
 
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
-        """Train a stack as `run_stack`, and write the parameters of each job into its row of out [jobs, size]."""
+        """Train a stack as `run_stack`, and write the parameters of each job into its row of out [jobs, size].
+
+        Rows of `out` begin at cache lines of the memory of the torch device of the jobs.
+        """
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
         for resolved, result in self.run_stack(jobs):
             place = place_of[resolved]

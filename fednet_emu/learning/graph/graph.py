@@ -458,7 +458,12 @@ class Graph:
     def _settle_one(self, node: Deferred | None, params: Tensor) -> None:
         """Set the value of a device of a cohort, if it is still of use."""
         self._pending_byte -= _BYTE_OF_LOSS
-        if node is not None and node._work is not None:
+        if node is None or node._work is None:
+            return
+        if node._waiters is None:
+            node._settle(params)
+            self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        else:
             self._settle(node, params)
 
     def _settle(self, node: Deferred, value: Any) -> None:

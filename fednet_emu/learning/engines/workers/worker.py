@@ -62,7 +62,7 @@ class Order(NamedTuple):
         used: numbers of the models and data of the parcel.
         keeps: where the models and data that are to be kept lie, by number.
         tensors: the parcel's tensors.
-        results: where the parameters [jobs, size] are to be written.
+        results: where the parameters are to be written: [jobs, size], and what aligns rows.
     """
 
     engine: str
@@ -95,7 +95,8 @@ def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str
             jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
     except Exception:  # whatever the user's classes raise
         return None
-    report = trainer.train(partial(engines[order.engine].train_into, jobs, tensor_of(memory.at(order.results))))
+    out = tensor_of(memory.at(order.results))[:, : jobs[0].job.model.size]
+    report = trainer.train(partial(engines[order.engine].train_into, jobs, out))
     if report.error is None:
         return report
     return report._replace(error=RuntimeError())  # it is raised where the job is repeated

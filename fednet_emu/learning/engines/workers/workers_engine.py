@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from typing_extensions import override
 
-from fednet_emu.learning.engines.batched import is_worth_dividing
+from fednet_emu.learning.engines.batched import aligned, is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed, packed_columns, without_constants
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, pool
@@ -215,14 +215,14 @@ class WorkersEngine(Engine):
             if not isinstance(jobs, Columns):
                 array, text = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
                 held.append(array)
-            results, place = memory.new((len(jobs), model.size), start.numpy().dtype)
+            rows, place = memory.new((len(jobs), aligned(model.size)), start.numpy().dtype)
         except Exception:  # whatever the user's classes raise
             self._stay.add(model)
             return None
         self._statistics["sent_byte"] += len(parcel.text)
         keeps = {number: places for number, places, _ in self._kept.values()}
         order = Order(self._name, text, used, keeps, [its for _, its in tensors], place)
-        return Call(self, jobs, order, [*held, *(array for array, _ in tensors)], results)
+        return Call(self, jobs, order, [*held, *(array for array, _ in tensors)], rows[:, : model.size])
 
     def _number(self, thing: Kept) -> int:
         """The number of a model or of data, which are in shared memory then."""
