@@ -20,7 +20,7 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.rates import rate_cells
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Sharing
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
@@ -43,15 +43,18 @@ def changes_per_s(access: Access, senders: int, changes: int, *, general: bool =
     snr = 10 ** rng.uniform(0, 3, senders)
     sizes_bit = iter(rng.integers(1, 40_000, changes).tolist())
     links = CellLinks(snr[None], [streams.key("fading")])
-    settings, band = Uplink(access=access, timeout_s=3600.0), access.on(Band.of(20e6, CAPACITY, Rayleigh()))
-    medium = Medium(clock, ledger, Presence(Always(), 0, senders), settings, band, links, Radios(DeviceRadio()))
+    settings, use = (
+        Uplink(access=access, timeout_s=3600.0),
+        access.use(Band.of(20e6, CAPACITY, Rayleigh()), links, 1, senders),
+    )
+    medium = Medium(clock, ledger, Presence(Always(), 0, senders), settings, use, links, Radios(DeviceRadio()))
     if general:
         assert isinstance(access, Sharing)
-        medium._air, medium._looks_up = SharedAir(access, band, links), False
+        medium.air = SharedAir(access, use.band, links)
 
     def device(index: int) -> Generator[Any, Any, None]:
         while len(ledger.transfers) < changes // 2:
-            yield medium.send(index, SERVER, None, -1, next(sizes_bit))
+            yield medium.send(index, SERVER, Message(None, next(sizes_bit)))
             yield clock.sleep(1e-6)  # an end and a start are two instants
 
     def everyone() -> Generator[Any, Any, None]:
@@ -93,7 +96,7 @@ def rerating_s(on_air: ActiveSet, access: Access, band: Band) -> float:
 def on_the_air(links: CellLinks, band: Band, count: int, cells: int) -> ActiveSet:
     """Uplinks of `count` devices, all on the air."""
     clock, active = Clock(), ActiveSet(band, links, cells)
-    uplinks = [Transfer(clock, 0, print, (device, SERVER), None, 0, 1000, None) for device in range(count)]
+    uplinks = [Transfer(clock, 0, print, device, SERVER, Message(None, 1000, 0)) for device in range(count)]
     for uplink in uplinks:
         uplink.cell = -1 - links.station_of(uplink.sender)
     active.add([[uplink] for uplink in uplinks])
@@ -113,7 +116,7 @@ def test_rates_of_ten_thousand_links_under_interference() -> None:
         for count in (1000, 10_000):
             snr = 10 ** np.random.default_rng(0).uniform(0, 3, (cells, count))
             links = CellLinks(snr, [streams.key("fading", cell) for cell in range(cells)])
-            band = access.on(Band.of(20e6, law, Rayleigh()))
+            band = access.use(Band.of(20e6, law, Rayleigh()), links, cells, count).band
             spent_s[count] = rerating_s(on_the_air(links, band, count, cells), access, band)
         many_ms, few_ms = spent_s[10_000] * 1e3, spent_s[1000] * 1e3
         print(f"{access.kind}, {cells} cells: 10,000 links {many_ms:.2f} ms, 1000: {few_ms:.2f} ms")

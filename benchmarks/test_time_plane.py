@@ -21,9 +21,10 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.medium.loads import Radios
-from fednet_emu.network.medium.turn_medium import medium_class
+from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import Rayleigh
@@ -42,13 +43,14 @@ def tdma_rate(devices: int, transfers: int = TRANSFERS) -> float:
     """Transfers per host second over a TDMA uplink with fading and records; every device always has one waiting."""
     clock, ledger, streams = Clock(), Ledger(), Streams(0)
     links = CellLinks(np.full((1, devices), 100.0), [streams.key("fading")])
-    band, settings = Band.of(20e6, Shannon(), Rayleigh()), Uplink(access=Tdma(), timeout_s=3600.0)
+    settings = Uplink(access=Tdma(), timeout_s=3600.0)
+    use = settings.access.use(Band.of(20e6, Shannon(), Rayleigh()), links, 1, devices)
     there = Presence(Always(), 0, devices)
-    medium = medium_class(settings, there, 1, None)(clock, ledger, there, settings, band, links, Radios(DeviceRadio()))
+    medium = Medium(clock, ledger, there, settings, use, links, Radios(DeviceRadio()))
 
     def device(index: int, count: int) -> Generator[Any, Any, None]:
         for _ in range(count):
-            yield medium.send(index, SERVER, None, -1, 251_200)
+            yield medium.send(index, SERVER, Message(None, 251_200))
 
     def everyone() -> Generator[Any, Any, None]:
         yield gather(clock, (device(index, transfers // devices) for index in range(devices)))

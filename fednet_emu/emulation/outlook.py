@@ -310,6 +310,7 @@ def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -
     law = channel.medium_rate(reception.branches(1))
     down = way.DIRECTION == "downlink"
     band = Band.of(channel.usable_hz, law, channel.medium_fading, reception=reception, down=down)
-    patience = Patience(way.access.on(band))
+    alone = CellLinks(np.ones((1, 1)), [0])
+    patience = Patience(way.access.use(band, alone, 1, 1).band)
     alike = (patience.expected_s(size_bit, links.mean_snr, los=los) for los in (True, False))
     return np.where(links.in_sight, *alike)

@@ -24,7 +24,6 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.files.gains import Gains
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.network import Network
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
@@ -158,7 +157,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
     engine = fed.graph.engine
     for choice in engine.choices if engine is not None else ():
         LOG.info("%s", choice)
-    laws = verify(ledger, frozenset()) if measured else _laws(ledger, scenario)
+    laws = verify(ledger, frozenset()) if measured else _laws(fed, ledger)
     for law, broken in laws.items():
         LOG.log(logging.ERROR if broken else logging.INFO, "law %s: %s", law, broken or "holds")
     backhaul = {"backhaul_bit": ledger.backhaul_bit, "backhaul_j": ledger.backhaul_j}  # part of the run's energy
@@ -211,24 +210,18 @@ def _emptiness(fed: Federation) -> dict[str, float]:
     return {"empty_share": float(empty_s(fed.ledger, fed.n_devices).sum() / whole_s) if whole_s else 0.0}
 
 
-def _laws(ledger: Ledger, scenario: Scenario) -> dict[str, str]:
+def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
     """Check the conservation laws for the scenario's access schemes, see `verify`."""
-    network = scenario.network
-    access = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
-    one_cell = ("uplink", "downlink", "sidelink") if network.cells.count == 1 else ("sidelink",)
-    exclusive = frozenset(  # recorded links are separate for each device
+    network = fed.network
+    media = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
+    one_cell = ("uplink", "downlink", "sidelink") if network.settings.cells.count == 1 else ("sidelink",)
+    clustered = {kind for kind, medium in media.items() if medium is not None and medium.turns.clustered}
+    exclusive = frozenset(  # only one burst of a cell is on the air at a time
         kind
-        for kind, used in access.items()
-        if kind in one_cell and used is not None and used.trace is None and _takes_turns(used.access.queue(1))
+        for kind, medium in media.items()
+        if kind in one_cell and medium is not None and medium.turns.places == 1 and kind not in clustered
     )
-    queue = None if network.sidelink is None else network.sidelink.access.queue(1)
-    in_turns = queue is not None and (queue.clustered or _takes_turns(queue))
-    return verify(ledger, exclusive, frozenset({"sidelink"} if in_turns else ()))
-
-
-def _takes_turns(queue: TurnQueue) -> bool:
-    """Whether a cell has one transmission on the air at a time."""
-    return queue.places == 1 and not queue.clustered
+    return verify(ledger, exclusive, frozenset({"sidelink"} & (exclusive | clustered)))
 
 
 def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:

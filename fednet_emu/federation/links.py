@@ -15,7 +15,7 @@ from fednet_emu.federation.updates import Compressor, Publications, Read, Since,
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
-from fednet_emu.network.air.transfer import Grant, Transfer
+from fednet_emu.network.air.transfer import Grant, Message, Transfer
 from fednet_emu.network.backhaul import Message as BackhaulMessage
 from fednet_emu.network.network import Network
 from fednet_emu.records.ledger import SERVER
@@ -54,8 +54,8 @@ class Links:
         """Whether messages have the sizes of their payloads: no compression, no weights that a device still lacks."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
-    def parcel(self, payload: Any) -> tuple[Any, int | None, int, int]:
-        """What is delivered, the group of its broadcast, its number, and the bits on the air, as `payload.parcel`."""
+    def parcel(self, payload: Any) -> Message:
+        """The message that carries a payload."""
         return parcel(payload, None, self._wire_bit)
 
     def shared(self, payload: Any) -> Shared:
@@ -72,20 +72,19 @@ class Links:
         if bare:
             whole = payload.payload if isinstance(payload, Shared) else payload
             size_bit = self._base_bit + (n_scalars(whole) * FLOAT_BIT if size_bit is None else size_bit)
-        payload, group, number, bits = parcel(payload, size_bit, self._wire_bit)
-        transfer = self._network.downlink.send(SERVER, device, payload, number, bits, group=group)
+        message = parcel(payload, size_bit, self._wire_bit)
+        transfer = self._network.downlink.send(SERVER, device, message)
         if bare:
             transfer.callbacks.append(lambda event: None if event.lost else self._has_base.add(device))
         if published is not None:
-            published.until_arrived(device, payload, transfer)
+            published.until_arrived(device, message.payload, transfer)
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
         """Send from the server to several devices, to each what `downlink` would."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
-        payload, group, number, bits = parcel(payload, None, self._wire_bit)
-        return self._network.downlink.send_all(SERVER, devices, payload, number, bits, group)
+        return self._network.downlink.send_all(SERVER, devices, parcel(payload, None, self._wire_bit))
 
     def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
         """Send from a device to the server; of a model only the update, if `since` is given and is of use.
@@ -102,18 +101,20 @@ class Links:
         read = payload
         if uploads is not None:
             read, size_bit = uploads.message(device, payload, since)
-        grant = self.grants.get(device)
-        payload, _, number, bits = parcel(payload, size_bit, self._wire_bit)
-        arrives = payload if uploads is None else read
-        transfer = self._network.uplink.send(device, SERVER, arrives, number, bits, power_part=power_part, grant=grant)
+        message = parcel(payload, size_bit, self._wire_bit)
+        if uploads is not None:
+            message = message._replace(payload=read)
+        if device in self.grants:
+            message = message._replace(grant=self.grants[device])
+        transfer = self._network.uplink.send(device, SERVER, message, power_part=power_part)
         if uploads is not None:
             uploads.until_arrived(device, transfer)
         return transfer
 
     def superposed(self, device: int, payload: Deferred, power_part: float) -> Transfer:
         """Send from a device to the server, analogue and without headers; an entry counts as many bits as a number."""
-        bits = payload.size * FLOAT_BIT
-        return self._network.uplink.send(device, SERVER, payload, payload.number, bits, power_part=power_part)
+        message = Message(payload, payload.size * FLOAT_BIT, payload.number)
+        return self._network.uplink.send(device, SERVER, message, power_part=power_part)
 
     def sidelink(
         self, sender: int, receivers: Sequence[Device], payload: Any, size_bit: int | None, cluster: int
@@ -126,11 +127,8 @@ class Links:
         medium = self._network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        payload, group, number, bits = parcel(self.shared(payload), size_bit, self._wire_bit)
-        return [
-            medium.send(sender, receiver.index, payload, number, bits, group=group, cluster=cluster)
-            for receiver in receivers
-        ]
+        message = parcel(self.shared(payload), size_bit, self._wire_bit)
+        return [medium.send(sender, receiver.index, message, cluster=cluster) for receiver in receivers]
 
     def published(self, model: Deferred) -> Deferred:
         """The server's model as the devices read it that are sent it."""
@@ -170,5 +168,5 @@ class EdgeServers:
         return self._send(edge, payload, up=False)
 
     def _send(self, edge: int, payload: Any, *, up: bool) -> BackhaulMessage:
-        payload, _, number, size_bit = parcel(payload, None, self._network.settings.overhead.wire_bit)
+        payload, size_bit, number, *_ = parcel(payload, None, self._network.settings.overhead.wire_bit)
         return self._network.backhaul.send(edge, up=up, payload=payload, number=number, size_bit=size_bit)

@@ -180,7 +180,7 @@ class LocalRounds:
         order = sorted(range(len(invited)), key=lambda place: invited[place].index)
         cohort = [invited[place] for place in order]
         devices = np.array([k.index for k in cohort])
-        payload, _, number, size_bit = fed.links.parcel(
+        payload, size_bit, number, *_ = fed.links.parcel(
             message if isinstance(message, Deferred) else fed.shared(message)
         )
         began_ns = clock.now
@@ -218,7 +218,7 @@ class LocalRounds:
         values = np.full(n, w.number), number[order]
         computed = Computed(order, flop[order], np.full(n, now_ns), ended_ns[order], *values)
         if client.reply is None:
-            size_bit = np.full(n, fed.links.parcel(trained[0])[3])
+            size_bit = np.full(n, fed.links.parcel(trained[0]).size_bit)
             return computed, Answers(trained, size_bit, number, ended_ns)
         replies: list[Any] = [None] * n
         for place in order.tolist():  # in the order of the ends, as values are numbered in the order of their creation
@@ -229,7 +229,7 @@ class LocalRounds:
         """The uploads of replies that are ready."""
         uploads = [upload_of(k, reply, None) for k, reply in zip(cohort, replies, strict=True)]
         parcels = [self._fed.links.parcel(upload.payload) for upload in uploads]
-        payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in (0, 3, 2))
+        payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in range(3))
         return Answers(payloads, np.array(size_bit), np.array(number), ready_ns, uploads)
 
     def _run(

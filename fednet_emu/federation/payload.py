@@ -9,6 +9,7 @@ import numpy as np
 
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.network.air.transfer import Message
 
 
 class Shared(NamedTuple):
@@ -46,18 +47,16 @@ def whole_bit(size_bit: float) -> int:
     return int(size_bit)
 
 
-def parcel(payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]) -> tuple[Any, int | None, int, int]:
-    """What is delivered, the group of its broadcast, its number in the records, and the bits on the air.
-
-    `wire_bit` gives the bits of a payload and its headers.
-    """
-    group, number = None, -1
-    if type(payload) is Shared:
-        payload, group = payload
-        group = -group
+def parcel(payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]) -> Message:
+    """The message that carries a payload of this size; `wire_bit` gives the bits of a payload and its headers."""
     if type(payload) is Deferred:
-        number = payload.number
-        if group is None:
-            group = number
+        number: int = payload.number
+        bits = payload.size * FLOAT_BIT if size_bit is None else whole_bit(size_bit)
+        return Message(payload, wire_bit(bits), number, number)
+    group = None
+    if type(payload) is Shared:
+        payload, shared = payload
+        group = "shared", shared
+    number = payload.number if type(payload) is Deferred else -1
     bits = n_scalars(payload) * FLOAT_BIT if size_bit is None else whole_bit(size_bit)
-    return payload, group, number, wire_bit(bits)
+    return Message(payload, wire_bit(bits), number, group)

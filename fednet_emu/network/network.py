@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.files.gains import Gains
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.access.base import DelayNs, Use
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.separate import SeparateAir, at_recorded_rates
 from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.delay import Delay, NoDelay
@@ -37,9 +39,7 @@ from fednet_emu.network.links.links import (
 )
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.path import EndToEndPath
-from fednet_emu.network.medium.turn_medium import medium_class
-from fednet_emu.network.nr.rrc import Promoted, RadioConnections, Rrc
+from fednet_emu.network.nr.rrc import RadioConnections, Rrc
 from fednet_emu.network.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
@@ -88,8 +88,6 @@ class Network:
         self._powers = powers or DevicePowers.of(channel.device, bytes(presence.count))
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
-        if settings.phased:
-            ledger.add_phases()
         transport, session = settings.transport, settings.session
         self._connections = Connections(transport, session) if isinstance(transport, EndToEndTransport) else None
         idle = settings.uplink.idle
@@ -240,21 +238,35 @@ class Network:
             (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
         )
-        parts = self._clock, self._ledger, self._presence, settings, settings.access.on(band), links, radios
-        hands_over = cells > 1 and self.settings.handover == "during"
-        more: dict[str, Any] = {"loss_key": streams.key("loss", kind), "cells": cells, "rates": rates}
-        more["hands_over"] = hands_over
-        if not self.settings.phased:
-            kind_of = medium_class(settings, self._presence, cells, rates, links.until_ns())
-            return kind_of(*parts, **more)
-        latency = settings.access.latency(band) if rates is None else NO_LATENCY
+        use = settings.access.use(band, links, cells, len(self._everybody))
+        if rates is not None:
+            use = Use(use.band, TurnQueue(None), SeparateAir(at_recorded_rates(rates)))
         if self._radio_connections is not None and kind != "sidelink" and not settings.broadcasts:
-            latency = Promoted(latency, self._radio_connections)
-        way_ns = None if isinstance(settings.delay, NoDelay) else partial(self._way_ns, settings.delay, channel)
-        return Medium(*parts, **more, path=EndToEndPath(latency, self._connections, way_ns))
+            use = self._radio_connections.around(use)
+        if not isinstance(settings.delay, NoDelay):
+            use = use._replace(after=partial(self._after_ns, use.after, settings.delay, channel))
+        medium = Medium(
+            self._clock,
+            self._ledger,
+            self._presence,
+            settings,
+            use,
+            links,
+            radios,
+            loss_key=streams.key("loss", kind),
+            cells=cells,
+            rates=rates,
+            hands_over=cells > 1 and self.settings.handover == "during",
+            connections=self._connections,
+        )
+        if medium.is_delayed and not self._ledger.has_phases:
+            self._ledger.add_phases()
+        return medium
 
-    def _way_ns(self, delay: Delay, channel: Channel, transfer: Transfer) -> int:
-        """How long a transfer is on its way from antenna to antenna."""
+    def _after_ns(
+        self, access_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
+    ) -> int:
+        """Time in ns from the last bit of a transfer on the air until it is received: propagation and access delay."""
 
         def place_m(end: int) -> Array:
             at_s = transfer.started_ns / NS_PER_S
@@ -264,7 +276,8 @@ class Network:
             place: Array = places_m[0]
             return place
 
-        return delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
+        way_ns = delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
+        return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""

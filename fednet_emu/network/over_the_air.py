@@ -25,11 +25,12 @@ from typing_extensions import override
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.kernel.clock import to_ns
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import Access, Use
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.separate import Air, SeparateAir
+from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.separate import SeparateAir
 from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.channel import Channel
@@ -131,8 +132,20 @@ class OverTheAir(Access):
             )
 
     @override
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        return SeparateAir(SlotWalker(self, band.bandwidth_hz))
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        def walk(burst: Burst, start_ns: int, _horizon_ns: int) -> int:
+            """Whole slots, whatever the link, until the timeout or the departure of an end of each leg."""
+            last_ns = start_ns
+            for leg in burst:
+                needed_ns = to_ns(self.burst_s(leg.size_bit // FLOAT_BIT, band.bandwidth_hz))
+                end_ns, leg.air_bit = start_ns + needed_ns, float(leg.size_bit)
+                if end_ns > leg.until_ns:
+                    end_ns, leg.lost = leg.until_ns, leg.until_reason
+                    leg.air_bit *= (end_ns - start_ns) / needed_ns
+                last_ns = max(last_ns, end_ns)
+            return last_ns
+
+        return Use(band, TurnQueue(None, cells), SeparateAir(walk))
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
         """Duration in s of a burst of so many entries: whole slots."""
@@ -209,25 +222,3 @@ class Superposition:
             own = self._streams.many([("over-the-air", "csi", device, burst) for device in devices.tolist()])
             factor = misalignment(gain, access.csi_error, np.array([rng.standard_normal() for rng in own]))
         return Sending(silent, power, factor, snr)
-
-
-@final
-class SlotWalker:
-    """Carries analogue bursts: whole slots at a fixed number of symbols, whatever the link."""
-
-    ahead_ns = FOREVER_NS
-
-    def __init__(self, access: OverTheAir, bandwidth_hz: float) -> None:
-        self._access, self._bandwidth_hz = access, bandwidth_hz
-
-    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Follow each leg to the end of its last slot, or to its timeout or the departure of one of its ends."""
-        last_ns = start_ns
-        for leg in burst:
-            needed_ns = to_ns(self._access.burst_s(leg.size_bit // FLOAT_BIT, self._bandwidth_hz))
-            end_ns, leg.air_bit = start_ns + needed_ns, float(leg.size_bit)
-            if end_ns > leg.until_ns:
-                end_ns, leg.lost = leg.until_ns, leg.until_reason
-                leg.air_bit *= (end_ns - start_ns) / needed_ns
-            last_ns = max(last_ns, end_ns)
-        return last_ns

@@ -241,17 +241,6 @@ class NetworkSettings(Component):
         if up.trace is not None:
             yield "uplink.trace", "signals add up on a channel, got recorded rates"
 
-    @property
-    def phased(self) -> bool:
-        """Whether transfers have phases beside their turn and their time on the air."""
-        ways = (self.uplink, self.downlink, self.sidelink)
-        delays = any(
-            (way.access.delays and way.trace is None) or not isinstance(way.delay, NoDelay)
-            for way in ways
-            if way is not None
-        )
-        return delays or self.uplink.idle is not None or not isinstance(self.transport, NoTransport)
-
     def losses(self, channel: Channel) -> Iterator[str]:
         """List the settings by which messages to and from the server may be lost, as `key: value`.
 

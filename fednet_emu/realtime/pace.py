@@ -14,7 +14,7 @@ from fednet_emu.kernel.work import work_per_ns
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.rates import rate_cells
 from fednet_emu.network.air.sharing import Sharing
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.records.ledger import SERVER
@@ -128,7 +128,7 @@ class RatedPace:
 
     def _endless(self, link: int, now_ns: int) -> Transfer:
         ends = (link, SERVER) if self._upwards else (SERVER, link)
-        burst = Transfer(self._clock, self._kind, _never_stopped, ends, None, -1, _ENDLESS_BIT, None)
+        burst = Transfer(self._clock, self._kind, _never_stopped, *ends, Message(None, _ENDLESS_BIT))
         burst.cell = self.cell(link, now_ns)
         return burst
 

@@ -11,6 +11,7 @@ from simpy.events import Event
 
 from fednet_emu.emulation.build import build
 from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.air.transfer import Message as Sent
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.transport.transports import Tcp
 from fednet_emu.radio.overhead import Packets
@@ -73,7 +74,7 @@ def predicted(
     def request(place: int, message: Message, _event: Event) -> None:
         ends = (message.device, SERVER) if message.upwards else (SERVER, message.device)
         medium, payload_bit = network.uplink if message.upwards else network.downlink, 8 * message.payload_byte
-        transfers[place] = medium.send(*ends, None, -1, payload_bit if has_headers else WIRE.wire_bit(payload_bit))
+        transfers[place] = medium.send(*ends, Sent(None, payload_bit if has_headers else WIRE.wire_bit(payload_bit)))
 
     for place, message in enumerate(messages):
         twin.clock.call_at(message.arrived_ns, partial(request, place, message))

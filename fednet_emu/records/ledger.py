@@ -98,6 +98,7 @@ class Ledger:
         stations_w: idle power of all base stations together.
         ended_ns: end of the run, to which `energies` counts.
         distances: distances [n] in m of transfers (rows [n]) to receivers [n]; None for unknown.
+        has_phases: whether transfers have the columns of `PhaseColumns`.
         described: tables of `DESCRIBED`, for a run with a folder.
     """
 
@@ -105,6 +106,7 @@ class Ledger:
         self.metrics = tuple(metrics)
         measured = dict.fromkeys(metrics, MEASURE)
         self.transfers: Table[Any] = Table(columns_of(TransferRow))
+        self.has_phases = False
         self.receptions: Table[ReceptionRow] = Table(columns_of(ReceptionRow))
         self.backhaul: Table[BackhaulRow] = Table(columns_of(BackhaulRow))
         self.computes: Table[ComputeRow] = Table(columns_of(ComputeRow))
@@ -148,6 +150,7 @@ class Ledger:
 
     def add_phases(self) -> None:
         """Add the columns of `PhaseColumns` to the table of transfers, which has no rows yet."""
+        self.has_phases = True
         self.transfers = Table(columns_of(TransferRow) | columns_of(PhaseColumns))
 
     def add_round(self, row: RoundRow) -> None:

@@ -12,6 +12,7 @@ from fednet_emu.emulation.given import scenario_of
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.kernel.work import work_per_ns
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.realtime.air import LiveAir
 from fednet_emu.realtime.pace import RatedPace
 from fednet_emu.records.ledger import SERVER
@@ -61,7 +62,7 @@ def by_medium(fed: Federation, way: str, requests: list[tuple[int, int, int]]) -
 
     def send(device: int, size_byte: int, _event: Any) -> None:
         ends = (device, SERVER) if way == "uplink" else (SERVER, device)
-        sent.append(medium.send(*ends, None, -1, 8 * size_byte))
+        sent.append(medium.send(*ends, Message(None, 8 * size_byte)))
 
     for time_ns, device, size_byte in requests:
         fed.clock.call_at(time_ns, partial(send, device, size_byte))

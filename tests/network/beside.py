@@ -12,8 +12,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import COLLECT, Clock
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.orthogonal import Tdma
-from fednet_emu.network.air.transfer import Delivery, Grant, Transfer
-from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.air.transfer import Delivery, Grant, Message, Transfer
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import HandMadeLinks, medium_of
@@ -43,12 +42,12 @@ class Cancelling(NamedTuple):
 class World:
     """A medium, and the log of what its senders see."""
 
-    def __init__(self, medium: type[Medium] | None, snr: Sequence[float], **options: Any) -> None:
+    def __init__(self, snr: Sequence[float], **options: Any) -> None:
         self.clock, self.ledger, self.log = Clock(), Ledger(), []
         presence = Presence(options.pop("availability", Always()), 5, len(snr))
         self.medium = medium_of(
             options.pop("access", Tdma()), options.pop("law", Shannon()), HandMadeLinks(snr), len(snr),
-            medium=medium, clock=self.clock, ledger=self.ledger, presence=presence, **options,
+            clock=self.clock, ledger=self.ledger, presence=presence, **options,
         )  # fmt: skip
         self.sent: dict[int, Transfer] = {}
 
@@ -67,8 +66,8 @@ class World:
     def ask(self, number: int, request: Request) -> None:
         """Send, and log the delivery; some requests are made again when they have ended, some have nobody who waits."""
         ends = (request.device, SERVER) if self.medium.kind == 0 else (SERVER, request.device)
-        rest = {"power_part": request.power_part, "grant": request.grant}
-        transfer = self.sent[number] = self.medium.send(*ends, f"payload {number}", number, request.size_bit, **rest)
+        message = Message(f"payload {number}", request.size_bit, number, grant=request.grant)
+        transfer = self.sent[number] = self.medium.send(*ends, message, power_part=request.power_part)
         if request.again < 0:
             return
 

@@ -9,13 +9,12 @@ import pytest
 from fednet_emu.devices.availability import Always, Availability, Presence
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import Access, DelayNs
 from fednet_emu.network.access.orthogonal import Tdma
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.faults import Loss
 from fednet_emu.network.medium.loads import Radios
-from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.path import EndToEndPath
+from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
@@ -44,8 +43,9 @@ class Cell:
         reception: Reception = ONE_ANTENNA,
         radios: Radios | None = None,
         cells: int = 1,
-        path: EndToEndPath | None = None,
-        medium: type[Medium] | None = None,
+        connections: Connections | None = None,
+        before: DelayNs | None = None,
+        after: DelayNs | None = None,
     ) -> None:
         self.clock, self.ledger = Clock(), Ledger()
         access = access or Tdma()
@@ -69,8 +69,9 @@ class Cell:
             receive_w=receive_w,
             radios=radios,
             cells=cells,
-            path=path,
-            medium=medium,
+            connections=connections,
+            before=before,
+            after=after,
             bandwidth_hz=bandwidth_hz,
             reception=reception,
         )
@@ -92,7 +93,7 @@ class Cell:
         yield self.clock.sleep(at_s)
         together = self.medium.settings.broadcasts
         ends = (SERVER, device) if together else (device, SERVER)
-        return (yield self.medium.send(*ends, payload, 0, size_bit, group=0 if together else None))
+        return (yield self.medium.send(*ends, Message(payload, size_bit, 0, 0 if together else None)))
 
     def close(self) -> None:
         """Close the books; every law must hold."""

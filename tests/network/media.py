@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,14 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, mixes
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import Access, DelayNs
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.faults import Loss, NoLoss
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.path import EndToEndPath
-from fednet_emu.network.medium.turn_medium import medium_class
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
+from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.records.ledger import Ledger
@@ -105,12 +103,13 @@ def medium_of(
     receive_w: float = 0.0,
     radios: Radios | None = None,
     cells: int = 1,
-    path: EndToEndPath | None = None,
-    medium: type[Medium] | None = None,
+    connections: Connections | None = None,
+    before: DelayNs | None = None,
+    after: DelayNs | None = None,
     hands_over: bool = False,
     **of_band: Any,
 ) -> Medium:
-    """A medium over 1 MHz, without fading and loss unless told otherwise; what is absent is made, as its class is."""
+    """A medium over 1 MHz, without fading, loss and delays unless these are given."""
     settings: dict[str, Any] = {"access": access, "loss": loss or NoLoss(), "timeout_s": timeout_s}
     if way != "uplink":
         settings["mode"] = "broadcast" if multicast else "unicast"
@@ -118,21 +117,20 @@ def medium_of(
     receivers = PerDevice((receive_w,), bytes(devices)) if receive_w else None
     chosen, there = WAYS[way].model_construct(**settings), presence or Presence(Always(), 0, devices)
     ledger = ledger or Ledger()
-    if path is None:
-        kind: Any = medium or medium_class(chosen, there, cells, None, links.until_ns())
-    else:
-        kind = partial(Medium, path=path)
-        ledger.add_phases()
-    made: Medium = kind(
+    use = access.use(band, links, cells, devices)._replace(before=before, after=after)
+    made = Medium(
         clock or Clock(),
         ledger,
         there,
         chosen,
-        access.on(band),
+        use,
         links,
         radios or PlainRadios(full_w=drawn_w, receive_w=receivers),
         loss_key=77,
         cells=cells,
         hands_over=hands_over,
+        connections=connections,
     )
+    if made.is_delayed:
+        ledger.add_phases()
     return made

@@ -14,6 +14,7 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
 from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.network import Network
@@ -52,7 +53,7 @@ class World:
 
         def send(at_s, device, size_bit):
             yield self.clock.sleep(at_s)
-            return (yield self.medium.send(device, SERVER, None, 0, size_bit))
+            return (yield self.medium.send(device, SERVER, Message(None, size_bit, 0)))
 
         started = [self.clock.process(send(*request)) for request in requests]
         self.clock.run()
@@ -176,7 +177,7 @@ def test_within_a_cell_parts_of_the_band_are_orthogonal_and_other_cells_are_nois
     """Devices 0 and 1 on halves, each next to device 2: closed form of all three rates at the start."""
     world = World(Ofdma())
     for device in (0, 1, 2):
-        world.medium.send(device, SERVER, None, 0, MBIT)
+        world.medium.send(device, SERVER, Message(None, MBIT, 0))
     world.clock.run(until=1_000_000)
     world.medium.close()
     sent_bit = world.ledger.frames()["transfers"].sort_values("sender")["air_bit"].tolist()
@@ -192,7 +193,7 @@ def test_within_a_cell_parts_of_the_band_are_orthogonal_and_other_cells_are_nois
 def test_a_broadcast_is_one_transmission_of_each_station():
     """Four receivers in two cells: two rows of two; each station's worst receiver hears the other station as noise."""
     world = World(Tdma(), downlink=True)
-    transfers = [world.medium.send(SERVER, device, "model", 0, MBIT, group=0) for device in range(4)]
+    transfers = [world.medium.send(SERVER, device, Message("model", MBIT, 0, 0)) for device in range(4)]
     world.clock.run()
     rows = world.ledger.frames()["transfers"]
 
@@ -275,7 +276,7 @@ def test_two_stations_and_two_devices_agree_with_ns_3(direction, own_m, other_m,
     )
     for device in (0, 1):
         ends = (SERVER, device) if direction == "down" else (device, SERVER)
-        (network.downlink if direction == "down" else network.uplink).send(*ends, object(), 0, MBIT)
+        (network.downlink if direction == "down" else network.uplink).send(*ends, Message(object(), MBIT, 0))
     clock.run()
 
     ended_s = ledger.frames()["transfers"]["ended_s"]

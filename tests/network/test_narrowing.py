@@ -11,6 +11,7 @@ from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access_schemes import ACCESSES
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
@@ -44,7 +45,7 @@ def wire(access="tdma", side="tdma", **changes):
 
 def took_s(network, medium, *ends):
     """How long 100 kbit take, and why they are lost."""
-    medium.send(*ends, "x", 0, 100_000)
+    medium.send(*ends, Message("x", 100_000, 0))
     network.uplink.clock.run()
     network.close()
     (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
@@ -70,7 +71,7 @@ def test_a_downlink_narrows():
     network = wire()
 
     assert network.expected_downlink_bps(0) == pytest.approx(TENTH_BPS, rel=1e-9)
-    network.downlink.send_all(SERVER, [0, 1], "x", 0, 100_000, 0)
+    network.downlink.send_all(SERVER, [0, 1], Message("x", 100_000, 0, 0))
     network.uplink.clock.run()
     network.close()
     (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
@@ -105,7 +106,7 @@ def test_two_at_once_each_narrow_within_their_halves():
     """At full power on half the band each SINR doubles: a fifth of the half at the least efficiency, the same rate."""
     network = wire("ofdma")
     for device in (0, 1):
-        network.uplink.send(device, SERVER, "x", 0, 100_000)
+        network.uplink.send(device, SERVER, Message("x", 100_000, 0))
     network.uplink.clock.run()
 
     assert network.uplink.ledger.frames()["transfers"]["ended_s"].tolist() == pytest.approx([1e5 / TENTH_BPS] * 2)
@@ -150,8 +151,8 @@ def lone_s(way, access, law, *, width_hz=2e7, more_db=0.0, fading="none", others
     medium, first = getattr(wired, way), SERVER if way == "downlink" else 0
     ends = {"uplink": (0, SERVER), "downlink": (SERVER, 0), "sidelink": (0, 1)}[way]
     for other in range(2, 2 + others):
-        medium.send(other, SERVER if way == "uplink" else other % 4 + 2, "y", 0, 10**7)
-    medium.send(*ends, "x", 0, 100_000)
+        medium.send(other, SERVER if way == "uplink" else other % 4 + 2, Message("y", 10**7, 0))
+    medium.send(*ends, Message("x", 100_000, 0))
     wired.uplink.clock.run()
     wired.close()
     rows = wired.uplink.ledger.frames()["transfers"]

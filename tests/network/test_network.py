@@ -8,6 +8,7 @@ from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel
@@ -53,9 +54,9 @@ def finish(network):
 def test_up_down_and_side_do_not_wait_for_each_other():
     """Three media in bands of their own: all three transfers start at once."""
     network = wire(sidelink=Sidelink(channel=channel()))
-    network.uplink.send(0, SERVER, "x", 0, MBIT)
-    network.downlink.send(SERVER, 1, "y", 1, MBIT)
-    network.sidelink.send(2, 3, "z", 2, MBIT)
+    network.uplink.send(0, SERVER, Message("x", MBIT, 0))
+    network.downlink.send(SERVER, 1, Message("y", MBIT, 1))
+    network.sidelink.send(2, 3, Message("z", MBIT, 2))
     rows = finish(network)
 
     assert sorted(rows["kind"]) == ["downlink", "sidelink", "uplink"]
@@ -66,8 +67,8 @@ def test_up_down_and_side_do_not_wait_for_each_other():
 def test_each_sender_pays_for_its_own_radio():
     """A device draws 0.1 W / 0.5 + 0.05 W for a second; the base station 1 W."""
     network = wire()
-    network.uplink.send(0, SERVER, "x", 0, MBIT)
-    network.downlink.send(SERVER, 1, "y", 1, MBIT)
+    network.uplink.send(0, SERVER, Message("x", MBIT, 0))
+    network.downlink.send(SERVER, 1, Message("y", MBIT, 1))
     energy_j = finish(network).set_index("kind")["energy_j"]
 
     assert energy_j["uplink"] == pytest.approx(0.25)
@@ -78,10 +79,10 @@ def test_devices_pay_for_what_they_receive():
     """At 0.3 W for a second: each receiver of a downlink or a sidelink, and not the base station of an uplink."""
     radio = {"device": {**DEVICE, "receive_w": 0.3}}
     network = wire(sidelink=Sidelink(channel=channel(**radio)), **radio)
-    network.uplink.send(0, SERVER, "x", 0, MBIT)
-    network.sidelink.send(2, 3, "z", 2, MBIT)
+    network.uplink.send(0, SERVER, Message("x", MBIT, 0))
+    network.sidelink.send(2, 3, Message("z", MBIT, 2))
     for device in (1, 3):
-        network.downlink.send(SERVER, device, "y", 1, MBIT, group=0)
+        network.downlink.send(SERVER, device, Message("y", MBIT, 1, 0))
     receive_j = finish(network).set_index("kind")["receive_j"]
 
     assert receive_j.to_dict() == pytest.approx({"uplink": 0.0, "sidelink": 0.3, "downlink": 0.6})
@@ -92,7 +93,7 @@ def test_a_downlink_is_one_broadcast_or_as_many_as_receivers():
     for mode, rows_expected in (("broadcast", 1), ("unicast", 3)):
         network = wire(downlink=Downlink(mode=mode))
         for device in range(3):
-            network.downlink.send(SERVER, device, "model", 0, MBIT, group=0)
+            network.downlink.send(SERVER, device, Message("model", MBIT, 0, 0))
 
         assert len(finish(network)) == rows_expected
 
@@ -101,7 +102,7 @@ def rayleigh_ends(access, count):
     """End of device 0's uplink of one fading block, next to nobody."""
     fading = {"kind": "rayleigh", "coherence_s": 1.0}
     network = wire(count, uplink=Uplink(access=access), rate={"kind": "shannon"}, fading=fading)
-    transfer = network.uplink.send(0, SERVER, "x", 0, MBIT)
+    transfer = network.uplink.send(0, SERVER, Message("x", MBIT, 0))
     finish(network)
     return transfer.value.ended_s
 
@@ -116,9 +117,9 @@ def test_fading_is_the_same_under_every_access_scheme_and_size():
 def test_closing_closes_every_medium():
     """What any of the three has on the air is accounted for at the end of the run."""
     network = wire(sidelink=Sidelink(channel=channel()))
-    network.uplink.send(0, SERVER, "x", 0, MBIT)
-    network.downlink.send(SERVER, 1, "y", 1, MBIT)
-    network.sidelink.send(2, 3, "z", 2, MBIT)
+    network.uplink.send(0, SERVER, Message("x", MBIT, 0))
+    network.downlink.send(SERVER, 1, Message("y", MBIT, 1))
+    network.sidelink.send(2, 3, Message("z", MBIT, 2))
     network.uplink.clock.run(until=500_000_000)
     network.close()
 
@@ -131,7 +132,7 @@ def test_a_transfer_describes_itself():
     """As it stands in the text of a deadlock."""
     network = wire()
 
-    assert network.uplink.send(3, SERVER, "x", 0, MBIT).describe() == "the uplink from dev-3 to server"
+    assert network.uplink.send(3, SERVER, Message("x", MBIT, 0)).describe() == "the uplink from dev-3 to server"
     assert device_label(SERVER) == "server"
 
 
@@ -195,8 +196,8 @@ def test_wired_and_recorded_links_have_no_snr_and_no_distance(link):
 def test_sidelinks_have_the_distance_of_two_devices():
     """From (50, 0) to (150, 0), both at 1.5 m, at 20 dBm; what never was on the air has none."""
     network = wire(sidelink=Sidelink(channel=channel()))
-    network.sidelink.send(0, 2, "z", 0, MBIT)
-    network.sidelink.send(1, 3, "z", 0, MBIT)
+    network.sidelink.send(0, 2, Message("z", MBIT, 0))
+    network.sidelink.send(1, 3, Message("z", MBIT, 0))
     network.uplink.clock.run(until=1_500_000_000)
     network.sidelink.close()
     first, second = network.uplink.ledger.frames()["transfers"].to_dict("records")

@@ -4,7 +4,7 @@ import pytest
 
 from qa.way_of_a_transfer import WORLDS, calls_of_a_round, way_of_an_upload
 
-BOUNDS = {"tdma": (19, 14, 396), "tcp": (70, 23, 958), "nr-grants": (107, 29, 1187)}
+BOUNDS = {"tdma": (31, 15, 433), "tcp": (51, 17, 749), "nr-grants": (95, 26, 998)}
 """Most functions and files of an upload, and most calls of a round."""
 
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from scipy.integrate import quad
 
 from fednet_emu.network.access.orthogonal import Tdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import InBand, Nakagami, Rayleigh, Rician, independent_parts
 from fednet_emu.radio.nr.blocks import NrBlocks
@@ -167,7 +168,7 @@ def test_uploads_over_a_wide_band_vary_less():
         )
         links = HandMadeLinks([10.0])
         medium = medium_of(Tdma(), its.medium_rate(), links, 1, fading=its.medium_fading, bandwidth_hz=20e6)
-        sent = [medium.send(0, SERVER, None, 0, 2_400_000) for _ in range(40)]
+        sent = [medium.send(0, SERVER, Message(None, 2_400_000, 0)) for _ in range(40)]
         medium.clock.run()
         took_s[delay_spread_s] = np.array([one.value.ended_s - one.value.started_s for one in sent])
 

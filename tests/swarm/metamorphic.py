@@ -12,6 +12,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 from tests.swarm.plays import Play, played, scenario_of
@@ -104,7 +105,7 @@ def _transfers(scenario: Scenario, sizes_bit: list[int], way: str = "uplink") ->
     fed = build(scenario, timing_only=True)
     medium, up = getattr(fed.network, way), way == "uplink"
     ends = [(device, SERVER) if up else (SERVER, device) for device in range(len(sizes_bit))]
-    sent = [medium.send(*pair, None, -1, size_bit) for pair, size_bit in zip(ends, sizes_bit, strict=True)]
+    sent = [medium.send(*pair, Message(None, size_bit)) for pair, size_bit in zip(ends, sizes_bit, strict=True)]
     fed.clock.run_process(_all(fed, sent))
     fed.close()
     column = fed.ledger.transfers.column

@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.latency import NO_LATENCY, Latency
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.plain import shared_air
 from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
+from fednet_emu.network.air.separate import Air, BandAir
 from fednet_emu.network.air.sharing import Sharing
+from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import Reception
 
+DelayNs = Callable[[Transfer, int], int]
+"""A delay in ns of a transfer at an instant in ns."""
+
+
+class Use(NamedTuple):
+    """How a medium uses a band under an access scheme.
+
+    Attributes:
+        band: the band, with the rate law, the slots and the threshold of the scheme and the share of a lone burst.
+        turns: which bursts wait for their turn, and which may start.
+        air: how bits flow.
+        before: wait of a transfer that is ready to be sent, before it queues for its turn; None for no wait.
+        after: time from the instant at which the last bit of a transfer leaves the air until it is received; None for
+            no time.
+        patience: timeouts of transfers whose settings leave them open; None for the longest timeout for all.
+    """
+
+    band: Band
+    turns: TurnQueue
+    air: Air
+    before: DelayNs | None = None
+    after: DelayNs | None = None
+    patience: Patience | None = None
+
 
 class Access(Component):
-    """How the transmitters of one cell share a band: what a medium asks of it, once, when it is built."""
+    """How the transmitters of one cell share a band."""
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink", "sidelink"})
     """The directions in which the scheme can be used."""
@@ -33,9 +58,6 @@ class Access(Component):
 
     only_sums: ClassVar[bool] = False
     """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
-
-    delays: ClassVar[bool] = False
-    """Whether transfers wait for access, or end a tail after their last bit: `latency` then says how long."""
 
     wired: ClassVar[bool] = False
     """Whether nothing is radiated."""
@@ -73,31 +95,22 @@ class Access(Component):
         """The rate law that the scheme brings in a band of that width; None if it takes that of the channel."""
         return None
 
-    def on(self, band: Band) -> Band:
-        """The band as this scheme uses it: its law, threshold and slots if it has any, the share of a lone burst."""
-        return band
-
-    def queue(self, cells: int) -> TurnQueue:
-        """Who waits for whom in so many cells."""
-        return TurnQueue(self.capacity, cells)
-
-    def latency(self, band: Band) -> Latency:
-        """What it takes of transfers beside their turn and their time on the air."""
-        return NO_LATENCY
-
     @abstractmethod
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        """How bits flow in a band of so many cells."""
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        """How a medium with these links uses a band, which is that of the channel; asked once, when it is built.
 
-    def patience(self, band: Band, cells: int, devices: int) -> Patience | None:
-        """The timeouts of transfers of so many devices whose settings leave them open; None for the longest for all."""
-        return None
+        Args:
+            band: the band.
+            links: the links.
+            cells: number of cells.
+            devices: number of devices in the network.
+        """
 
 
 class RatedAccess(Access, Sharing):
     """An access scheme in which each burst has a rate, from its SINR and its share of the band: see `allocate`.
 
-    One with turns, slots or a flow of bits of its own defines `queue`, `on` or `air` as well.
+    A scheme with slots, delays or a flow of bits of its own extends `use`.
     """
 
     def share(self, active: int) -> float:
@@ -105,17 +118,12 @@ class RatedAccess(Access, Sharing):
         return 1.0 / active
 
     @override
-    def on(self, band: Band) -> Band:
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        """Turns by `capacity`, and rates by `allocate`; `law` replaces that of the band."""
         law = self.law(band.bandwidth_hz) or band.law
-        return replace(band, law=law, share=self.share(1), threshold=self.threshold)
-
-    @override
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        if self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS:  # the rates of a burst are its own
-            return SeparateAir(BandWalker(band), looks_up=True)
-        return shared_air(self, band, links, cells)
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> Patience | None:
+        own = replace(band, law=law, share=self.share(1), threshold=self.threshold)
+        alone = self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS  # rates do not depend on others
+        air = BandAir(own) if alone else shared_air(self, own, links, cells)
         disturbed = cells > 1 or (self.overlapping and self.capacity != 1)
-        return Patience(band, self.share(self.capacity or devices), disturbed=disturbed)
+        patience = Patience(own, self.share(self.capacity or devices), disturbed=disturbed)
+        return Use(own, TurnQueue(self.capacity, cells), air, patience=patience)

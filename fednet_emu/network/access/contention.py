@@ -13,9 +13,10 @@ from typing_extensions import override
 from fednet_emu.arrays import Array, Mask
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.kernel.streams import mixes, uniforms
-from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.base import RatedAccess, Use
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.receiver.combining import Reception
 from fednet_emu.radio.receiver.interference import successive_cancellation, sum_of_others
 from fednet_emu.units import db_to_linear, linear_to_db
@@ -170,8 +171,8 @@ class SlottedAloha(RatedAccess):
         return db_to_linear(self.capture_db)
 
     @override
-    def on(self, band: Band) -> Band:
-        return replace(super().on(band), slot_ns=to_ns(self.slot_s))
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
         """1 in slots in which a sender transmits, shared by its bursts, else 0; draws are keyed by sender and slot."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS
+from fednet_emu.network.access.base import Use
 from fednet_emu.network.access.contention import WholeBand
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.network.air.separate import Air, BandWalker, SeparateAir
+from fednet_emu.network.air.separate import BandAir
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.links.links import LinksOverTime
@@ -43,20 +45,13 @@ class SpatialReuse(WholeBand):
         return 1 if self.turns == "cluster" else None
 
     @override
-    def queue(self, cells: int) -> TurnQueue:
-        return TurnQueue(self.capacity, None)
-
-    @override
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        if self.interference or links.until_ns() < FOREVER_NS:
-            return SharedAir(self, band, links, cells)
-        return SeparateAir(BandWalker(band), looks_up=True)
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        own = replace(band, threshold=self.threshold)
+        alone = not self.interference and links.until_ns() == FOREVER_NS
+        air = BandAir(own) if alone else SharedAir(self, own, links, cells)
+        return Use(own, TurnQueue(self.capacity, None), air, patience=Patience(own, disturbed=self.interference))
 
     @override
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """SINR with other senders as noise, or without them where they do not interfere."""
         return super().allocate(inputs, power) if self.interference else Allocation(inputs.own, 1.0, inputs.own)
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> Patience:
-        return Patience(band, disturbed=self.interference)

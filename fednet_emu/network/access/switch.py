@@ -11,9 +11,10 @@ from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS
-from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.base import RatedAccess, Use
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import Reception
@@ -61,8 +62,9 @@ class Switch(RatedAccess):
         return Wire()
 
     @override
-    def on(self, band: Band) -> Band:
-        return replace(super().on(band), bandwidth_hz=self.port_bps, fading=NoFading(), coherence_ns=FOREVER_NS)
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        port = replace(band, bandwidth_hz=self.port_bps, fading=NoFading(), coherence_ns=FOREVER_NS)
+        return super().use(port, links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
         """Nothing is radiated."""

@@ -44,7 +44,7 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
 
 
 @final
-class PlainAir:
+class PlainAir(Air):
     """The uplinks of one cell; see above.
 
     Args:
@@ -52,8 +52,6 @@ class PlainAir:
         band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
         general: an empty air of the same band, for what is not plain.
     """
-
-    looks_up = True
 
     def __init__(self, rule: Callable[[Array], Allocation], band: Band, general: SharedAir) -> None:
         self._rule, self._band, self._general, self._is_plain = rule, band, general, True

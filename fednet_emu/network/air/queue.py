@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 from fednet_emu.network.air.transfer import Burst, Transfer
 
@@ -15,22 +16,25 @@ class TurnQueue:
 
     Args:
         places: largest number of bursts of one cell on the air at once; None for no limit.
-        cells: number of cells; None for clusters of devices, as bursts name them: then a burst also waits while one of
-            its ends takes part in another transmission, in any cluster.
+        cells: number of cells; None for the clusters that bursts name: then a burst also waits while one of its ends
+            takes part in another transmission, in any cluster.
 
     Attributes:
         places: the largest number.
         clustered: whether bursts name clusters.
+        lane: the cell or the cluster of a transfer.
+        changed: the cells in which a burst has been added or has ended since the last `start_ready`.
         left: free places in all cells together; at 0 nothing can start before a burst ends.
     """
 
     def __init__(self, places: int | None, cells: int | None = 1) -> None:
         self.places, self.clustered = places, cells is None
+        self.lane: Callable[[Transfer], int] = attrgetter("cluster" if self.clustered else "cell")
         each = sys.maxsize if places is None else places
         self.left = sys.maxsize if cells is None else each * cells
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
-        self._changed: set[int] = set()
+        self.changed = set[int]()
         self._engaged: set[int] = set()
         self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
         self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # one heap per cell
@@ -38,13 +42,13 @@ class TurnQueue:
 
     def add(self, burst: Burst) -> None:
         """Append a burst to the queue of its cell."""
-        cell = burst[0].cell
+        cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
             self._unblocked[cell].append((self._added, burst))  # still a heap, because the numbers increase
         else:
             self._queues[cell].append(burst)
-        self._changed.add(cell)
+        self.changed.add(cell)
 
     def waiting(self) -> Iterator[Transfer]:
         """Iterate over all legs of all waiting bursts."""
@@ -61,7 +65,7 @@ class TurnQueue:
         Args:
             start: puts a burst on the air; False if nobody was there and its place stays free.
         """
-        changed, self._changed = self._changed, set()
+        changed, self.changed = self.changed, set()
         if self.clustered:
             self._start_by_request(changed, start)
             return
@@ -94,18 +98,18 @@ class TurnQueue:
 
     def give_back(self, burst: Burst) -> None:
         """Free the place of a burst that has ended; bursts that waited for one of its ends are examined again."""
-        cell = burst[0].cell
+        cell = self.lane(burst[0])
         self._free[cell] += 1
         self.left += 1
-        self._changed.add(cell)
+        self.changed.add(cell)
         if not self.clustered:
             return
         ends = _ends(burst)
         self._engaged -= ends
         for end in ends & self._blocked.keys():
             for order, waiting in self._blocked.pop(end):
-                heappush(self._unblocked[waiting[0].cell], (order, waiting))
-                self._changed.add(waiting[0].cell)
+                heappush(self._unblocked[self.lane(waiting[0])], (order, waiting))
+                self.changed.add(self.lane(waiting[0]))
 
 
 def _ends(burst: Burst) -> set[int]:

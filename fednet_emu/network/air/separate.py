@@ -1,20 +1,22 @@
-"""The transmissions of one band: their bits flow at rates that may depend on who else transmits.
+"""The transmissions of one band: their bits flow at rates that may depend on the other transmissions.
 
-There are two implementations. `SeparateAir` holds bursts that do not affect each other; their end times can be computed
-when they start. `SharedAir`, in its own module, recomputes all rates at every change. Links with recorded rates also
-use `SeparateAir`, with a different `Walker`.
+`SeparateAir` holds bursts that do not affect each other; their end times can be computed when they start. `SharedAir`,
+in its own module, recomputes all rates at every change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
+from typing_extensions import override
 
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import uniform
 from fednet_emu.network.air.band import ROUGHLY, Band
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.traces.assign import DeviceRates
@@ -26,6 +28,10 @@ _AHEAD_BLOCKS = 256
 _AHEAD = 4
 """A burst is computed ahead for this many fading blocks, then for this multiple of its time on the air: a transfer that
 is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
+
+_LONG_NS, _CLOSE_NS = 1e11, 1e-3
+"""An end is computed with floating-point numbers, which are wrong by 1e-4 ns at most up to `_LONG_NS`, unless it is
+this close to a whole nanosecond."""
 
 
 class Power(NamedTuple):
@@ -44,30 +50,35 @@ class Rates(NamedTuple):
     bps: Array
 
 
-class Air(Protocol):
-    """The transmissions of one band that are under way.
+class Air(ABC):
+    """The transmissions of one band that are under way."""
 
-    Attributes:
-        looks_up: whether the mean SNR and the fading key of each transfer must be known before it starts.
-    """
+    follows_movement: ClassVar[bool] = False
+    """Whether rates change when links do, by `move`."""
 
-    looks_up: bool
-
+    @abstractmethod
     def next_end_ns(self) -> int:
         """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
 
+    @abstractmethod
     def start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air."""
+        """Put a burst on the air; the mean SNR and the fading key of each leg are known."""
 
+    @abstractmethod
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg of a burst; its `until_ns` has been set to now."""
 
-    def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg that is on the air by itself more bits, before `advance`; nothing by default."""
-        return
-
+    @abstractmethod
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
+
+    def extend(self, leg: Transfer, bits: int) -> None:
+        """Give a leg that is on the air by itself more bits, before `advance`; no effect by default."""
+        return
+
+    def move(self) -> None:
+        """Begin a period of movement, after `advance`: all links are new."""
+        return
 
     def powers(self) -> Iterable[Power]:
         """The planned powers of all bursts whose power is not full from start to end; none by default."""
@@ -78,41 +89,24 @@ class Air(Protocol):
         return ()
 
 
-@runtime_checkable
-class Moving(Protocol):
-    """An air whose links may change while transfers are under way."""
-
-    def move(self) -> None:
-        """Begin a period of movement, after `advance`: all links are new."""
+Walk = Callable[[Burst, int, int], int]
+"""`walk(burst, start_ns, horizon_ns)` sets bits and outcome of each leg of a burst that no other transmission affects,
+and returns the end of its slowest leg in ns. A leg that is still on the air at the horizon may be left there: without
+an outcome, with fewer bits than it has to carry, and with the horizon as its end."""
 
 
-class Walker(Protocol):
-    """Computes how a link carries bits when no other transmission affects it.
-
-    Attributes:
-        ahead_ns: how far a new burst is computed at first.
-    """
-
-    ahead_ns: int
-
-    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Set bits and outcome of each leg; return the end of the burst in ns, which is that of its slowest leg.
-
-        A leg that is still on the air at `horizon_ns` may be left there: without an outcome, with fewer bits than it
-        has to carry, and with the horizon as its end.
-        """
-
-
-@final
 class SeparateAir(Air):
     """Bursts that do not affect each other: only a cancellation can change an end time.
 
     Senders send all the time, at rates that are known from the start on.
+
+    Args:
+        walk: computes how a burst is carried.
+        ahead_ns: how far a new burst is computed at first.
     """
 
-    def __init__(self, walker: Walker, *, looks_up: bool = False) -> None:
-        self.looks_up, self.walker = looks_up, walker
-        self._walk, self._ahead_ns = walker.walk, walker.ahead_ns
+    def __init__(self, walk: Walk, ahead_ns: int = FOREVER_NS) -> None:
+        self.walk, self._ahead_ns = walk, ahead_ns
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0
 
@@ -145,22 +139,18 @@ class SeparateAir(Air):
         return ended
 
     def _again_ns(self, burst: Burst, now_ns: int) -> int:
-        """End of a burst that has been on the air for some time."""
-        return self._end_ns(burst, now_ns, horizon_ns(burst[0].started_ns, now_ns, self._ahead_ns))
+        """End of a burst that has been on the air for some time, first computed for `_ahead_ns`."""
+        started_ns = burst[0].started_ns
+        return self._end_ns(burst, now_ns, started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns))
 
     def _end_ns(self, burst: Burst, now_ns: int, horizon_ns: int) -> int:
         """End of a burst, or a later time than now up to which it was computed."""
         started_ns = burst[0].started_ns
-        end_ns = self._walk(burst, started_ns, horizon_ns)
+        end_ns = self.walk(burst, started_ns, horizon_ns)
         if end_ns < now_ns:
             end_ns = now_ns
         burst[0].power_s = (end_ns - started_ns) / NS_PER_S
         return end_ns
-
-
-def horizon_ns(started_ns: int, now_ns: int, ahead_ns: int) -> int:
-    """Time up to which a burst is computed that has been on the air for some time, and first for `ahead_ns`."""
-    return started_ns + max(_AHEAD * (now_ns - started_ns), ahead_ns)
 
 
 def _is_on_air(burst: Burst) -> bool:
@@ -169,24 +159,49 @@ def _is_on_air(burst: Burst) -> bool:
 
 
 @final
-class BandWalker:
-    """Links of a band, each computed as if it were alone in the band."""
+class BandAir(SeparateAir):
+    """Links of a band, each computed as if it were alone in the band.
+
+    Args:
+        band: the band.
+    """
 
     def __init__(self, band: Band) -> None:
-        self._band = band
-        self._alone, self._outage_sinr, self._doubtful_snr = band.alone, band.outage_sinr, band.doubtful_snr
-        self.ahead_ns = FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns
+        super().__init__(self._walk_burst, FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns)
+        self._band, self._for_one, self._doubtful_snr = band, band.for_one, band.doubtful_snr
+        self._alone, self._outage_sinr = band.alone, band.outage_sinr
+        self._least_sinr = max(band.threshold, band.outage_sinr)
 
-    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
+    @override
+    def start(self, burst: Burst, now_ns: int) -> None:
+        """Compute the end of each leg; most lone legs end in the fading block in which they start."""
+        self._started += 1
+        leg = burst[0]
+        if len(burst) == 1 and leg.snr > self._doubtful_snr:
+            size_bit, key = leg.size_bit, leg.fading_key
+            share, bandwidth_hz, _, gain, rate_of, coherence_ns, constant = self._for_one
+            block = now_ns // coherence_ns
+            sinr = leg.snr * gain(0.5 if constant else uniform(key, block), key & 1 == 1) / share
+            if sinr >= self._least_sinr:
+                needed_ns = size_bit * 1e9 / (rate_of(sinr, bandwidth_hz) or 1e-9)
+                if needed_ns < _LONG_NS and _CLOSE_NS < needed_ns % 1.0 < 1.0 - _CLOSE_NS:
+                    end_ns = now_ns + int(needed_ns) + 1
+                    if end_ns <= leg.until_ns and end_ns <= (block + 1) * coherence_ns:
+                        leg.air_bit, leg.power_s = float(size_bit), (end_ns - now_ns) / NS_PER_S
+                        heappush(self._ends, (end_ns, self._started, burst))
+                        return
+        heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
+
+    def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
         """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
         last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
-            end_ns = self.walk_leg(leg, start_ns, horizon_ns)
+            end_ns = self._walk_leg(leg, start_ns, horizon_ns)
             if end_ns > last_ns:
                 last_ns = end_ns
         return last_ns
 
-    def walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
+    def _walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
         """Follow one leg; return its end, or the horizon, or the start if its link never carries anything."""
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
@@ -218,33 +233,22 @@ class BandWalker:
         return [burst[place] for place in np.flatnonzero(~safe).tolist()]
 
 
-@final
-class TraceWalker:
-    """Links at recorded rates.
+def at_recorded_rates(rates: DeviceRates) -> Walk:
+    """Carry bursts over links at recorded rates.
 
     Simultaneous transfers of one device each get its full recorded rate. Ignored here: everything but the recorded
     rate, which already contains the interference and fading of the recording.
     """
 
-    ahead_ns = FOREVER_NS
+    def walk(burst: Burst, start_ns: int, _horizon_ns: int) -> int:
+        last_ns = start_ns
+        for leg in burst:
+            device = leg.sender if leg.receiver < 0 else leg.receiver
+            end_ns, leg.air_bit = start_ns + rates.needed_ns(device, leg.size_bit, start_ns), float(leg.size_bit)
+            if end_ns > leg.until_ns:
+                end_ns, leg.lost = leg.until_ns, leg.until_reason
+                leg.air_bit = min(rates.bits_between(device, start_ns, end_ns), leg.air_bit)
+            last_ns = max(last_ns, end_ns)
+        return last_ns
 
-    def __init__(self, rates: DeviceRates) -> None:
-        self._rates = rates
-
-    def walk(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Compute each leg's end from its recorded rate, whatever the horizon; return the end of the slowest in ns."""
-        return max([self._walk_leg(leg, start_ns) for leg in burst])
-
-    def _walk_leg(self, leg: Transfer, start_ns: int) -> int:
-        device = _device(leg)
-        end_ns = start_ns + self._rates.needed_ns(device, leg.size_bit, start_ns)
-        if end_ns <= leg.until_ns:
-            leg.air_bit = float(leg.size_bit)
-            return end_ns
-        leg.lost = leg.until_reason
-        leg.air_bit = min(self._rates.bits_between(device, start_ns, leg.until_ns), float(leg.size_bit))
-        return leg.until_ns
-
-
-def _device(leg: Transfer) -> int:
-    return leg.sender if leg.receiver < 0 else leg.receiver
+    return walk

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from math import floor
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
-from fednet_emu.network.air.separate import Power, Rates
+from fednet_emu.network.air.separate import Air, Power, Rates
 from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     next_ns: int
 
 
-class SharedAir:
+class SharedAir(Air):
     """The transmissions of one band, in one cell or in several that disturb each other.
 
     Args:
@@ -66,7 +66,7 @@ class SharedAir:
         blocks: number of blocks of the next plan.
     """
 
-    looks_up = False
+    follows_movement: ClassVar[bool] = True
 
     def __init__(
         self, sharing: Sharing, band: Band, links: LinksOverTime, cells: int = 1, *, planned: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, final
 from weakref import ref
 
@@ -11,7 +12,6 @@ import numpy as np
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion, not_awaited
-from fednet_emu.network.air.phases import Phases
 from fednet_emu.records.ledger import NEVER_NS, SERVER, device_label
 from fednet_emu.records.rows import KINDS
 
@@ -67,6 +67,62 @@ class Grant(NamedTuple, Generic[N]):
         return Grant(share, power_part, clock_part, ends_s, np.ones(len(share)), np.zeros(len(share)))
 
 
+class Message(NamedTuple):
+    """What is sent to one receiver.
+
+    Attributes:
+        payload: what the delivery will carry.
+        size_bit: bits on the air.
+        number: number of the payload in the records; -1 for none.
+        group: where the medium has multicast, requests of one instant by one sender with the same group are one
+            broadcast; None for a transfer of its own.
+        grant: what was planned for the transfer; None for nothing.
+    """
+
+    payload: Any
+    size_bit: int
+    number: int = -1
+    group: Hashable = None
+    grant: Grant[float] | None = None
+
+
+@dataclass(slots=True)
+class Phases:
+    """Delays of one transfer in addition to its turn and its time on the air, and the sizes of its message.
+
+    Attributes:
+        payload_bit: bits that the transport is given to carry.
+        wire_bit: payload and headers, the bits on the air.
+        reverse_bit: acknowledgements that the receiver returns; they take no time on the air.
+        access_ns: wait for access.
+        setup_ns: wait for a connection, and for software.
+        gap_ns: time between the first bit on the air and the last in which the sender waited for acknowledgements.
+        tail_ns: time from the last bit on the air until the transfer is received.
+        window_bit: bits that the first round trip may carry; 0 for no limit.
+        refused: why the transfer is lost, without being sent, when its waits are over; empty if it is not.
+    """
+
+    payload_bit: int
+    wire_bit: int
+    reverse_bit: int = 0
+    access_ns: int = 0
+    setup_ns: int = 0
+    gap_ns: int = 0
+    tail_ns: int = 0
+    window_bit: int = 0
+    refused: str = ""
+
+    @property
+    def wait_ns(self) -> int:
+        """Time in ns from the request until the transfer may queue for its turn, or start."""
+        return self.setup_ns + self.access_ns
+
+    def cut(self, passed_ns: int) -> None:
+        """Note that a transfer that never started has ended after this time in ns."""
+        self.setup_ns = min(self.setup_ns, passed_ns)
+        self.access_ns = min(self.access_ns, passed_ns - self.setup_ns)
+
+
 class Transfer(Completion):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
@@ -74,11 +130,8 @@ class Transfer(Completion):
         clock: simulated time.
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
         stop: cancels the given transfer for the given reason, whether it waits or is on the air.
-        ends: numbers of sender and receiver.
-        payload: what the delivery will carry; the attribute is `content`.
-        number: the payload's number in the records.
-        size_bit: bits on the air.
-        group: requests of one group are one broadcast; None for a transfer of its own.
+        sender, receiver: numbers of devices, or `SERVER`.
+        message: what is sent; its payload is the attribute `content`.
     """
 
     # All attributes are set per instance: class defaults slow attribute access.
@@ -87,22 +140,17 @@ class Transfer(Completion):
         clock: Clock,
         kind: int,
         stop: Callable[[Transfer, str], None],
-        ends: tuple[int, int],
-        payload: Any,
-        number: int,
-        size_bit: int,
-        group: int | None,
+        sender: int,
+        receiver: int,
+        message: Message,
     ) -> None:
         self.env = clock  # what `Completion` does, without its call
         self.callbacks = []
         self._ok = True
         self.kind = kind
         self._stop = stop
-        self.sender, self.receiver = ends
-        self.content = payload
-        self.number = number
-        self.size_bit = size_bit
-        self.group = group
+        self.sender, self.receiver = sender, receiver
+        self.content, self.size_bit, self.number, self.group, self.grant = message
         self.requested_ns: int = clock.now
         self.started_ns = NEVER_NS
         self.until_ns = FOREVER_NS  # time of the timeout or of an end's departure, as `until_reason` says
@@ -110,13 +158,13 @@ class Transfer(Completion):
         self.snr = 0.0
         self.fading_key = 0
         self.cell = 0
+        self.cluster = 0
         self.air_bit = 0.0
         self.power_part = 1.0
-        self.grant: Grant[float] | None = None
-        self.phases: Phases | None = None  # None where transfers pass nothing beside the air
+        self.phases: Phases | None = None  # None where transfers have no delays in addition to turn and air
         self.drawn_w = 0.0
         self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
-        self.spent_j = 0.0  # what it has drawn before that, at other powers
+        self.spent_j = 0.0  # energy drawn before that, at other powers
         self.lost = ""  # why it was lost, or empty; final at its end
         self.cancelled = ""
 

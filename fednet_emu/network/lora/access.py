@@ -11,9 +11,10 @@ from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import Access, Use
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.lora.duty_cycle import DutyCycleAir, Frames
@@ -101,16 +102,10 @@ class Lora(Access):
         return LoneLora(spreading=factors, thresholds_db=tuple(map(needed_db, factors)), duty_cycle=self.duty_cycle)
 
     @override
-    def on(self, band: Band) -> Band:
-        return replace(band, law=self.law(band.bandwidth_hz), fading=NoFading(), coherence_ns=FOREVER_NS)
-
-    @override
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> DutyCycleAir:
-        return DutyCycleAir(partial(self._frames, band), self.duty_cycle)
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> Patience:
-        return Patience(band, disturbed=True)
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        own = replace(band, law=self.law(band.bandwidth_hz), fading=NoFading(), coherence_ns=FOREVER_NS)
+        air = DutyCycleAir(partial(self._frames, own), self.duty_cycle)
+        return Use(own, TurnQueue(None, cells), air, patience=Patience(own, disturbed=True))
 
     def _frames(self, band: Band, burst: Burst) -> Frames | None:
         """The frames of a burst; its legs that are out of reach are lost."""

@@ -76,8 +76,6 @@ class DutyCycleAir(Air):
         duty: largest share of the time that a sender is on the air.
     """
 
-    looks_up = True
-
     def __init__(self, frames: Callable[[Burst], Frames | None], duty: float) -> None:
         self._frames, self._duty = frames, duty
         self._on_air: list[_Sending] = []

@@ -16,8 +16,8 @@ from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.network.air.band import ROUGHLY
 from fednet_emu.network.air.plain import PlainAir
-from fednet_emu.network.air.separate import BandWalker, SeparateAir
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.separate import BandAir
+from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.records.ledger import SERVER, SEVERAL
 
@@ -55,7 +55,7 @@ class CohortBand:
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
         air, places = medium.air, medium.turns.places
-        alone = isinstance(air, SeparateAir) and isinstance(air.walker, BandWalker)
+        alone = isinstance(air, BandAir)
         self.broadcasts = medium.is_certain and alone and medium.settings.broadcasts
         """Whether `broadcast_end_ns` can be asked."""
         self.uploads = (
@@ -156,7 +156,7 @@ class CohortBand:
                 place = len(rows) if leg.lost else place
             while place < len(rows) and rows[place][2] == now_ns:
                 device, size_bit, _, limit_ns, snr, key = rows[place]
-                leg = Transfer(medium.clock, medium.kind, medium.cancel, (device, SERVER), None, -1, size_bit, None)
+                leg = Transfer(medium.clock, medium.kind, medium.cancel, device, SERVER, Message(None, size_bit))
                 leg.started_ns, leg.until_ns, leg.snr, leg.fading_key = now_ns, now_ns + limit_ns, snr, key
                 places[leg] = place
                 air.start([leg], now_ns)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, final
 
 import numpy as np
 from simpy.events import Event
@@ -15,22 +15,19 @@ from simpy.events import Event
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
-from fednet_emu.network.air.band import Band
+from fednet_emu.network.access.base import Use
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
-from fednet_emu.network.air.queue import TurnQueue
-from fednet_emu.network.air.released import ReleasedAir
-from fednet_emu.network.air.separate import Air, Moving, SeparateAir, TraceWalker
-from fednet_emu.network.air.transfer import Burst, Delivery, Grant, Transfer, Unheard
+from fednet_emu.network.air.transfer import Burst, Delivery, Message, Phases, Transfer, Unheard
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
-from fednet_emu.network.medium.path import EndToEndPath
-from fednet_emu.network.medium.serving import Serving
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.slow_start import SlowStartAir
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
-from fednet_emu.records.rows import KINDS, ReceptionRow, TransferRow
+from fednet_emu.records.rows import KINDS, HandoverRow, ReceptionRow
 
 Item = TypeVar("Item")
 
@@ -39,7 +36,7 @@ class Wait(Generic[Item]):
     """Items that wait for a known time: for a connection or a grant, for reception, or for the notice of a loss.
 
     Attributes:
-        next_ns: when the first of them has waited long enough; `FOREVER_NS` if there is none.
+        next_ns: end of the first wait; `FOREVER_NS` if no item waits.
     """
 
     def __init__(self) -> None:
@@ -63,13 +60,13 @@ class Wait(Generic[Item]):
 
 
 class Late(NamedTuple):
-    """A burst that is off the air, and that its receivers or, if it is lost, its sender do not know of yet.
+    """A burst between its time on the air and its reception, or the notice of its loss.
 
     Attributes:
         burst: its transfers.
         since_ns: when it left the air.
-        row: bits on the air, and energy of sending and of each reception in J, to be recorded then; None if they are
-            recorded.
+        row: bits on the air, and energy of sending and of each reception in J, which are recorded at the reception;
+            None if they are recorded.
     """
 
     burst: Burst
@@ -77,15 +74,73 @@ class Late(NamedTuple):
     row: tuple[float, float, list[float]] | None
 
 
+@final
+class Serving:
+    """Chooses the cell of each transfer; all of a device are in one.
+
+    Args:
+        links: the links.
+        ledger: records.
+        during: whether a device takes its transfers to another cell on the way; if not, it changes cells only while no
+            transfer of it waits or is on the air.
+    """
+
+    def __init__(self, links: LinksOverTime, ledger: Ledger, *, during: bool) -> None:
+        self._links, self._ledger, self._during = links, ledger, during
+        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
+
+    def serve(self, transfer: Transfer) -> None:
+        """Choose the cell of a transfer that is requested."""
+        device = max(transfer.sender, transfer.receiver)
+        under_way = self._under_way[device]
+        if under_way:
+            transfer.cell = next(iter(under_way.values()))
+        else:
+            transfer.cell = -1 - self._links.now().station_of(device)
+        if not transfer.cancelled:
+            under_way[transfer] = transfer.cell
+
+    def release(self, transfer: Transfer) -> None:
+        """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
+        self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
+
+    def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
+        """Give the transfers on the air the cells that serve their devices now, but for devices in a broadcast."""
+        if not self._during:
+            return
+        links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}
+        for transfer in on_air:
+            device, old = max(transfer.sender, transfer.receiver), transfer.cell
+            new = -1 - links.station_of(device)
+            if device not in held and new != old:
+                self._ledger.handovers.append(HandoverRow(transfer.kind, device, now_ns, transfer.number, old, new))
+                transfer.cell = self._under_way[device][transfer] = new
+
+
+@final
 class Medium:
     """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
 
-    A transfer waits for its connection and its grant (`EndToEndPath`), then in the queue for its turn, and is then on
-    the air. It is received when its tail is over (decoding, propagation); in its tail it is off the air, and its place
-    is free.
+    A transfer waits for its connection and its grant, then in the queue for its turn, and is then on the air. It is
+    received when its tail is over (decoding, propagation); in its tail it is off the air, and its place is free.
 
     Attributes:
         has_snr: whether its links have an SNR; recorded and wired ones have none.
+        is_delayed: whether transfers have delays in addition to their turn and their time on the air.
+
+    Args:
+        clock: simulated time.
+        ledger: records.
+        presence: which devices are present.
+        settings: settings of the direction.
+        use: how the access scheme uses the band.
+        links: the links.
+        radios: the senders and receivers.
+        loss_key: key of the draws of losses.
+        cells: number of cells.
+        rates: recorded rates, which `use` carries bits at; None without.
+        hands_over: whether transfers on the air change their cell.
+        connections: connections of the transport; None without a transport.
     """
 
     def __init__(
@@ -94,7 +149,7 @@ class Medium:
         ledger: Ledger,
         presence: Presence,
         settings: Uplink,
-        band: Band,
+        use: Use,
         links: LinksOverTime,
         radios: Radios,
         *,
@@ -102,32 +157,25 @@ class Medium:
         cells: int = 1,
         rates: DeviceRates | None = None,
         hands_over: bool = False,
-        path: EndToEndPath | None = None,
+        connections: Connections | None = None,
     ) -> None:
-        self.clock = clock
-        self.settings, self.band, self.links, self.radios, self.rates = settings, band, links, radios, rates
+        self.clock, self.ledger, self.settings = clock, ledger, settings
+        self.links, self.radios, self.rates = links, radios, rates
         self.kind = KINDS.index(settings.DIRECTION)
-        self.ledger = ledger
-        access, timeout_s = settings.access, settings.timeout_s
-        self.patience = None
-        if rates is not None:
-            self.air: Air = SeparateAir(TraceWalker(rates))
-            self.turns = TurnQueue(None)
-        else:
-            self.air, self.turns = access.air(band, links, cells), access.queue(cells)
-            if timeout_s is None:
-                self.patience = access.patience(band, cells, presence.count)
-        self._looks_up, self.has_snr = self.air.looks_up, rates is None and not access.wired
-        self.path = path
+        self.band, self.turns, self.air, self._before_ns, self._after_ns, patience = use
+        self.has_snr = rates is None and not settings.access.wired
+        self.is_delayed = not (connections is use.before is use.after is None)
+        self._connections = connections
         self._before = Wait[Transfer]()
         self._early: dict[Transfer, None] = {}  # transfers in `_before` that are not cancelled
         self._after = Wait[Late]()
         self._late: dict[Transfer, Late] = {}  # legs that are awaited
-        self._rated = self.air if isinstance(self.air, Moving) else None
-        self._moves_ns = FOREVER_NS if self._rated is None else links.until_ns()
-        self._slow_start: ReleasedAir | None = None
-        if path is not None and path.connections is not None:
-            self.air = self._slow_start = ReleasedAir(self.air)
+        self._moving = self.air if self.air.follows_movement else None
+        self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
+        self._links = None if links.until_ns() < FOREVER_NS or rates is not None else links.now()
+        self._slow_start: SlowStartAir | None = None
+        if connections is not None and connections.window is not None:
+            self.air = self._slow_start = SlowStartAir(self.air, connections.window)
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
@@ -135,10 +183,10 @@ class Medium:
         self.unheard: list[Unheard] = []
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
-        self.timeout_ns = to_ns(MOST_S if timeout_s is None else timeout_s)
-        self._notice_ns = min(to_ns(NOTICE_S), self.timeout_ns)
-        if self.patience is not None:
-            self.timeout_ns = to_ns(LEAST_S)
+        timeout_s = settings.timeout_s
+        self.patience = patience if timeout_s is None else None
+        self._notice_ns = to_ns(min(NOTICE_S, MOST_S if timeout_s is None else timeout_s))
+        self.timeout_ns = to_ns(LEAST_S if self.patience else MOST_S if timeout_s is None else timeout_s)
         self.faults = Faults(presence, settings.loss, loss_key)
         self._powers_differ, self._full_w = radios.differ, radios.full_w
         self._stop = self.cancel
@@ -150,7 +198,7 @@ class Medium:
         """Whether a transfer is only lost if its link is too weak: no delays, faults, batteries, cells or movement."""
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
         faultless = self._loads is None and not self.faults.ending and not self.faults.losing
-        return one_band and faultless and self.path is None and self.band.outage_sinr <= 0
+        return one_band and faultless and not self.ledger.has_phases and self.band.outage_sinr <= 0
 
     @property
     def is_idle(self) -> bool:
@@ -164,76 +212,64 @@ class Medium:
         return self.radios.drawn_w(sender, self.links.now().power_w(sender), power_part)
 
     def send(
-        self,
-        sender: int,
-        receiver: int,
-        payload: Any,
-        number: int,
-        size_bit: int,
-        *,
-        group: int | None = None,
-        cluster: int = 0,
-        power_part: float = 1.0,
-        grant: Grant[float] | None = None,
+        self, sender: int, receiver: int, message: Message, *, cluster: int = 0, power_part: float = 1.0
     ) -> Transfer:
         """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
         Args:
             sender: number of the sending device, or `SERVER`.
             receiver: number of the receiving device, or `SERVER`.
-            payload: what the delivery will carry.
-            number: the payload's number in the records.
-            size_bit: bits on the air.
-            group: where the medium has multicast, requests of one instant by one sender with the same group are one
-                broadcast; None for a transfer of its own.
+            message: what is sent.
             cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
             power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
                 share it has. No effect with recorded rates.
-            grant: what was planned for the transfer; None for nothing.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        transfer = Transfer(self.clock, self.kind, self._stop, (sender, receiver), payload, number, size_bit, group)
-        if self.turns.clustered:
-            transfer.cell = cluster
-        if grant is not None:
-            transfer.grant, power_part = grant, power_part * grant.power_part
-        if power_part != 1.0:
-            transfer.power_part = power_part
-        self.ledger.offered_bit[self.kind] += size_bit
-        self._join(transfer)
+        transfer = Transfer(self.clock, self.kind, self._stop, sender, receiver, message)
+        transfer.cluster = cluster
+        if transfer.grant is not None:
+            power_part *= transfer.grant.power_part
+        transfer.power_part = power_part
+        self.ledger.offered_bit[self.kind] += transfer.size_bit
+        if self.is_delayed and not self._is_ready(transfer):
+            return transfer
+        self._requests.append(transfer)
+        now_ns = self.clock.now
+        # a full cell settles when a place gets free, but waits that end in one instant queue in their order
+        if self._due_ns != now_ns and (self.turns.left > 0 or self._serving is not None or self.is_delayed):
+            self._settle_at(now_ns)
         return transfer
 
-    def send_all(
-        self, sender: int, receivers: Sequence[int], payload: Any, number: int, size_bit: int, group: int | None
-    ) -> list[Transfer]:
+    def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
         """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
-        if self.path is not None:
-            return [self.send(sender, end, payload, number, size_bit, group=group) for end in receivers]
+        if self.is_delayed or not receivers:
+            return [self.send(sender, end, message) for end in receivers]
         clock, kind, stop = self.clock, self.kind, self._stop
-        transfers = [Transfer(clock, kind, stop, (sender, end), payload, number, size_bit, group) for end in receivers]
-        self.ledger.offered_bit[kind] += size_bit * len(transfers)
-        if transfers:
-            self._requests += transfers[:-1]
-            self._join(transfers[-1])
+        transfers = [Transfer(clock, kind, stop, sender, end, message) for end in receivers]
+        self.ledger.offered_bit[kind] += message.size_bit * len(transfers)
+        self._requests += transfers
+        if self.turns.left > 0 or self._serving is not None:
+            self._settle_at(clock.now)
         return transfers
 
-    def _join(self, transfer: Transfer) -> None:
-        """Let a transfer wait for its connection and its grant, if any, and then for its turn."""
-        now_ns, path = self.clock.now, self.path
-        if path is not None:
-            phases = transfer.phases = path.enter(transfer, now_ns)
-            transfer.size_bit = phases.wire_bit
-            if phases.wait_ns:
-                self._early[transfer] = None
-                self._before.enter(transfer, now_ns + phases.wait_ns)
-                if now_ns + phases.wait_ns < self._due_ns:
-                    self._settle_at(now_ns + phases.wait_ns)
-                return
-        self._requests.append(transfer)
-        # a full cell settles when a place gets free, but waits that end in one instant queue in their order
-        if self.turns.left > 0 or self._serving is not None or path is not None:
-            self._settle_at(now_ns)
+    def _is_ready(self, transfer: Transfer) -> bool:
+        """Note the delays of a transfer that is requested now; whether it may queue now, without a wait."""
+        now_ns, connections = self.clock.now, self._connections
+        if connections is None:
+            phases = Phases(transfer.size_bit, transfer.size_bit)
+        else:
+            phases = connections.enter(transfer, now_ns)
+        if self._before_ns is not None and not phases.refused:
+            phases.access_ns = self._before_ns(transfer, now_ns + phases.setup_ns)
+        transfer.phases, transfer.size_bit = phases, phases.wire_bit
+        wait_ns = phases.setup_ns + phases.access_ns
+        if wait_ns:
+            self._early[transfer] = None
+            self._before.enter(transfer, now_ns + wait_ns)
+            if now_ns + wait_ns < self._due_ns:
+                self._settle_at(now_ns + wait_ns)
+        return not wait_ns
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
         """Cancel a transfer that waits or is on the air; its event never triggers, and airtime used so far is recorded.
@@ -301,34 +337,39 @@ class Medium:
                 self._timer.cancel()
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
-    def _settle(self, _event: Event) -> None:
+    def _settle(self, timer: Event) -> None:
         """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
-        now_ns = self.clock.now
+        now_ns, turns, air = self.clock.now, self.turns, self.air
         self._due_ns, self._timer = FOREVER_NS, None
-        if self.path is not None or self._after.next_ns <= now_ns:
+        if self._after.next_ns <= now_ns or self._before.next_ns <= now_ns:
             self._end_waits(now_ns)
-        for burst in self.air.advance(now_ns):
+        for burst in air.advance(now_ns):
             self._end(burst, now_ns)
         if now_ns >= self._moves_ns:
             self._move()
         if self._requests:
             self._enqueue()
-        self.turns.start_ready(self._start)
-        next_ns = self.air.next_end_ns()
+        if turns.changed:
+            turns.start_ready(self._start)
+        next_ns = air.next_end_ns()
         if self._loads is not None:
-            self._loads.follow(self.air.powers())
-            self._loads.follow_bits(self.air.rates())
+            self._loads.follow(air.powers())
+            self._loads.follow_bits(air.rates())
         if self._moves_ns < next_ns < FOREVER_NS:
             next_ns = self._moves_ns
-        next_ns = min(next_ns, self._before.next_ns, self._after.next_ns)
+        if self._before.next_ns < next_ns:
+            next_ns = self._before.next_ns
+        if self._after.next_ns < next_ns:
+            next_ns = self._after.next_ns
         if next_ns < FOREVER_NS:
-            self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle)
+            self._due_ns, self._timer = next_ns, timer
+            self.clock.call_again(timer, next_ns, self._settle)
         if self._came:
             came, self._came = self._came, []
             self.clock.trigger_now(came)
 
     def _end_waits(self, now_ns: int) -> None:
-        """Receive the bursts whose tails are over; queue the transfers whose connection and grant are there."""
+        """Receive the bursts whose tails are over; queue the transfers that have their connection and their grant."""
         for late in self._after.leave(now_ns):
             self._receive(late, now_ns)
         for transfer in self._before.leave(now_ns):
@@ -344,15 +385,15 @@ class Medium:
                 self._requests.append(transfer)
 
     def _move(self) -> None:
-        """Begin a period of movement: whatever is on the air has new links, and draws the powers that go with them."""
+        """Begin a period of movement: transfers on the air have new links, and senders draw the powers of these."""
         if self._slow_start is not None:
             self._slow_start.settle()
         self._moves_ns = self.links.until_ns()
-        if self._rated is None or not self._on_air:
+        if self._moving is None or not self._on_air:
             return
         if self._serving is not None:
             self._serving.hand_over(self._on_air, self.clock.now)
-        self._rated.move()
+        self._moving.move()
         if self._powers_differ or self._serving is not None:
             links = self.links.now()
             for burst in self._on_air.values():
@@ -374,34 +415,33 @@ class Medium:
         for place, transfer in enumerate(requests):
             key: Any = place
             if broadcasts and transfer.group is not None:
-                its = transfer.requested_ns, transfer.cell, transfer.sender, transfer.size_bit, transfer.power_part
-                key = *its, transfer.group
+                its = transfer.requested_ns, transfer.cell, transfer.cluster, transfer.sender, transfer.power_part
+                key = *its, transfer.size_bit, transfer.group
             bursts[key].append(transfer)
         for burst in bursts.values():
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Put a burst on the air, without the transfers one of whose ends is away; False if none is left."""
-        now_ns: int = self.clock.now
-        gaps_ns = 0 if self.path is None else max([self.path.start(transfer, now_ns) for transfer in burst])
-        if self.settings.timeout_s is not None:
-            gaps_ns = 0  # only timeouts that the scenario leaves open do not count the gaps of slow start
-        latest_ns, on_air, some_are_gone = now_ns + self.timeout_ns + gaps_ns, self._on_air, False
-        link = self.links.now().link if self._looks_up else None
-        patience, faults = self.patience, self.faults.ending
+        """Put a burst on the air, without the transfers one of whose ends is away; False if no transfer is left."""
+        now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
+        if self._connections is not None:
+            gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])
+            if self.settings.timeout_s is not None:
+                gaps_ns = 0  # only timeouts that the scenario leaves open do not count the gaps of slow start
+        links = self._links if self._links is not None or self.rates is not None else self.links.now()
+        patience, several = self.patience, self._serving is not None
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
-            transfer.until_ns = latest_ns
-            if link is not None:
-                snr, transfer.fading_key = link(transfer.sender, transfer.receiver)
-                transfer.snr = snr * transfer.power_part
-            if patience is not None and transfer.snr < patience.ample[transfer.size_bit.bit_length()]:
-                self._limit(transfer, patience, gaps_ns)
-            if link is None and self.has_snr:
-                transfer.snr = self.links.now().snr(*_radios(transfer)) * transfer.power_part
-            if faults and not self._may_start(transfer, now_ns):
+            transfer.until_ns = now_ns + self.timeout_ns + gaps_ns
+            if links is not None:
+                ends = _radios(transfer) if several else (transfer.sender, transfer.receiver)
+                snr, transfer.fading_key = links.link(*ends)
+                transfer.snr = snr = snr * transfer.power_part
+                if patience is not None and snr < patience.ample[transfer.size_bit.bit_length()]:
+                    self._limit(transfer, patience, gaps_ns)
+            if self.faults.ending and not self._may_start(transfer, now_ns):
                 some_are_gone = True
                 continue
             transfer.started_ns = now_ns
@@ -412,18 +452,15 @@ class Medium:
                 return False
         first = burst[0]
         self.air.start(burst, now_ns)
-        first.drawn_w = self.drawn_w(first.sender, first.power_part)
+        at_full_power = first.power_part == 1.0 and not self._powers_differ
+        first.drawn_w = self._full_w if at_full_power else self.drawn_w(first.sender, first.power_part)
         if self._loads is not None:
             self._loads.start(burst)
         return True
 
-    def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int = 0) -> None:
-        """Choose how long a transfer that starts now may take; one that is not worth trying ends at once."""
-        snr, key = transfer.snr, transfer.fading_key
-        if not self._looks_up:
-            snr, key = self.links.now().link(*_radios(transfer))
-            snr *= transfer.power_part
-        limit_ns = patience.limit_ns(transfer.size_bit, snr, los=key & 1 == 1)
+    def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
+        """Choose the timeout of a transfer that starts now; one that is not worth trying ends at once."""
+        limit_ns = patience.limit_ns(transfer.size_bit, transfer.snr, los=transfer.fading_key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
         if not limit_ns:
             transfer.until_reason = "unreachable"
@@ -442,7 +479,9 @@ class Medium:
         return True
 
     def _end(self, burst: Burst, now_ns: int) -> None:
+        """End the time on the air of a burst: the fate of each leg, and its delivery now or after its tail."""
         self.turns.give_back(burst)
+        faults, tail_ns = self.faults, 0
         for transfer in burst:
             del self._on_air[transfer]
             if self._serving is not None:
@@ -450,21 +489,26 @@ class Medium:
             if transfer.cancelled:
                 transfer.lost = transfer.cancelled
                 continue
-            if (self.faults.losing or transfer.grant is not None) and not transfer.lost:
-                transfer.lost = self.faults.fate(transfer)
-            notice_ns = transfer.started_ns + self._notice_ns
-            if transfer.lost == "unreachable" and now_ns < notice_ns:
-                self._receive_at([transfer], Late([transfer], now_ns, None), notice_ns)
-            elif transfer.lost or not self._tail_ns(transfer, now_ns):
-                self._deliver(transfer, now_ns)
-        self._record(burst, now_ns)
-
-    def _tail_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Set and return the time in ns from now, when its last bit leaves the air, until a transfer is received."""
-        if self.path is None or transfer.phases is None:
-            return 0
-        transfer.phases.tail_ns = self.path.tail_ns(transfer, now_ns)
-        return transfer.phases.tail_ns
+            if (faults.losing or transfer.grant is not None) and not transfer.lost:
+                transfer.lost = faults.fate(transfer)
+            if transfer.lost == "unreachable" and now_ns < transfer.started_ns + self._notice_ns:
+                self._receive_at([transfer], Late([transfer], now_ns, None), transfer.started_ns + self._notice_ns)
+                continue
+            if transfer.phases is not None and not transfer.lost:
+                own_ns = 0 if self._after_ns is None else self._after_ns(transfer, now_ns)
+                if self._connections is not None:
+                    own_ns += self._connections.leave(transfer, now_ns)
+                if own_ns:
+                    transfer.phases.tail_ns = own_ns
+                    tail_ns = max(tail_ns, own_ns)
+                    continue
+            self._deliver(transfer, now_ns)
+        row = self._spend(burst, now_ns)
+        if tail_ns:
+            legs = [leg for leg in burst if leg.phases is not None and leg.phases.tail_ns]
+            self._receive_at(legs, Late(burst, now_ns, row), now_ns + tail_ns)
+        else:
+            self._write(burst, now_ns, *row)
 
     def _receive_at(self, legs: Burst, late: Late, time_ns: int) -> None:
         """Let legs wait for their reception; the caller settles."""
@@ -486,8 +530,8 @@ class Medium:
 
     def _deliver(self, transfer: Transfer, now_ns: int) -> None:
         started_ns, lost = transfer.started_ns, transfer.lost
-        if lost and self.path is not None:
-            self.path.lose(transfer)
+        if lost and self._connections is not None:
+            self._connections.lose(transfer)
         started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
         transfer.complete(_new(Delivery, (
             transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
@@ -497,8 +541,8 @@ class Medium:
         if not transfer.callbacks:
             self.unheard.append(Unheard(transfer))
 
-    def _record(self, burst: Burst, now_ns: int) -> None:
-        """Record a burst that was on the air, delivered or lost, with the energy that it has taken."""
+    def _spend(self, burst: Burst, now_ns: int) -> tuple[float, float, list[float]]:
+        """Account for a burst that was on the air: its bits, and its energy of sending and of each reception in J."""
         radios, first = self.radios, burst[0]
         air_bit = first.air_bit if len(burst) == 1 else max([leg.air_bit for leg in burst])
         energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
@@ -512,47 +556,50 @@ class Medium:
         if radios.receive_j_per_bit:
             each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
         self.ledger.energy_j += energy_j + bits_j + sum(each_j)
-        row = air_bit, energy_j + bits_j, each_j
-        tails_ns = [0 if leg.phases is None else leg.phases.tail_ns for leg in burst]
-        if any(tails_ns):
-            legs = [leg for leg, tail_ns in zip(burst, tails_ns, strict=True) if tail_ns]
-            self._receive_at(legs, Late(burst, now_ns, row), now_ns + max(tails_ns))
-        else:
-            self._write(burst, now_ns, *row)
+        return air_bit, energy_j + bits_j, each_j
 
     def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: list[float]) -> None:
         """Write the row of a burst that is over now; `receive_j` has an entry for each of its legs."""
-        ledger, first, count = self.ledger, burst[0], len(burst)
+        ledger, first, count, has_snr = self.ledger, burst[0], len(burst), self.has_snr
         receiver, requested_ns, lost, size_bit = first.receiver, first.requested_ns, first.lost, first.size_bit
         arrived, snr = 0 if lost else 1, first.snr
         if count > 1:
             receiver, lost = SEVERAL, ""
             requested_ns = min([transfer.requested_ns for transfer in burst])
             arrived = sum([not transfer.lost for transfer in burst])
-            place = len(ledger.transfers)
-            snr = min([leg.snr for leg in burst])
+            place, snr = len(ledger.transfers), min([leg.snr for leg in burst])
             ledger.receptions.add([
-                _new(ReceptionRow, (place, leg.receiver, CODE[leg.lost], own_j, leg.snr if self.has_snr else 0.0))
+                _new(ReceptionRow, (place, leg.receiver, CODE[leg.lost], own_j, leg.snr if has_snr else 0.0))
                 for leg, own_j in zip(burst, receive_j, strict=True)
             ])  # fmt: skip
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        snr = snr if self.has_snr else 0.0
-        row: TransferRow = _new(TransferRow, (
-            self.kind, first.sender, receiver, count, size_bit, first.number, requested_ns, first.started_ns, now_ns,
-            air_bit, size_bit * arrived, CODE[lost], energy_j, sum(receive_j), first.cell, snr,
-        ))  # fmt: skip
-        ledger.transfers.append(row if first.phases is None else first.phases.extend(row))
+        phases = first.phases
+        payload_bit = size_bit if phases is None else phases.payload_bit
+        row = (  # a `TransferRow`
+            self.kind, first.sender, receiver, count, payload_bit, first.number, requested_ns, first.started_ns, now_ns,
+            air_bit, payload_bit * arrived, CODE[lost], energy_j, sum(receive_j), self.turns.lane(first),
+            snr if has_snr else 0.0,
+        )  # fmt: skip
+        ledger.transfers.append(row if not ledger.has_phases else row + _phases(first))
 
     def _record_unsent(self, transfer: Transfer, reason: str) -> None:
         if self._serving is not None:
             self._serving.release(transfer)
-        if transfer.phases is not None:
-            transfer.phases.cut(self.clock.now - transfer.requested_ns)
-        row = TransferRow(
-            self.kind, transfer.sender, transfer.receiver, 1, transfer.size_bit, transfer.number, transfer.requested_ns,
-            NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, transfer.cell, 0.0,
+        phases, payload_bit = transfer.phases, transfer.size_bit
+        if phases is not None:
+            phases.cut(self.clock.now - transfer.requested_ns)
+            payload_bit = phases.payload_bit
+        row = (
+            self.kind, transfer.sender, transfer.receiver, 1, payload_bit, transfer.number, transfer.requested_ns,
+            NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, self.turns.lane(transfer), 0.0,
         )  # fmt: skip
-        self.ledger.transfers.append(row if transfer.phases is None else transfer.phases.extend(row))
+        self.ledger.transfers.append(row if not self.ledger.has_phases else row + _phases(transfer))
+
+
+def _phases(transfer: Transfer) -> tuple[int, ...]:
+    """The `PhaseColumns` of a transfer."""
+    its = transfer.phases or Phases(transfer.size_bit, transfer.size_bit)
+    return its.access_ns, its.setup_ns, its.gap_ns, its.tail_ns, its.wire_bit, its.reverse_bit
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:

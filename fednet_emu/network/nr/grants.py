@@ -15,11 +15,9 @@ from typing_extensions import override
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.base import RatedAccess, Use
 from fednet_emu.network.access.schedulers import best_of_each_block
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.latency import Latency
-from fednet_emu.network.air.separate import Air
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.network.links.links import LinksOverTime
@@ -47,7 +45,6 @@ class NrGrants(RatedAccess):
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
-    delays: ClassVar[bool] = True
 
     pattern: str = "DDDSU"
     """Slots of a period: D for the downlink, U for the uplink, S for the special slot between, in which no data goes;
@@ -99,22 +96,15 @@ class NrGrants(RatedAccess):
         return self.frame.share("D" if down else "U")
 
     @override
-    def on(self, band: Band) -> Band:
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
         granted = in_whole_blocks(band.law, band.bandwidth_hz, SUBCARRIERS_PER_BLOCK * self.spacing_khz * 1e3)
         law = InSlots(law=granted, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))
-        coherence_ns = WINDOW_NS if isinstance(granted, NrBlocks) and granted.climbs else band.coherence_ns
-        return replace(super().on(band), law=law, coherence_ns=coherence_ns)
-
-    @override
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
-        law = band.law.law if isinstance(band.law, InSlots) else None
-        if isinstance(law, NrBlocks) and law.climbs:
-            return ClimbingAir(self, band, law, links)
-        return super().air(band, links, cells)
-
-    @override
-    def latency(self, band: Band) -> Latency:
-        return DownlinkSlots(self, band.access_key) if band.down else UplinkSlots(self, band.access_key)
+        climbs = isinstance(granted, NrBlocks) and granted.climbs
+        own = replace(band, law=law, coherence_ns=WINDOW_NS if climbs else band.coherence_ns)
+        use, delays = super().use(own, links, cells, devices), SlotDelays(self, band.access_key, down=band.down)
+        if isinstance(granted, NrBlocks) and climbs:
+            use = use._replace(air=ClimbingAir(self, use.band, granted, links))
+        return use._replace(before=delays.before_ns, after=delays.after_ns)
 
     def power(self, inputs: RateInputs) -> Array:
         """The share of time in which each burst is on the air [bursts, blocks or 1]."""
@@ -138,59 +128,39 @@ class NrGrants(RatedAccess):
         return Allocation(inputs.own / noise, 1.0, inputs.own, power[active.burst] > 0)
 
 
-class Slots(Latency):
-    """What both directions take: the tail of the last block.
+@final
+class SlotDelays:
+    """Delays of one direction: the wait for the first slot of the data, and the tail of the last block.
 
     Args:
         access: the settings.
         key: key of the random draws.
-        repeat: slots from an attempt of a block to the next.
+        down: whether the direction is the downlink.
     """
 
-    def __init__(self, access: NrGrants, key: int, repeat: int) -> None:
-        self.frame = access.frame
-        self._decode, self._loss, self._key, self._repeat = access.decode_slots, access.target_bler, key, repeat
+    def __init__(self, access: NrGrants, key: int, *, down: bool) -> None:
+        self._frame, self._key, self._down = access.frame, key, down
+        self._decode, self._loss, self._slot_ns = access.decode_slots, access.target_bler, access.frame.slot_ns
+        self._sr_period = round(access.sr_period_s * NS_PER_S / self._slot_ns)
+        self._access = UplinkAccess(self._frame, self._sr_period, access.k2_slots, access.decode_slots)
+        first = self._frame.next(0, "D" if down else "U")
+        again = self._frame.repeated(first, access.decode_slots) if down else self._access.after(first)
+        self._repeat = again - first  # slots from an attempt of a block to the next
 
-    def key(self, transfer: Transfer) -> int:
-        """Key of the random draws of the device at one end."""
-        return mix(self._key, max(transfer.sender, transfer.receiver))
+    def before_ns(self, transfer: Transfer, now_ns: int) -> int:
+        """Time in ns until the next downlink slot, or until the slot with which the bulk of an uplink starts."""
+        if self._down:
+            return self._frame.next(-(-now_ns // self._slot_ns), "D") * self._slot_ns - now_ns
+        length = len(self._frame.slots)
+        key = mix(self._key, max(transfer.sender, transfer.receiver))
+        own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
+        return self._access.wait_ns(now_ns + own * self._slot_ns)
 
-    @override
-    def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
+    def after_ns(self, transfer: Transfer, now_ns: int) -> int:
+        """Time in ns to decode the last block and to repeat it."""
         repeats = 0
         if self._loss:
-            draw = uniform(self.key(transfer), 1 + transfer.requested_ns)
+            key = mix(self._key, max(transfer.sender, transfer.receiver))
+            draw = uniform(key, 1 + transfer.requested_ns)
             repeats = min(int(math.log(draw) / math.log(self._loss)), _MOST_REPEATS)
-        return (self._decode + repeats * self._repeat) * self.frame.slot_ns
-
-
-@final
-class UplinkSlots(Slots):
-    """The wait for the grant of the bulk, and the tail by new grants of the last block."""
-
-    def __init__(self, access: NrGrants, key: int) -> None:
-        frame = access.frame
-        self._sr_period = round(access.sr_period_s * NS_PER_S / frame.slot_ns)
-        self._access = UplinkAccess(frame, self._sr_period, access.k2_slots, access.decode_slots)
-        first = frame.next(0, "U")
-        super().__init__(access, key, self._access.after(first) - first)
-
-    @override
-    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
-        length = len(self.frame.slots)
-        own = int(uniform(self.key(transfer), 0) * max(self._sr_period // length, 1)) * length
-        return self._access.wait_ns(now_ns + own * self.frame.slot_ns)
-
-
-@final
-class DownlinkSlots(Slots):
-    """The wait for a downlink slot, and the tail by answers to the last block."""
-
-    def __init__(self, access: NrGrants, key: int) -> None:
-        first = access.frame.next(0, "D")
-        super().__init__(access, key, access.frame.repeated(first, access.decode_slots) - first)
-
-    @override
-    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
-        slot_ns = self.frame.slot_ns
-        return self.frame.next(-(-now_ns // slot_ns), "D") * slot_ns - now_ns
+        return (self._decode + repeats * self._repeat) * self._slot_ns

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, final
 
 from pydantic import Field
-from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.kernel.clock import to_ns
-from fednet_emu.network.air.latency import Latency
+from fednet_emu.network.access.base import Use
 from fednet_emu.network.air.transfer import Transfer
 
 
@@ -69,25 +68,15 @@ class RadioConnections:
         """Note that the last bit of a message leaves the air."""
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
+    def around(self, use: Use) -> Use:
+        """The same use of a band by devices that are connected first."""
 
-@final
-class Promoted(Latency):
-    """What an access scheme takes, after the radio connection of the device stands.
+        def before_ns(transfer: Transfer, now_ns: int) -> int:
+            wait_ns = self.enter(transfer, now_ns)
+            return wait_ns + (0 if use.before is None else use.before(transfer, now_ns + wait_ns))
 
-    Args:
-        latency: of the access scheme.
-        connections: the radio connections.
-    """
+        def after_ns(transfer: Transfer, now_ns: int) -> int:
+            self.leave(transfer, now_ns)
+            return 0 if use.after is None else use.after(transfer, now_ns)
 
-    def __init__(self, latency: Latency, connections: RadioConnections) -> None:
-        self._latency, self._connections = latency, connections
-
-    @override
-    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
-        wait_ns = self._connections.enter(transfer, now_ns)
-        return wait_ns + self._latency.access_ns(transfer, now_ns + wait_ns)
-
-    @override
-    def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
-        self._connections.leave(transfer, now_ns)
-        return self._latency.tail_ns(transfer, now_ns)
+        return use._replace(before=before_ns, after=after_ns)

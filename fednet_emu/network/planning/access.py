@@ -9,11 +9,9 @@ import numpy as np
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.base import RatedAccess, Use
 from fednet_emu.network.access.orthogonal import on_parts
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.patience import Patience
-from fednet_emu.network.air.separate import Air
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Allocation, RateInputs
 from fednet_emu.network.links.links import LinksOverTime
@@ -57,14 +55,11 @@ class Planned(RatedAccess):
         return 1 if self.planner.IN_TURNS else None
 
     @override
-    def air(self, band: Band, links: LinksOverTime, cells: int) -> Air:
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        use = super().use(band, links, cells, devices)
         if self.planner.IN_TURNS:
-            return super().air(band, links, cells)
-        return SharedAir(self, band, links, cells, planned=True)
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> Patience | None:
-        return super().patience(band, cells, devices) if self.planner.IN_TURNS else None
+            return use
+        return use._replace(air=SharedAir(self, use.band, links, cells, planned=True), patience=None)
 
     def share(self, active: int) -> float:
         """The whole band in turns, else an equal part."""

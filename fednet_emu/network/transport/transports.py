@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import to_ns
-from fednet_emu.network.air.window import Window
 from fednet_emu.network.planning.access import Planned
+from fednet_emu.network.transport.slow_start import Window
 from fednet_emu.radio.overhead import HEADER_BYTE, Packets
 
 IP_MTU_BYTE = 1500
@@ -107,18 +107,10 @@ class ConnectedTransport(EndToEndTransport):
     handshakes: ClassVar[int] = 1
 
     @property
-    def initial_bit(self) -> int:
-        """Bits on the wire that the first round trip of a new connection may carry."""
-        return min(8 * self.packet_byte * self.initial_window, self.receive_window_bit)
-
-    @property
-    def receive_window_bit(self) -> int:
-        """Bits that may be in flight."""
-        return round(8 * self.receive_window_byte)
-
-    def window(self, first_bit: int) -> Window:
-        """The window of a message of which so many bits may be sent at once."""
-        return Window(first_bit, self.receive_window_bit, self.rtt_ns)
+    def window(self) -> Window:
+        """The window of a new connection, in bits on the wire."""
+        most_bit = round(8 * self.receive_window_byte)
+        return Window(min(8 * self.packet_byte * self.initial_window, most_bit), most_bit, self.rtt_ns)
 
     @override
     def wire_bit(self, size_bit: int) -> int:

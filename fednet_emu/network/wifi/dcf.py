@@ -12,10 +12,13 @@ from pydantic import model_validator
 from typing_extensions import override
 
 from fednet_emu.arrays import Array
-from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.base import RatedAccess, Use
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
+from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Allocation, RateInputs
+from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.wifi.contention import Mode, Shares, contend
 from fednet_emu.network.wifi.standards import FAMILIES, WifiStandard, schemes
 from fednet_emu.radio.fading import NoFading
@@ -140,13 +143,11 @@ class Dcf(RatedAccess):
         return Uncontended(mode=self.mode(bandwidth_hz))
 
     @override
-    def on(self, band: Band) -> Band:
-        width_hz = self.mode(band.bandwidth_hz).width_mhz * 1e6
-        return replace(super().on(band), share=width_hz / band.bandwidth_hz)
-
-    @override
-    def patience(self, band: Band, cells: int, devices: int) -> Patience:
-        return Patience(band, disturbed=True)
+    def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
+        law = self.law(band.bandwidth_hz)
+        own = replace(band, law=law, share=law.mode.width_mhz * 1e6 / band.bandwidth_hz)
+        air = SharedAir(self, own, links, cells)
+        return Use(own, TurnQueue(self.capacity, cells), air, patience=Patience(own, disturbed=True))
 
     def power(self, inputs: RateInputs) -> Array:
         """Share of the time in which the sender of each burst radiates for it, in each block."""

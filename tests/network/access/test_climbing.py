@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.nr.transport_blocks import transport_block_bit
@@ -96,7 +97,7 @@ def test_downloads_climb_too():
     """Two at once from one base station, which has seven slots in ten."""
     law, bands = NrBlocks(blocks=51, feedback="climbing"), {"bandwidth_hz": 51 * 360e3}
     its = medium_of(SEVEN_TO_TWO, law, HandMadeLinks([1e6] * 2), 2, way="downlink", down=True, **bands)
-    sent = [its.send(-1, device, None, 0, 3.5 * SQUEEZENET_BIT // 1) for device in (0, 1)]
+    sent = [its.send(-1, device, Message(None, 3.5 * SQUEEZENET_BIT // 1, 0)) for device in (0, 1)]
     its.clock.run()
 
     expected_s = climbed_s([0.0, 0.0], SQUEEZENET_BIT, 51)

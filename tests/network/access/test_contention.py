@@ -12,6 +12,7 @@ from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
@@ -79,7 +80,7 @@ def test_cancellation_reaches_the_sum_capacity(cell, snr):
     """Bits per second of all together are log2(1 + sum of SNRs), whoever is strong."""
     world = cell(Noma(), CAPACITY, snr=snr)
     for device in range(len(snr)):
-        world.medium.send(device, SERVER, None, 0, 50_000)
+        world.medium.send(device, SERVER, Message(None, 50_000, 0))
     world.clock.run(until=NS_PER_S // 1000)
     world.close()
 
@@ -187,7 +188,7 @@ def aloha(cell, count, slots, **access):
     scheme = SlottedAloha(slot_s=0.001, **access)
     world = cell(scheme, FixedRate(bit_rate_bps=1e6), snr=[10.0] * count, drawn_w=1.0)
     for device in range(count):
-        world.medium.send(device, SERVER, None, 0, 10**9)
+        world.medium.send(device, SERVER, Message(None, 10**9, 0))
     world.clock.run(until=slots * 1_000_000)
     world.close()
     return world.rows
@@ -240,7 +241,7 @@ def play_pairs(cell, access, snr, sends, *, timeout_s=10.0):
     medium = medium_of(
         access, CAPACITY, Pairs(snr), len(snr), way="sidelink", clock=world.clock, key=5, timeout_s=timeout_s
     )
-    transfers = [medium.send(*ends, None, 0, MBIT) for ends in sends]
+    transfers = [medium.send(*ends, Message(None, MBIT, 0)) for ends in sends]
     world.clock.run()
     return [transfer.value for transfer in transfers]
 

@@ -6,10 +6,9 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
+from fednet_emu.network.access.base import Use
 from fednet_emu.network.access.orthogonal import Tdma
-from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.medium.path import EndToEndPath
-from fednet_emu.network.nr.rrc import Promoted, RadioConnections, Rrc
+from fednet_emu.network.nr.rrc import RadioConnections, Rrc
 from fednet_emu.testing import run_small
 
 MBIT = 1_000_000
@@ -21,8 +20,8 @@ def starts(cell: Callable[..., object]) -> Callable[..., list[float]]:
     """Plays requests with a timer of 2 s and a promotion of 0.3 s; when each is on the air, in s."""
 
     def play(*requests: tuple[float, int, int]) -> list[float]:
-        latency = Promoted(NO_LATENCY, RadioConnections(Rrc(inactivity_s=2, promotion_s=0.3)))
-        its = cell(Tdma(), path=EndToEndPath(latency))
+        use = RadioConnections(Rrc(inactivity_s=2, promotion_s=0.3)).around(Use(None, None, None))
+        its = cell(Tdma(), before=use.before, after=use.after)
         return [delivery.started_s for delivery in its.play(*requests)]
 
     return play

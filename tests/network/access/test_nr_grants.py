@@ -11,8 +11,8 @@ import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.links.links import CellLinks
-from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.settings import Downlink
 from fednet_emu.radio.fading import NoFading, Rayleigh
@@ -29,9 +29,10 @@ PROMPT = NrGrants(sr_period_s=0.0025, target_bler=0)
 """DDDSU at 30 kHz with an occasion in every uplink slot, and blocks that never fail."""
 
 
-def end_to_end(access, *, down=False, key=5):
-    """The waits and tails of a scheme."""
-    return EndToEndPath(access.latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), key, down=down)))
+def delays(access, *, down=False):
+    """The waits and tails of a scheme, `before` and `after`."""
+    use = access.use(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), 5, down=down), HandMadeLinks([1.0]), 1, 1)
+    return {"before": use.before, "after": use.after}
 
 
 # ---- shares ----------------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def test_devices_have_equal_shares_of_the_uplink_slots(cell):
 def test_a_base_station_has_the_downlink_slots():
     """Three slots in five, for two copies in turn; a special slot carries nothing."""
     its = medium_of(PROMPT, FixedRate(bit_rate_bps=1e6), HandMadeLinks([1.0, 1.0]), 2, way="downlink", down=True)
-    sent = [its.send(SERVER, device, None, 0, 300_000) for device in (0, 1)]
+    sent = [its.send(SERVER, device, Message(None, 300_000, 0)) for device in (0, 1)]
     its.clock.run()
 
     assert [transfer.value.ended_s for transfer in sent] == pytest.approx([1.0, 1.0])
@@ -63,7 +64,7 @@ def test_a_sender_has_the_whole_band_at_its_power_in_its_slots(cell):
 def test_bursts_of_one_station_have_its_whole_power_in_turn():
     """At an SNR of 15 two copies at once each get 4 bit/s/Hz in three tenths of the slots."""
     its = medium_of(PROMPT, CAPACITY, HandMadeLinks([15.0, 15.0]), 2, way="downlink", down=True)
-    sent = [its.send(SERVER, device, None, 0, 1_200_000) for device in (0, 1)]
+    sent = [its.send(SERVER, device, Message(None, 1_200_000, 0)) for device in (0, 1)]
     its.clock.run()
 
     assert [transfer.value.ended_s for transfer in sent] == pytest.approx([1.0, 1.0])
@@ -140,7 +141,7 @@ def test_cells_hear_each_other_in_the_same_slots():
     snr = np.array([[30.0, 1.0], [2.0, 20.0]])
     its = medium_of(PROMPT, CAPACITY, CellLinks(snr, [11, 12]), 2, cells=2, key=3)
     sizes_bit = [round(2e5 * math.log2(1 + sinr)) for sinr in (15.0, 20.0 / 3.0)]
-    sent = [its.send(device, SERVER, None, 0, sizes_bit[device]) for device in (0, 1)]
+    sent = [its.send(device, SERVER, Message(None, sizes_bit[device], 0)) for device in (0, 1)]
     its.clock.run()
 
     assert [transfer.value.ended_s for transfer in sent] == pytest.approx([1.0, 1.0], rel=1e-5)
@@ -150,9 +151,9 @@ def test_devices_of_another_cell_are_heard_in_turn():
     """Two of them at 1 and 0.5 are 0.75 in the mean while both have bits."""
     snr = np.array([[30.0, 1.0, 0.5], [2.0, 20.0, 20.0]])
     its = medium_of(PROMPT, CAPACITY, CellLinks(snr, [11, 12]), 3, cells=2, key=3)
-    first = its.send(0, SERVER, None, 0, round(2e5 * math.log2(1 + 30.0 / 1.75)))
+    first = its.send(0, SERVER, Message(None, round(2e5 * math.log2(1 + 30.0 / 1.75)), 0))
     for device in (1, 2):
-        its.send(device, SERVER, None, 0, 10 * MBIT)
+        its.send(device, SERVER, Message(None, 10 * MBIT, 0))
     its.clock.run(until=first)
 
     assert first.value.ended_s == pytest.approx(1.0, rel=1e-5)
@@ -175,7 +176,7 @@ def test_a_weak_device_has_its_few_blocks_in_its_slots(cell):
 
 def test_an_upload_waits_for_two_grants_and_ends_when_it_is_decoded(cell):
     """Asked for at 0: occasion 2 to 2.5 ms, report 7 to 7.5, bulk from 12 ms; 1 Mbit takes 5 s, decoding two slots."""
-    its = cell(PROMPT, path=end_to_end(PROMPT))
+    its = cell(PROMPT, **delays(PROMPT))
 
     (delivery,) = its.play((0.0, 0, MBIT))
 
@@ -187,9 +188,9 @@ def test_an_upload_waits_for_two_grants_and_ends_when_it_is_decoded(cell):
 
 def test_a_download_waits_for_a_downlink_slot():
     """Asked for in a special slot, at 1.6 ms: the next period begins at 2.5 ms."""
-    more = {"way": "downlink", "down": True, "path": end_to_end(PROMPT, down=True)}
+    more = {"way": "downlink", "down": True, **delays(PROMPT, down=True)}
     its = medium_of(PROMPT, FixedRate(bit_rate_bps=1e6), HandMadeLinks([1.0]), 1, **more)
-    its.clock.call_at(1_600_000, lambda _event: its.send(SERVER, 0, None, 0, 600_000))
+    its.clock.call_at(1_600_000, lambda _event: its.send(SERVER, 0, Message(None, 600_000, 0)))
     its.clock.run()
 
     (row,) = its.ledger.frames()["transfers"].to_dict("records")
@@ -200,9 +201,9 @@ def test_a_download_waits_for_a_downlink_slot():
 def test_waits_are_those_of_the_exact_enumeration():
     """Of 4000 devices at one instant, whose occasions are drawn: all between least and largest, the mean within 3 %."""
     access = NrGrants(sr_period_s=0.02)
-    latency = access.latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), 5))
+    before = delays(access)["before"]
     waits_s = np.array(
-        [latency.access_ns(SimpleNamespace(sender=device, receiver=SERVER), 1_234_567) / 1e9 for device in range(4000)]
+        [before(SimpleNamespace(sender=device, receiver=SERVER), 1_234_567) / 1e9 for device in range(4000)]
     )
 
     assert waits_s.min() >= 0.0105 - SLOT_S
@@ -214,12 +215,9 @@ def test_waits_are_those_of_the_exact_enumeration():
 @pytest.mark.parametrize(("down", "round_trip_s"), [(False, 0.005), (True, 0.0035)])
 def test_a_failed_last_block_takes_more_round_trips(down, round_trip_s):
     """One transfer in ten has one, one in a hundred two: 5 ms each of an uplink, 3.5 ms of a downlink."""
-    latency = NrGrants().latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), 5, down=down))
+    after = delays(NrGrants(), down=down)["after"]
     tails_s = np.array(
-        [
-            latency.tail_ns(SimpleNamespace(sender=3, receiver=SERVER, requested_ns=1000 * n), 0) / 1e9
-            for n in range(20_000)
-        ]
+        [after(SimpleNamespace(sender=3, receiver=SERVER, requested_ns=1000 * n), 0) / 1e9 for n in range(20_000)]
     )
 
     repeats = np.round((tails_s - 0.001) / round_trip_s)
@@ -232,9 +230,9 @@ def test_a_failed_last_block_takes_more_round_trips(down, round_trip_s):
 def test_last_blocks_of_different_devices_fail_independently(down):
     """Of 4000 transfers that are asked for in one instant half fail once, a quarter twice, an eighth three times."""
     access = NrGrants(target_bler=0.4999)
-    latency = access.latency(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading(), 5, down=down))
+    after = delays(access, down=down)["after"]
     ends = [{"sender": SERVER, "receiver": n} if down else {"sender": n, "receiver": SERVER} for n in range(4000)]
-    tails_ns = [latency.tail_ns(SimpleNamespace(**each, requested_ns=0), 0) for each in ends]
+    tails_ns = [after(SimpleNamespace(**each, requested_ns=0), 0) for each in ends]
 
     repeats, shares = np.unique(tails_ns, return_counts=True)
 

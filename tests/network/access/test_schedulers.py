@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
@@ -108,7 +109,7 @@ def test_proportional_fair_gains_the_mean_of_the_maximum(cell, count):
     blocks, snr = 20_000, [1e-4 * (1 + device) for device in range(count)]
     world = cell(Ofdma(scheduler="proportional-fair"), CAPACITY, Rayleigh(coherence_s=0.001), snr=snr, drawn_w=1.0)
     for device in range(count):
-        world.medium.send(device, SERVER, None, 0, 10**8)
+        world.medium.send(device, SERVER, Message(None, 10**8, 0))
     world.clock.run(until=blocks * NS_PER_S // 1000)
     world.close()
 

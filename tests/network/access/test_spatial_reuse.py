@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.access.spatial_reuse import SpatialReuse
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import Ledger
@@ -41,7 +41,7 @@ def play(access: SpatialReuse, pushes: Sequence[Push], law: Any = None, snr: Any
         events = []
         for sender, receivers, cluster in pushes:
             payload = ("of", sender)
-            legs = [medium.send(sender, k, payload, -1, MBIT, group=sender, cluster=cluster) for k in receivers]
+            legs = [medium.send(sender, k, Message(payload, MBIT, group=sender), cluster=cluster) for k in receivers]
             events.append(AllOf(clock, legs))
         yield clock.all_of(events)
         return [event.value for event in events]
@@ -164,7 +164,7 @@ def test_a_multicast_says_what_it_waits_for() -> None:
     """In a deadlock the transfers are named."""
     clock = Clock()
     medium = medium_of(QUIET, CAPACITY, Pairs(np.ones((4, 4))), 4, way="sidelink", clock=clock, multicast=True)
-    event = AllOf(clock, [medium.send(0, k, None, -1, MBIT, group=0) for k in (1, 2, 3)])
+    event = AllOf(clock, [medium.send(0, k, Message(None, MBIT, group=0)) for k in (1, 2, 3)])
 
     assert event.describe() == "3 of 3 events: " + "; ".join(f"the sidelink from dev-0 to dev-{k}" for k in (1, 2, 3))
     assert AllOf(clock, []).value == []

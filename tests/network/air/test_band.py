@@ -18,6 +18,7 @@ from fednet_emu.network.air.shared import end_of
 from fednet_emu.radio.fading import FadingByLineOfSight, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from tests.network.media import HandMadeLinks
 from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -26,7 +27,7 @@ KEY = 0xFADE
 
 def band_of(fading, law=CAPACITY, access=None):
     """A band of 1 MHz."""
-    return (access or Tdma()).on(Band.of(1e6, law, fading))
+    return (access or Tdma()).use(Band.of(1e6, law, fading), HandMadeLinks([1.0]), 1, 1).band
 
 
 def test_a_band_keeps_the_key_of_its_draws():

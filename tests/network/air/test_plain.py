@@ -15,11 +15,9 @@ from fednet_emu.kernel.clock import COLLECT
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.air.latency import NO_LATENCY
 from fednet_emu.network.air.plain import PlainAir, shared_air
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.faults import NoLoss, RandomLoss
-from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
@@ -68,9 +66,8 @@ def outcomes(
     books = []
     for scheme in (general(access), access):
         if tcp:
-            transport = Connections(Tcp(rtt_s=0.004, initial_window=1), NoSession())
-            options["path"] = EndToEndPath(NO_LATENCY, transport)
-        world = Watched(None, snr, access=scheme, **options)
+            options["connections"] = Connections(Tcp(rtt_s=0.004, initial_window=1), NoSession())
+        world = Watched(snr, access=scheme, **options)
         for at_ns in watched:
             world.watch(at_ns)
         books.append(world.play(asked, cancelled, until_ns))
@@ -113,7 +110,7 @@ def test_a_cancellation_at_any_instant_has_the_same_consequences(access):
     """
     asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800, 1), Request(11 * MS, 0, 20_000)]
     options = {"snr": (1.0, 10.0, 3.0), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
-    rows, *_ = World(None, access=access, **options).play(asked, [], LONG_NS)
+    rows, *_ = World(access=access, **options).play(asked, [], LONG_NS)
 
     for at_ns in sorted({max(time_ns + by, 0) for time_ns in instants_of(rows) for by in (-1, 0, 1)}):
         for number in range(4):

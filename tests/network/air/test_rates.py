@@ -5,7 +5,7 @@ import pytest
 
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access.contention import SlottedAloha
-from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.air.transfer import Grant, Message
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -22,7 +22,7 @@ def ends_s(snr, size_bit):
     """When and how uplinks of all devices at SNRs [cells, devices] end that start at 0."""
     links = CellLinks(snr, [11, 12][: len(snr)])
     medium = medium_of(ALOHA, LAW, links, snr.shape[1], key=KEY, cells=len(snr))
-    sent = [medium.send(device, SERVER, None, -1, size_bit) for device in range(snr.shape[1])]
+    sent = [medium.send(device, SERVER, Message(None, size_bit)) for device in range(snr.shape[1])]
     medium.clock.run()
     return [(one.value.ended_s, one.value.lost) for one in sent]
 
@@ -55,7 +55,7 @@ def test_a_slot_without_a_capture_is_no_outage(cells):
 def test_a_planned_part_may_be_too_noisy_for_a_strong_link():
     """20 dB would do, but the noise that was planned with is 60 dB above that of the part: it is known in a second."""
     medium = medium_of(Planned(), Shannon(), CellLinks(np.array([[100.0]]), [11]), 1)
-    sent = medium.send(0, SERVER, None, -1, 1000, grant=Grant(1.0, 1.0, 1.0, 1.0, noise=1e6, error=0.0))
+    sent = medium.send(0, SERVER, Message(None, 1000, grant=Grant(1.0, 1.0, 1.0, 1.0, noise=1e6, error=0.0)))
     medium.clock.run()
 
     assert (sent.value.lost, sent.value.ended_s) == ("unreachable", 1.0)

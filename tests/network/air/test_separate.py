@@ -11,7 +11,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import mix
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.separate import BandWalker, SeparateAir
+from fednet_emu.network.air.separate import BandAir, SeparateAir
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.quick import examples
@@ -62,19 +62,9 @@ def test_an_outage_stays_an_outage_when_patience_ends_too(cell):
         assert (first.lost, first.ended_s) == ("outage", 0.1)
 
 
-class Fixed:
-    """Every burst ends at the same instant."""
-
-    ahead_ns = FOREVER_NS
-
-    def walk(self, burst, start_ns, horizon_ns):
-        """That instant."""
-        return 500
-
-
 def test_bursts_that_end_in_one_instant_come_in_the_order_of_their_starts():
     """First started, first told."""
-    air, bursts = SeparateAir(Fixed()), [[SimpleNamespace(started_ns=k)] for k in range(3)]
+    air, bursts = SeparateAir(lambda *_: 500), [[SimpleNamespace(started_ns=k)] for k in range(3)]
     for start_ns, burst in enumerate(bursts):
         air.start(burst, start_ns)
 
@@ -94,7 +84,7 @@ def legs(snr, keys, size_bit):
 @pytest.mark.parametrize("size_bit", [1000, 50_000])
 def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
     """40 receivers, many of which are sure to hear everything early: each has its own fate, the slowest the end."""
-    walker = BandWalker(Band.of(1e6, law, Rayleigh(coherence_s=0.01)))
+    walker = BandAir(Band.of(1e6, law, Rayleigh(coherence_s=0.01)))
     snr, keys = [SNR[k % 6] for k in range(40)], [mix(5, k) for k in range(40)]
     assert min(keys) < 2**63 < max(keys)
 
@@ -108,23 +98,11 @@ def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
 
 def test_a_long_broadcast_to_equals_ends_with_them_all():
     """20 receivers of 10 Mbit at 1 Mbit/s take 10 s, in which rounding is larger than a nanosecond."""
-    walker = BandWalker(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading()))
+    walker = BandAir(Band.of(1e6, FixedRate(bit_rate_bps=1e6), NoFading()))
     burst = legs([1.0] * 20, range(20), 10_000_000)
 
     assert walker.walk(burst, 3, FOREVER_NS) == 10 * NS_PER_S + 3
     assert {(leg.air_bit, leg.lost) for leg in burst} == {(1e7, "")}
-
-
-class Counting:
-    """A walker that notes how far it was asked to compute each time."""
-
-    def __init__(self, walker):
-        self._walker, self.ahead_ns, self.horizons_ns = walker, walker.ahead_ns, []
-
-    def walk(self, burst, start_ns, horizon_ns):
-        """As the walker does."""
-        self.horizons_ns.append(horizon_ns)
-        return self._walker.walk(burst, start_ns, horizon_ns)
 
 
 def on_air(snr, size_bit, until_ns, start_ns):
@@ -145,12 +123,12 @@ def on_air(snr, size_bit, until_ns, start_ns):
 def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size_bit, until_ns, threshold_db):
     """Bursts over up to thousands of blocks have the same end, bits, outcomes and time on the air."""
     law = CAPACITY if threshold_db is None else FixedRate(bit_rate_bps=1e4, threshold_db=threshold_db)
-    walker = BandWalker(Band.of(1e4, law, Rayleigh(coherence_s=0.001)))
+    walker = BandAir(Band.of(1e4, law, Rayleigh(coherence_s=0.001)))
     start_ns = 12_345_678
     whole = on_air(snr, size_bit, until_ns, start_ns)
     end_ns = walker.walk(whole, start_ns, FOREVER_NS)
 
-    air, burst = SeparateAir(walker), on_air(snr, size_bit, until_ns, start_ns)
+    air, burst = walker, on_air(snr, size_bit, until_ns, start_ns)
     air.start(burst, start_ns)
     ended, now_ns = [], start_ns
     while not ended:
@@ -164,13 +142,13 @@ def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size
 
 def test_a_transfer_that_is_soon_cut_is_not_computed_to_an_end_that_never_comes():
     """Of a million blocks, 256 are computed when it starts, and those until the cut; without a cut four times more."""
-    walker = Counting(BandWalker(Band.of(1e4, CAPACITY, Rayleigh(coherence_s=0.001))))
-    air, ahead_ns = SeparateAir(walker), 256_000_000
+    walk, horizons_ns, ahead_ns = BandAir(Band.of(1e4, CAPACITY, Rayleigh(coherence_s=0.001))).walk, [], 256_000_000
+    air = SeparateAir(lambda *which: horizons_ns.append(which[2]) or walk(*which), ahead_ns)
     (leg,) = burst = on_air([1.0], 10**7, FOREVER_NS, 0)
 
     air.start(burst, 0)
     assert (air.next_end_ns(), air.advance(ahead_ns)) == (ahead_ns, [])
-    assert walker.horizons_ns == [ahead_ns, 4 * ahead_ns]
+    assert horizons_ns == [ahead_ns, 4 * ahead_ns]
     leg.until_ns = 300_000_000
     air.cut(leg, burst, 300_000_000)
 

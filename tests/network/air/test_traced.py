@@ -7,7 +7,7 @@ import pytest
 
 from fednet_emu.emulation.build import build
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.air.separate import TraceWalker
+from fednet_emu.network.air.separate import at_recorded_rates
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation, small_scenario
 
@@ -95,5 +95,5 @@ def test_the_recording_is_that_of_the_end_that_is_a_device(ends):
     """Device 2 sends or receives 100 bits from 1000 ns on, and needs 300 ns."""
     leg = SimpleNamespace(sender=ends[0], receiver=ends[1], size_bit=100, until_ns=5000, lost="")
 
-    assert TraceWalker(Hours()).walk([leg], 1000, 1001) == 1300
+    assert at_recorded_rates(Hours())([leg], 1000, 1001) == 1300
     assert (leg.air_bit, leg.lost) == (100.0, "")

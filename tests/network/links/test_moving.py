@@ -6,6 +6,7 @@ import pytest
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
@@ -51,7 +52,7 @@ def upload(network, device, at_s, size_bit=1000):
 
     def process():
         yield clock.sleep(max(at_s - clock.now_s, 0.0))
-        return (yield network.uplink.send(device, SERVER, "x", 0, size_bit))
+        return (yield network.uplink.send(device, SERVER, Message("x", size_bit, 0)))
 
     return clock.run_process(process())
 
@@ -134,12 +135,12 @@ def test_a_transfer_has_the_link_of_the_moment_at_which_it_starts(access):
         medium, clock = network.downlink, network.downlink.clock
 
         def process(medium=medium, clock=clock, near_too=near_too):
-            busy = medium.send(SERVER, 1, "x", 0, 3_000_000_000)
+            busy = medium.send(SERVER, 1, Message("x", 3_000_000_000, 0))
             yield clock.sleep(1.5)
             if near_too:
-                yield medium.send(SERVER, 0, "x", 0, 0)
+                yield medium.send(SERVER, 0, Message("x", 0, 0))
             yield clock.sleep(90.0 - clock.now_s if clock.now_s < 90.0 else 0.0)
-            late = medium.send(SERVER, 0, "x", 0, 2_000_000)
+            late = medium.send(SERVER, 0, Message("x", 2_000_000, 0))
             return (yield late), (yield busy)
 
         late, busy = clock.run_process(process())

@@ -10,7 +10,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.polylines import Polylines
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
@@ -96,4 +96,4 @@ def played(medium: Any, sender: int, receiver: int, size_bit: int = SIZE_BIT) ->
 
 
 def _sent(medium: Any, sender: int, receiver: int, size_bit: int) -> Any:
-    return (yield medium.send(sender, receiver, "x", 0, size_bit))
+    return (yield medium.send(sender, receiver, Message("x", size_bit, 0)))

@@ -11,7 +11,7 @@ from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import separate as air
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -92,7 +92,7 @@ def test_only_one_group_of_one_instant_is_one_broadcast(cell):
     world = cell(multicast=True)
     send = world.medium.send
     for receiver, group, size_bit in [(0, 0, 1000), (1, 0, 1000), (2, 5, 1000), (3, 0, 2000)]:
-        send(SERVER, receiver, "model", 0, size_bit, group=group)
+        send(SERVER, receiver, Message("model", size_bit, 0, group))
     world.play((0.0001, 4, 1000))
 
     assert world.rows[["receivers", "size_bit"]].values.tolist() == [[2, 1000], [1, 1000], [1, 2000], [1, 1000]]
@@ -105,10 +105,10 @@ def test_requests_made_together_are_requests_made_one_by_one(cell, multicast):
     for together in (True, False):
         world = cell(Tdma(), CAPACITY, snr=SNR, multicast=multicast)
         if together:
-            world.medium.send_all(SERVER, [2, 0, 1], "model", 7, MBIT, 7)
+            world.medium.send_all(SERVER, [2, 0, 1], Message("model", MBIT, 7, 7))
         else:
             for receiver in (2, 0, 1):
-                world.medium.send(SERVER, receiver, "model", 7, MBIT, group=7)
+                world.medium.send(SERVER, receiver, Message("model", MBIT, 7, 7))
         world.play((0.0, 3, 1000), (0.1, 0, 1000))
         books.append((world.rows.to_csv(), world.ledger.frames()["receptions"].to_csv(),
                       world.ledger.offered_bit, world.ledger.energy_j))  # fmt: skip
@@ -126,7 +126,7 @@ def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
     world = cell(access, CAPACITY, snr=SNR, multicast=True)
     send, both = world.medium.send, []
     for pair in ((0, 1), (2, 3)):
-        both.append([send(SERVER, receiver, "model", 0, MBIT, group=pair[0]) for receiver in pair])
+        both.append([send(SERVER, receiver, Message("model", MBIT, 0, pair[0])) for receiver in pair])
     world.clock.run()
     world.close()
 
@@ -162,7 +162,7 @@ def test_a_receiver_that_has_it_all_may_leave(cell, access):
     other = world.medium.send
 
     def disturb(_event):
-        other(SERVER, 3, "another payload", 0, 1000)
+        other(SERVER, 3, Message("another payload", 1000, 0))
 
     world.clock.call_at(NS_PER_S * 7 // 10, disturb)
     deliveries = world.play((0.0, 0, MBIT), (0.0, 1, MBIT))
@@ -205,7 +205,7 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     """One receiver is cancelled: the others still get it. All are cancelled: it stops there."""
     gone = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
     world = cell(access, multicast=True)
-    transfers = [world.medium.send(SERVER, receiver, "model", 0, MBIT, group=1) for receiver in range(3)]
+    transfers = [world.medium.send(SERVER, receiver, Message("model", MBIT, 0, 1)) for receiver in range(3)]
     for at_ns, transfer in zip((2, 4, 6), transfers, strict=True):
         world.clock.call_at(at_ns * NS_PER_S // 10, lambda _event, it=transfer: it.cancel(gone), COLLECT)
     world.clock.run()

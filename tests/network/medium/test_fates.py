@@ -9,7 +9,7 @@ from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -245,7 +245,7 @@ def cancel_at(world, transfer, at_s, *reasons, priority=COLLECT):
 def test_cancelling_on_the_air_stops_it_there(cell, access):
     """The books hold the bits and the energy up to that instant; the next one starts then; the event never comes."""
     world = cell(access)
-    first = world.medium.send(0, SERVER, "payload", 0, MBIT)
+    first = world.medium.send(0, SERVER, Message("payload", MBIT, 0))
     cancel_at(world, first, 0.4, "deadline")
     (second,) = world.play((0.1, 1, MBIT))
 
@@ -260,8 +260,8 @@ def test_cancelling_on_the_air_stops_it_there(cell, access):
 def test_cancelling_in_the_queue_leaves_no_airtime(cell):
     """A transfer that never had its turn is accounted for without bits or energy, and is skipped."""
     world = cell()
-    world.medium.send(0, SERVER, "payload", 0, MBIT)
-    waiting = world.medium.send(1, SERVER, "payload", 0, MBIT)
+    world.medium.send(0, SERVER, Message("payload", MBIT, 0))
+    waiting = world.medium.send(1, SERVER, Message("payload", MBIT, 0))
     cancel_at(world, waiting, 0.4, "deadline", "deadline")
     (third,) = world.play((0.2, 2, MBIT))
 
@@ -275,7 +275,7 @@ def test_cancelling_in_the_queue_leaves_no_airtime(cell):
 def test_cancelling_in_the_instant_of_the_request(cell, access):
     """Asked for and given up at once: one row, no airtime, and the channel is free."""
     world = cell(access)
-    world.medium.send(0, SERVER, "payload", 0, MBIT).cancel(gone("deadline"))
+    world.medium.send(0, SERVER, Message("payload", MBIT, 0)).cancel(gone("deadline"))
     (other,) = world.play((0.0, 1, MBIT))
 
     assert other.started_s == 0.0
@@ -287,7 +287,7 @@ def test_cancelling_in_the_instant_of_the_request(cell, access):
 def test_cancelling_twice_is_cancelling_once(cell, access):
     """The first reason counts, and there is one row."""
     world = cell(access)
-    transfer = world.medium.send(0, SERVER, "payload", 0, MBIT)
+    transfer = world.medium.send(0, SERVER, Message("payload", MBIT, 0))
     cancel_at(world, transfer, 0.5, "deadline", "end")
     world.clock.run()
     world.close()
@@ -299,7 +299,7 @@ def test_cancelling_twice_is_cancelling_once(cell, access):
 def test_cancelling_after_the_end_changes_nothing(cell, access):
     """A transfer that has arrived stays arrived."""
     world = cell(access)
-    transfer = world.medium.send(0, SERVER, "payload", 0, MBIT)
+    transfer = world.medium.send(0, SERVER, Message("payload", MBIT, 0))
     cancel_at(world, transfer, 1.0, "deadline")
     world.clock.run()
     world.close()
@@ -312,7 +312,7 @@ def test_cancelling_one_in_the_very_instant_of_its_end_moves_nobody_else(cell):
     """Before the instant settles one of three is taken off, just when it would have ended: the others go on."""
     requests = [(0.0, 1, 2 * MBIT), (0.0, 2, 3 * MBIT)]
     world = cell(Ofdma())
-    first = world.medium.send(0, SERVER, "payload", 0, MBIT)
+    first = world.medium.send(0, SERVER, Message("payload", MBIT, 0))
     cancel_at(world, first, 1.0, "deadline", priority=SETTLE - 1)
     deliveries = world.play(*requests)
 
@@ -324,7 +324,7 @@ def test_a_deadline_takes_transfers_off_wherever_they_are(cell):
     world = cell()
 
     def client(device):
-        return (yield world.medium.send(device, SERVER, "payload", 0, MBIT))
+        return (yield world.medium.send(device, SERVER, Message("payload", MBIT, 0)))
 
     def server():
         return (yield gather(world.clock, map(client, range(3)), 1.5, lambda: gone("deadline")))
@@ -342,9 +342,9 @@ def test_closing_accounts_for_everything(cell, access):
     """At the end of the run what is on the air, waiting, or just asked for is lost for the reason `end`."""
     world = cell(access)
     for device in range(3):
-        world.medium.send(device, SERVER, "payload", 0, MBIT)
+        world.medium.send(device, SERVER, Message("payload", MBIT, 0))
     world.clock.run(until=NS_PER_S // 2)
-    world.medium.send(3, SERVER, "payload", 0, MBIT)
+    world.medium.send(3, SERVER, Message("payload", MBIT, 0))
     world.close()
     world.close()
 

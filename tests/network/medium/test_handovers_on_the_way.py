@@ -6,6 +6,7 @@ import pytest
 
 from fednet_emu.network.access.contention import Shared
 from fednet_emu.network.access.orthogonal import Ofdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
@@ -50,8 +51,8 @@ def test_who_hears_a_broadcast_stays_in_its_cell_until_it_is_over() -> None:
     medium = network.downlink
 
     def everything() -> Any:
-        sent = [medium.send(SERVER, device, "x", 0, SIZE_BIT, group=7) for device in (0, 1)]
-        yield medium.send(SERVER, 0, "y", 1, SIZE_BIT // 2)
+        sent = [medium.send(SERVER, device, Message("x", SIZE_BIT, 0, 7)) for device in (0, 1)]
+        yield medium.send(SERVER, 0, Message("y", SIZE_BIT // 2, 1))
         yield medium.clock.all_of(sent)
 
     medium.clock.run_process(everything())
@@ -67,8 +68,8 @@ def test_between_transfers_a_device_stays_in_the_cell_where_it_began() -> None:
     clock = network.uplink.clock
 
     def two() -> Any:
-        first = yield network.uplink.send(0, SERVER, "x", 0, SIZE_BIT)
-        second = yield network.uplink.send(0, SERVER, "x", 0, 1000)
+        first = yield network.uplink.send(0, SERVER, Message("x", SIZE_BIT, 0))
+        second = yield network.uplink.send(0, SERVER, Message("x", 1000, 0))
         return first, second
 
     first, _ = clock.run_process(two())

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access.orthogonal import Ofdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -197,7 +198,7 @@ def test_idle_seconds_and_fading_blocks_are_not_events(cell):
 
     def events_of(size_bit):
         world, steps = cell(None, CAPACITY, Rayleigh(coherence_s=0.001), snr=[1.0]), 0
-        transfer = world.medium.send(0, SERVER, "payload", 0, size_bit)
+        transfer = world.medium.send(0, SERVER, Message("payload", size_bit, 0))
         while transfer.callbacks is not None:
             world.clock.step()
             steps += 1
@@ -212,7 +213,7 @@ def test_those_who_wait_cost_nothing(cell):
     def events_of(count):
         world, steps = cell(), 0
         for number in range(count):
-            world.medium.send(number % 8, SERVER, "payload", 0, 1000)
+            world.medium.send(number % 8, SERVER, Message("payload", 1000, 0))
         while world.clock.peek() < math.inf:
             world.clock.step()
             steps += 1
@@ -228,7 +229,9 @@ def test_bursts_of_one_sender_share_its_power(cell):
     """
     shannon = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
     base = cell(Ofdma(), shannon, snr=(3.0, 3.0), bandwidth_hz=1e6)
-    transfers = [base.medium.send(SERVER, device, payload, 0, 1_000_000) for device, payload in enumerate("ab")]
+    transfers = [
+        base.medium.send(SERVER, device, Message(payload, 1_000_000, 0)) for device, payload in enumerate("ab")
+    ]
     base.clock.run()
     base.close()
 
@@ -250,7 +253,7 @@ def test_devices_that_send_to_each_other_take_turns(cell):
     world = cell()
 
     def both():
-        sent = [world.medium.send(*ends, None, -1, MBIT) for ends in ((0, 1), (3, 2))]
+        sent = [world.medium.send(*ends, Message(None, MBIT)) for ends in ((0, 1), (3, 2))]
         yield world.clock.all_of(sent)
         return [(one.value.started_s, one.value.ended_s) for one in sent]
 

@@ -16,9 +16,8 @@ from fednet_emu.kernel.work import BIT, work_per_ns
 from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.access.spatial_reuse import SpatialReuse
-from fednet_emu.network.air.latency import NO_LATENCY
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.medium.loads import Radios
-from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
@@ -81,7 +80,7 @@ def test_a_broadcast_is_as_slow_as_its_worst_receiver_is_now(access: Any) -> Non
     medium = network.downlink
 
     def broadcast() -> Any:
-        sent = [medium.send(SERVER, device, "x", 0, SIZE_BIT, group=7) for device in (0, 1)]
+        sent = [medium.send(SERVER, device, Message("x", SIZE_BIT, 0, 7)) for device in (0, 1)]
         yield medium.clock.all_of(sent)
 
     medium.clock.run_process(broadcast())
@@ -257,7 +256,7 @@ def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
     medium = medium_on(
         [1.0], Ofdma(), FixedRate(bit_rate_bps=PACKET_BPS), powers_w=[9.0, 0.1, 0.2, 0.4],
-        radios=Radios(RADIO, controlled=True), path=EndToEndPath(NO_LATENCY, connections),
+        radios=Radios(RADIO, controlled=True), connections=connections,
     )  # fmt: skip
     played(medium, 0, SERVER, 7 * 8 * 1448)
 

@@ -18,11 +18,10 @@ from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.access.spatial_reuse import SpatialReuse
 from fednet_emu.network.air.plain import PlainAir
-from fednet_emu.network.air.separate import BandWalker, SeparateAir
+from fednet_emu.network.air.separate import BandAir
 from fednet_emu.network.air.shared import SharedAir
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.medium.loads import Radios
-from fednet_emu.network.medium.medium import Medium
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -49,9 +48,9 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
     fading = NoFading() if math.isinf(coherence_s) else Rayleigh(coherence_s=coherence_s)
     books = []
     for shared in (False, True):
-        world = cell(access, law, fading, snr=(snr,), timeout_s=timeout_s, medium=Medium if shared else None)
+        world = cell(access, law, fading, snr=(snr,), timeout_s=timeout_s)
         if shared:
-            world.medium.air, world.medium._looks_up = SharedAir(access, world.band, world.medium.links), False
+            world.medium.air = SharedAir(access, world.band, world.medium.links)
         (delivery,) = world.play((0.0013, 0, size_bit))
         row = world.rows.iloc[0]
         books.append((delivery.ended_s, delivery.lost, round(row["air_bit"], 3), round(row["energy_j"], 12)))
@@ -80,7 +79,7 @@ def test_a_threshold_holds_for_a_lone_sender(cell, access):
 def test_a_threshold_holds_where_clusters_do_not_disturb_each_other(cell):
     """Reuse without interference walks each link alone, above the same threshold."""
     world = cell(SpatialReuse(interference=False, threshold_db=40.0), CAPACITY, snr=(794.0, 1e5))
-    weak, strong = (world.medium.send(device, SERVER, "x", 0, MBIT) for device in (0, 1))
+    weak, strong = (world.medium.send(device, SERVER, Message("x", MBIT, 0)) for device in (0, 1))
     world.clock.run()
 
     assert (weak.value.lost, strong.value.lost) == ("unreachable", "")
@@ -103,8 +102,8 @@ def test_a_second_burst_draws_the_power_at_which_its_sender_is_on_the_air(cell, 
     radio = Terminal(tx_power_dbm=30.0, noise_figure_db=0.0, height_m=1.0, amplifier_efficiency=0.5, circuit_w=0.0)
     world = cell(access, FixedRate(bit_rate_bps=1e6), radios=Radios(radio))
     send = world.medium.send
-    first = send(0, SERVER, "x", 0, MBIT)
-    world.clock.call_at(NS_PER_S // 2, lambda _event: send(0, SERVER, "x", 0, MBIT, power_part=0.1))
+    first = send(0, SERVER, Message("x", MBIT, 0))
+    world.clock.call_at(NS_PER_S // 2, lambda _event: send(0, SERVER, Message("x", MBIT, 0), power_part=0.1))
     world.clock.run()
     world.close()
 
@@ -118,7 +117,7 @@ def test_nobody_waits_for_a_receiver_that_is_gone(cell, access, way):
     """A receiver that needs 140 s is cancelled, or leaves, after 0.2 s: the broadcast takes the other's 0.5 s."""
     leaves = Windows(devices={1: ((0.0, 0.2),)}) if way == "left" else None
     world = cell(access, CAPACITY, snr=(3.0, 0.005), multicast=True, availability=leaves)
-    fast, slow = (world.medium.send(SERVER, device, "model", 0, MBIT, group=1) for device in (0, 1))
+    fast, slow = (world.medium.send(SERVER, device, Message("model", MBIT, 0, 1)) for device in (0, 1))
     if way == "cancelled":
         world.clock.call_at(NS_PER_S // 5, lambda _event: slow.cancel(GONE))
     world.clock.run()
@@ -138,7 +137,7 @@ def test_nobody_waits_for_a_receiver_that_is_gone(cell, access, way):
 def test_looking_at_a_transfer_does_not_change_its_end(cell, size_bit, looks_ns, rate_bps):
     """However often the bits flow on the way, shared air ends in the nanosecond of a single division."""
     world = cell(Ofdma(), FixedRate(bit_rate_bps=rate_bps), Rayleigh(coherence_s=0.01))
-    transfer = world.medium.send(0, SERVER, "x", 0, size_bit)
+    transfer = world.medium.send(0, SERVER, Message("x", size_bit, 0))
     for at_ns in looks_ns:
         world.clock.call_at(at_ns, lambda _event: world.medium._settle_at(world.clock.now), SETTLE)
     world.clock.run()
@@ -152,7 +151,7 @@ def test_a_settling_leaves_nothing_behind_in_the_clock(cell):
 
     def device(index):
         for turn in range(150):
-            yield world.medium.send(index, SERVER, "x", 0, 1000 + 37 * (index + turn))
+            yield world.medium.send(index, SERVER, Message("x", 1000 + 37 * (index + turn), 0))
             lengths.append(len(world.clock._queue))
 
     for index in range(8):
@@ -186,8 +185,7 @@ def test_the_choice_of_air_follows_from_who_can_disturb_whom(cell):
         for access in (Tdma(), Shared(max_senders=1), SpatialReuse(interference=False), SpatialReuse(), Ofdma(), Noma())
     }
 
-    assert [*chosen.values()] == [SeparateAir, SeparateAir, SeparateAir, SharedAir, PlainAir, PlainAir]
-    assert BandWalker(cell().band)
+    assert [*chosen.values()] == [BandAir, BandAir, BandAir, SharedAir, PlainAir, PlainAir]
 
 
 DAYS = """
@@ -201,6 +199,7 @@ from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.settings import Uplink
@@ -219,12 +218,13 @@ for kind, law in FADINGS.items():
     for access in (Tdma(), Ofdma(), Shared()):
         clock, ledger, streams = Clock(), Ledger(), Streams(0)
         links = CellLinks(np.array([[3.0, 10.0, 40.0]]), [streams.key("fading")])
-        band, settings = access.on(Band.of(1e6, Shannon(), fading)), Uplink(access=access, timeout_s=3600.0)
-        medium = Medium(clock, ledger, Presence(Always(), 0, 3), settings, band, links, Radios(DeviceRadio()))
+        use = access.use(Band.of(1e6, Shannon(), fading), links, 1, 3)
+        settings = Uplink(access=access, timeout_s=3600.0)
+        medium = Medium(clock, ledger, Presence(Always(), 0, 3), settings, use, links, Radios(DeviceRadio()))
 
         def device(index):
             while clock.now_s < int(sys.argv[1]) * 86_400:
-                yield medium.send(index, SERVER, None, -1, 3_000_000)
+                yield medium.send(index, SERVER, Message(None, 3_000_000))
                 yield clock.sleep(40_000.0)
 
         for index in range(3):

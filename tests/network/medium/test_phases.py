@@ -1,6 +1,7 @@
 """Waits before a transfer queues and tails after its last bit: stories at exact times, at 1 Mbit/s unless told."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -8,9 +9,7 @@ import pytest
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.air.latency import Latency
-from fednet_emu.network.air.transfer import Delivery, Transfer
-from fednet_emu.network.medium.path import EndToEndPath
+from fednet_emu.network.air.transfer import Delivery, Message, Transfer
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
@@ -19,24 +18,13 @@ MEGA = 1_000_000
 PARTS = ["requested_s", "access_s", "started_s", "ended_s", "tail_s"]
 
 
-class Given(Latency):
-    """Waits and tails in s by device."""
+def given(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> dict[str, Any]:
+    """Waits and tails in s by device; none for other devices."""
 
-    def __init__(self, access_s: dict[int, float], tail_s: dict[int, float]) -> None:
-        self._access_s, self._tail_s = access_s, tail_s
+    def delay(of_device_s: dict[int, float], transfer: Transfer, now_ns: int) -> int:
+        return round(of_device_s.get(max(transfer.sender, transfer.receiver), 0.0) * NS_PER_S)
 
-    def access_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """As given; none for other devices."""
-        return round(self._access_s.get(max(transfer.sender, transfer.receiver), 0.0) * NS_PER_S)
-
-    def tail_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """As given; none for other devices."""
-        return round(self._tail_s.get(max(transfer.sender, transfer.receiver), 0.0) * NS_PER_S)
-
-
-def given(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> EndToEndPath:
-    """What a medium asks."""
-    return EndToEndPath(Given(access_s, tail_s or {}))
+    return {"before": partial(delay, access_s), "after": partial(delay, tail_s or {})}
 
 
 def told(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -46,7 +34,7 @@ def told(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 def test_turns_are_queued_for_when_waits_are_over(cell: Callable[..., Cell]) -> None:
     """Device 0 asks first and is ready last; the channel is free for it in the tail of device 1."""
-    its = cell(path=given({0: 2.0, 1: 0.5}, {1: 0.25}))
+    its = cell(**given({0: 2.0, 1: 0.5}, {1: 0.25}))
 
     deliveries = its.play((0.0, 0, MEGA), (1.0, 1, MEGA), (1.25, 2, MEGA))
 
@@ -60,7 +48,7 @@ def test_turns_are_queued_for_when_waits_are_over(cell: Callable[..., Cell]) -> 
 
 def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
     """Device 0 has the whole band of 1 MHz until the wait of device 1 is over, then half of it; tails take no part."""
-    its = cell(Ofdma(), Shannon(), path=given({1: 0.5}, {0: 0.75, 1: 0.5}))
+    its = cell(Ofdma(), Shannon(), **given({1: 0.5}, {0: 0.75, 1: 0.5}))
     whole_bps, half_bps = its.band.law.rate_bps(1.0, 1e6), its.band.law.rate_bps(2.0, 0.5e6)
     first_s = 0.5 + (MEGA - 0.5 * whole_bps) / half_bps
     second_s = first_s + 0.5
@@ -73,7 +61,7 @@ def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
 
 def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> None:
     """Who has a tail hears of the message with the last of them, others when it leaves the air; it is one row."""
-    its = cell(multicast=True, path=given({}, {1: 0.25, 2: 0.5}))
+    its = cell(multicast=True, **given({}, {1: 0.25, 2: 0.5}))
 
     deliveries = its.play((0.0, 0, MEGA), (0.0, 1, MEGA), (0.0, 2, MEGA))
 
@@ -84,8 +72,8 @@ def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> No
 
 def test_a_receiver_that_is_cancelled_in_its_tail_ends_no_tail_of_others(cell: Callable[..., Cell]) -> None:
     """Device 1 stops waiting 0.2 s after the last bit, device 2 receives 0.5 s after it; the row ends then."""
-    its = cell(multicast=True, path=given({}, {1: 0.25, 2: 0.5}))
-    sent = its.medium.send_all(SERVER, [0, 1, 2], "payload", 0, MEGA, 1)
+    its = cell(multicast=True, **given({}, {1: 0.25, 2: 0.5}))
+    sent = its.medium.send_all(SERVER, [0, 1, 2], Message("payload", MEGA, 0, 1))
 
     def stop() -> Any:
         yield its.clock.sleep(1.2)
@@ -101,7 +89,7 @@ def test_a_receiver_that_is_cancelled_in_its_tail_ends_no_tail_of_others(cell: C
 
 def test_turns_follow_the_ends_of_waits_on_a_full_channel(cell: Callable[..., Cell]) -> None:
     """Device 1 asks first and is ready at 0.4 s, device 2 asks at 0.1 s and is ready at once: it is next."""
-    its = cell(path=given({1: 0.4}))
+    its = cell(**given({1: 0.4}))
 
     its.play((0.0, 0, MEGA), (0.0, 1, MEGA), (0.1, 2, MEGA))
 
@@ -121,13 +109,13 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
     cell: Callable[..., Cell], at_s: float, row: tuple[str, float, float, float, float]
 ) -> None:
     """It waits 0.5 s, is on the air for 1 s and has a tail of 0.5 s; its place is free once it is off the air."""
-    its = cell(path=given({0: 0.5}, {0: 0.5}))
-    sent = its.medium.send(0, SERVER, "payload", 0, MEGA)
+    its = cell(**given({0: 0.5}, {0: 0.5}))
+    sent = its.medium.send(0, SERVER, Message("payload", MEGA, 0))
 
     def stop() -> Any:
         yield its.clock.sleep(at_s)
         its.medium.cancel(sent, "deadline")
-        other: Delivery = yield its.medium.send(1, SERVER, "payload", 0, MEGA)
+        other: Delivery = yield its.medium.send(1, SERVER, Message("payload", MEGA, 0))
         return other
 
     other = its.clock.run_process(stop())
@@ -142,8 +130,8 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
 @pytest.mark.parametrize("end_s", [0.25, 1.0, 1.75])
 def test_the_end_of_the_run_ends_every_phase(cell: Callable[..., Cell], end_s: float) -> None:
     """Whatever phase it is in, what is under way is lost at the end, and every law holds."""
-    its = cell(path=given({0: 0.5}, {0: 0.5}))
-    its.medium.send(0, SERVER, "payload", 0, MEGA)
+    its = cell(**given({0: 0.5}, {0: 0.5}))
+    its.medium.send(0, SERVER, Message("payload", MEGA, 0))
     its.clock.run_process(_sleep(its, end_s))
     its.close()
 

@@ -8,6 +8,7 @@ import pytest
 
 from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.orthogonal import Tdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation
@@ -17,7 +18,9 @@ CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0
 
 def ends_s(world, *requests):
     """When uplinks of (device, bits, part of its power), all asked for at 0, have ended."""
-    sent = [world.medium.send(device, SERVER, "x", 0, bits, power_part=part) for device, bits, part in requests]
+    sent = [
+        world.medium.send(device, SERVER, Message("x", bits, 0), power_part=part) for device, bits, part in requests
+    ]
 
     def everything():
         yield world.clock.all_of(sent)

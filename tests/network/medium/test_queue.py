@@ -8,7 +8,7 @@ from fednet_emu.network.air.queue import TurnQueue
 
 def burst(sender, receiver, cell=0):
     """One leg."""
-    return [SimpleNamespace(sender=sender, receiver=receiver, cell=cell)]
+    return [SimpleNamespace(sender=sender, receiver=receiver, cell=cell, cluster=cell)]
 
 
 def started(queue):

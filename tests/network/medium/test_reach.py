@@ -7,7 +7,7 @@ import pytest
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.ledger import SERVER
@@ -130,7 +130,7 @@ def test_the_sender_knows_no_later_than_its_timeout(cell):
 def test_an_unreachable_transfer_that_is_cancelled_within_the_second_never_triggers(cell):
     """Cancelled by its sender, or by the end of the run: one row with the reason "unreachable", and no event."""
     world = cell(Tdma(), Shannon(), snr=[1e-9])
-    first, second = (world.medium.send(0, SERVER, "x", 0, MBIT) for _ in range(2))
+    first, second = (world.medium.send(0, SERVER, Message("x", MBIT, 0)) for _ in range(2))
     given_up = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
     world.clock.call_at(NS_PER_S // 2, lambda _event: first.cancel(given_up), COLLECT)
     world.clock.run(until=3 * NS_PER_S // 4)

@@ -18,6 +18,7 @@ from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.access.spatial_reuse import SpatialReuse
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.radio.channel import Terminal
@@ -183,10 +184,7 @@ class Play:
             self.asked[number, receiver] = self.medium.send(
                 send.sender,
                 receiver,
-                payload,
-                number,
-                send.size_bit,
-                group=number,
+                Message(payload, send.size_bit, number, number),
                 cluster=send.cluster,
                 power_part=float(send.power),
             )

@@ -8,8 +8,6 @@ import numpy as np
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.air.latency import NO_LATENCY
-from fednet_emu.network.medium.path import EndToEndPath
 from fednet_emu.network.transport import NoSession, Session, Transport
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.rates.base import RateLaw
@@ -39,9 +37,7 @@ def line(rate_bps: float, transport: Transport, session: Session | None = None, 
     """A cell whose devices share a line equally."""
     connections = Connections(transport, session or NoSession())  # type: ignore[arg-type]
     access = more.pop("access", None) or Ofdma()
-    return Cell(
-        access, Line(), bandwidth_hz=rate_bps, snr=(1.0,) * 16, path=EndToEndPath(NO_LATENCY, connections), **more
-    )
+    return Cell(access, Line(), bandwidth_hz=rate_bps, snr=(1.0,) * 16, connections=connections, **more)
 
 
 class Spent(NamedTuple):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.network.transport import Grpc, NoSession, Quic, Tcp, Transport, Udp
 from fednet_emu.network.transport.connections import Connections
@@ -70,12 +70,12 @@ def test_a_refused_connection_leaves_nothing_behind() -> None:
 def test_cancelling_while_it_connects() -> None:
     """The row has the part of the set-up until then; others find the connection all the same."""
     its = line(RATE_BPS, Tcp(rtt_s=1.0))
-    sent = its.medium.send(0, SERVER, "payload", 0, PAYLOAD_BIT)
+    sent = its.medium.send(0, SERVER, Message("payload", PAYLOAD_BIT, 0))
 
     def stop() -> Any:
         yield its.clock.sleep(0.25)
         its.medium.cancel(sent, "deadline")
-        return (yield its.medium.send(0, SERVER, "payload", 0, PAYLOAD_BIT))
+        return (yield its.medium.send(0, SERVER, Message("payload", PAYLOAD_BIT, 0)))
 
     delivery = its.clock.run_process(stop())
     its.close()
@@ -106,13 +106,12 @@ def test_a_loss_closes_the_windows_of_both_directions() -> None:
     connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
 
     def passed(sender: int, receiver: int, at_ns: int) -> tuple[Transfer, int]:
-        sent = Transfer(Clock(), 0, lambda _its, _why: None, (sender, receiver), None, 0, 15 * PAYLOAD_BIT, None)
+        sent = Transfer(Clock(), 0, lambda _its, _why: None, sender, receiver, Message(None, 15 * PAYLOAD_BIT, 0))
         sent.phases = connections.enter(sent, at_ns)
         sent.started_ns, sent.air_bit = at_ns, sent.phases.wire_bit
         connections.start(sent, at_ns)
-        assert sent.phases.window is not None
         connections.leave(sent, at_ns + NS_PER_S // 10)
-        return sent, sent.phases.window.first_bit // (8 * 1500)
+        return sent, sent.phases.window_bit // (8 * 1500)
 
     for ends in ((0, SERVER), (SERVER, 0)):
         assert [passed(*ends, at_ns)[1] for at_ns in (0, NS_PER_S // 5)] == [1, 16]

@@ -14,6 +14,7 @@ from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.narrowing import narrowed
 from fednet_emu.radio.rates.shannon import Shannon
+from tests.network.media import HandMadeLinks
 from tests.quick import examples
 
 BLOCK_HZ = 360e3
@@ -70,7 +71,8 @@ def test_less_than_a_grant_is_nothing():
 
 def test_slots_grant_whole_blocks():
     """`nr-grants` does so with laws that narrow, in its own spacing; others keep theirs."""
-    band = NrGrants().on(Band.of(51 * BLOCK_HZ, narrowed(Shannon(), 2.5 * BLOCK_HZ), NoFading()))
+    band = Band.of(51 * BLOCK_HZ, narrowed(Shannon(), 2.5 * BLOCK_HZ), NoFading())
+    band = NrGrants().use(band, HandMadeLinks([1.0]), 1, 1).band
 
     assert band.law.law == granted(Shannon(), 51, 3)
     assert in_whole_blocks(Shannon(), 1e7, BLOCK_HZ) == Shannon()

@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from fednet_emu.kernel.clock import FOREVER_NS, to_ns
+from fednet_emu.kernel.clock import to_ns
 from fednet_emu.network.access.orthogonal import Tdma
-from fednet_emu.network.air.separate import BandWalker, SeparateAir
+from fednet_emu.network.air.separate import SeparateAir
 
 
 class Polling(Tdma):
@@ -12,19 +12,9 @@ class Polling(Tdma):
 
     poll_s: float = Field(gt=0)
 
-    def air(self, band, links, cells):
+    def use(self, band, links, cells, devices):
         """As in turns, but later."""
-        return SeparateAir(Polled(BandWalker(band), to_ns(self.poll_s)), looks_up=True)
-
-
-class Polled:
-    """Carries bursts as another walker does, after the poll."""
-
-    ahead_ns = FOREVER_NS
-
-    def __init__(self, walker, poll_ns):
-        self.walker, self.poll_ns = walker, poll_ns
-
-    def walk(self, burst, start_ns, horizon_ns):
-        """The end of the burst."""
-        return self.walker.walk(burst, start_ns + self.poll_ns, horizon_ns)
+        use = super().use(band, links, cells, devices)
+        poll_ns, walk = to_ns(self.poll_s), use.air.walk
+        air = SeparateAir(lambda burst, start_ns, horizon_ns: walk(burst, start_ns + poll_ns, horizon_ns))
+        return use._replace(air=air)

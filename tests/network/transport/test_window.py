@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.network.air.window import Window, after_idle
+from fednet_emu.network.transport.slow_start import Window, after_idle
 
 MS = 1_000_000
 

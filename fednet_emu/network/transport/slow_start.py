@@ -1,4 +1,10 @@
-"""Senders that release their bits in bursts, over any air: in the gaps between these they are off the air."""
+"""TCP slow start: the window, and senders that release their bits in bursts over any air.
+
+A sender sends a window and waits for the acknowledgements, which arrive a round trip after the window began; each lets
+it send twice as much. Once a window keeps the line busy for a whole round trip, acknowledgements arrive as fast as bits
+leave, and the rest follows without a pause. RFC 5681 (slow start), RFC 6928 (initial window of 10 packets), RFC 9293
+(receive window).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,66 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import final
+from typing import NamedTuple, final
 
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.network.air.separate import Air, Power, Rates
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.air.window import Window
+
+
+class Window(NamedTuple):
+    """Bits that a sender may have in flight.
+
+    Attributes:
+        first_bit: in the first round trip of a transfer.
+        most_bit: at most, the receive window.
+        rtt_ns: base round trip in ns, without queues.
+    """
+
+    first_bit: int
+    most_bit: int
+    rtt_ns: int
+
+    def after(self, burst_bit: int) -> int:
+        """Bits of the burst that follows one which has left within a round trip."""
+        return min(2 * burst_bit, self.most_bit)
+
+    def gaps(self, size_bit: int) -> int:
+        """Number of gaps of a transfer of `size_bit` on an infinitely fast line."""
+        burst_bit, count = self.first_bit, 0
+        while burst_bit < size_bit and burst_bit < self.most_bit:
+            size_bit -= burst_bit
+            burst_bit, count = self.after(burst_bit), count + 1
+        return count + max(-(-size_bit // burst_bit) - 1, 0)
+
+    def duration_s(self, size_bit: int, rate_bps: float) -> float:
+        """Time in s from the first bit to the last on a line of constant rate, in closed form."""
+        burst_bit, rounds, rtt_s = self.first_bit, 0, self.rtt_ns / 1e9
+        while burst_bit < size_bit and burst_bit < rate_bps * rtt_s:
+            size_bit -= burst_bit
+            burst_bit, rounds = self.after(burst_bit), rounds + 1
+        return rounds * rtt_s + size_bit / rate_bps
+
+    def grown_bit(self, size_bit: float, rate_bps: float) -> int:
+        """The window after a transfer of `size_bit` at a mean rate on the air.
+
+        It has grown by what was acknowledged, until the acknowledgements of one round trip came for half a round trip
+        without a pause, which ends slow start before a queue builds up (HyStart, RFC 9406 and Linux's Cubic).
+        """
+        half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, self.first_bit
+        while burst_bit < min(half_bit, self.most_bit):
+            burst_bit *= 2
+        return round(min(self.first_bit + size_bit, burst_bit + half_bit, self.most_bit))
+
+
+def after_idle(window_bit: int, initial_bit: int, idle_s: float, rtt_s: float) -> int:
+    """The window after a pause: halved for each retransmission timeout that has passed, down to the initial one.
+
+    RFC 2861 and Linux (`tcp_slow_start_after_idle`); the timeout is the round trip and 200 ms, Linux's least.
+    """
+    timeout_s = rtt_s + 0.2
+    halvings = max(0, -(-idle_s // timeout_s) - 1)
+    return max(initial_bit, window_bit >> min(int(halvings), window_bit.bit_length()))
 
 
 @dataclass(slots=True)
@@ -20,10 +80,10 @@ class Flow:
 
     Attributes:
         burst: the transfer, by itself.
-        window: its law.
+        rtt_ns: round trip in ns.
         size_bit: all its bits.
-        number: how many flows of the air started before it.
-        started_ns: when its first bit was on the air.
+        number: number of flows of the air that started before it.
+        started_ns: start of its first bit.
         window_bit: bits of the present window.
         released_ns: when the present burst was released.
         sent_bit: bits of earlier bursts.
@@ -33,7 +93,7 @@ class Flow:
     """
 
     burst: Burst
-    window: Window
+    rtt_ns: int
     size_bit: int
     number: int
     started_ns: int
@@ -53,7 +113,7 @@ class Flow:
     @property
     def resumes_ns(self) -> int:
         """When the acknowledgements of the present burst come."""
-        return self.released_ns + self.window.rtt_ns
+        return self.released_ns + self.rtt_ns
 
     @property
     def wakes_ns(self) -> int:
@@ -62,7 +122,7 @@ class Flow:
 
 
 @final
-class ReleasedAir:
+class SlowStartAir(Air):
     """An air on which each burst that a window releases is a transmission of its own; transfers see the whole.
 
     A burst that has kept the line busy for a round trip is followed at once by all that is left. They are one from the
@@ -71,10 +131,11 @@ class ReleasedAir:
 
     Args:
         air: carries the bursts.
+        window: the receive window and the round trip.
     """
 
-    def __init__(self, air: Air) -> None:
-        self._air, self.looks_up = air, air.looks_up
+    def __init__(self, air: Air, window: Window) -> None:
+        self._air, self._window = air, window
         self._flows: dict[Transfer, Flow] = {}
         self._holding: dict[Transfer, Flow] = {}  # those that may have bits of later bursts
         self._started = 0
@@ -93,14 +154,13 @@ class ReleasedAir:
 
     def start(self, burst: Burst, now_ns: int) -> None:
         """Put the first burst of a transfer on the air."""
-        leg = burst[0]
-        window = None if leg.phases is None else leg.phases.window
-        if window is not None and window.first_bit < leg.size_bit:
+        leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
+        if 0 < first_bit < leg.size_bit:
             flow = self._flows[leg] = Flow(
-                burst, window, leg.size_bit, self._started, now_ns, window.first_bit, released_ns=now_ns
+                burst, self._window.rtt_ns, leg.size_bit, self._started, now_ns, first_bit, released_ns=now_ns
             )
             self._started += 1
-            self._release(flow, window.first_bit, now_ns)
+            self._release(flow, first_bit, now_ns)
         else:
             self._air.start(burst, now_ns)
 
@@ -140,7 +200,7 @@ class ReleasedAir:
                 ended.append(flow.burst)
             else:
                 self._end_gap(flow, now_ns)
-                flow.window_bit, flow.released_ns = flow.window.after(flow.window_bit), now_ns
+                flow.window_bit, flow.released_ns = self._window.after(flow.window_bit), now_ns
                 self._release(flow, flow.window_bit, now_ns)
         return ended
 
@@ -206,7 +266,7 @@ class ReleasedAir:
         return sorted(woken.values(), key=attrgetter("number"))
 
     def _release(self, flow: Flow, bits: int, now_ns: int) -> None:
-        """Put so many of the bits that are left on the air."""
+        """Put this number of the remaining bits on the air, or all if there are fewer."""
         leg = flow.burst[0]
         leg.size_bit, leg.started_ns = min(bits, flow.size_bit - round(flow.sent_bit)), now_ns
         flow.early_bit = 0

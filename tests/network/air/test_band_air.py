@@ -1,30 +1,25 @@
-"""The medium of turns does what the general one does: both are played beside each other, to the last bit."""
+"""Ends within a fading block are computed at once: to the last bit those of the exact walk over blocks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.devices.availability import Always, Presence, Windows
-from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.devices.availability import Always, Windows
+from fednet_emu.network.access.contention import Shared
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.access.spatial_reuse import SpatialReuse
+from fednet_emu.network.air import separate
 from fednet_emu.network.faults import NoLoss, RandomLoss
-from fednet_emu.network.medium.medium import Medium
-from fednet_emu.network.medium.turn_medium import TurnMedium, medium_class
-from fednet_emu.network.settings import Downlink, Uplink
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, instants_of, requests
 from tests.network.media import PlainRadios
 from tests.quick import examples
-
-BOTH = (Medium, TurnMedium)
 
 
 def outcomes(
@@ -34,8 +29,10 @@ def outcomes(
     until_ns: int = 10**13,
     **options: Any,
 ) -> list[Any]:
-    """What comes of the same play on both media."""
-    return [World(medium, snr, **options).play(asked, cancelled, until_ns) for medium in BOTH]
+    """The outcomes of the same play with exact walks only, and as usual."""
+    with patch.object(separate, "_LONG_NS", 0.0):
+        exact = World(snr, **options).play(asked, cancelled, until_ns)
+    return [exact, World(snr, **options).play(asked, cancelled, until_ns)]
 
 
 @examples(120)
@@ -54,7 +51,7 @@ def outcomes(
     radios=st.sampled_from(["plain", "bits"]),
     receive_w=st.sampled_from([0.0, 0.1]),
 )
-def test_whatever_is_asked_and_cancelled_both_media_write_the_same_books(
+def test_whatever_is_asked_and_cancelled_the_books_are_those_of_exact_walks(
     snr, asked, cancelled, until_ns, access, law, coherence_s, timeout_s, loss, availability, way, radios, receive_w
 ):
     """Equal rows in equal order, deliveries in order and time, energies, bits, and transfers that nobody heard of."""
@@ -73,7 +70,7 @@ def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
     asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800), Request(9 * MS, 0, 1, 1)]
     asked.append(Request(9 * MS, 3, 20_000))  # its link carries nothing
     options = {"snr": (1.0, 10.0, 3.0, 1e-9), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
-    rows, *_ = World(Medium, **options).play(asked, [], 10**13)
+    rows, *_ = World(**options).play(asked, [], 10**13)
     events_ns = instants_of(rows)
     assert len(events_ns) == 8
 
@@ -87,25 +84,10 @@ def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
 def test_a_loss_that_is_noticed_as_another_transfer_ends_comes_first():
     """One out of reach is given up at once, and noticed after the timeout of 4 ms, in which another one ends."""
     snr, asked = (1.0, 0.0), [Request(0, 0, 800), Request(0, 1, 800)]
-    rows, *_ = World(Medium, snr, timeout_s=0.004).play(asked, [], 10**13)
+    rows, *_ = World(snr, timeout_s=0.004).play(asked, [], 10**13)
     begun_ns = rows[-1][7]
     asked.append(Request(begun_ns + 4 * MS - rows[0][8], 0, 800))
     general, turns = outcomes(snr, asked, [], timeout_s=0.004)
 
     assert [(number, at_ns) for number, at_ns, _ in general[1][1:]] == [(1, begun_ns + 4 * MS), (2, begun_ns + 4 * MS)]
     assert turns == general
-
-
-def test_transfers_take_turns_in_one_method_where_each_is_a_burst_of_its_own():
-    """Not with broadcasts, batteries, several cells, clusters, recorded rates, or a second place on the air."""
-    there, moved = Presence(Always(), 0, 2), SimpleNamespace(batteries=object())
-    unicast = Downlink.model_construct(access=Tdma(), mode="unicast")
-
-    for chosen in (Uplink(access=Tdma()), Uplink(access=Ofdma(subchannels=1)), unicast):
-        assert medium_class(chosen, there, 1, None) is TurnMedium
-    for access in (Ofdma(), Ofdma(subchannels=2), Shared(), SpatialReuse(), Noma()):
-        assert medium_class(Uplink.model_construct(access=access), there, 1, None) is Medium
-    assert medium_class(Downlink(access=Tdma()), there, 1, None) is Medium
-    assert medium_class(Uplink(access=Tdma()), moved, 1, None) is Medium
-    assert medium_class(Uplink(access=Tdma()), there, 2, None) is Medium
-    assert medium_class(Uplink(access=Tdma()), there, 1, object()) is Medium

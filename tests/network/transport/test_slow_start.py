@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.transport import Tcp
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
@@ -71,7 +72,7 @@ EVENTS_OF_A_MESSAGE = 9
 def test_who_gets_faster_within_a_round_trip_still_waits_for_acknowledgements() -> None:
     """Half of the line until the other is cancelled at 1.2 s: six packets have left at 1.7 s, four follow at 2 s."""
     its = line(RATE_BPS, tcp(packets=6))
-    stays, goes = (its.medium.send(device, SERVER, None, 0, 10 * PAYLOAD_BIT) for device in (0, 1))
+    stays, goes = (its.medium.send(device, SERVER, Message(None, 10 * PAYLOAD_BIT, 0)) for device in (0, 1))
     its.clock.call_at(1_200 * MS, lambda _event: its.medium.cancel(goes, "deadline"))
     its.clock.run(until=stays)
 
@@ -101,7 +102,7 @@ def test_a_turn_is_kept_in_the_gaps() -> None:
 def test_a_transfer_may_end_in_a_burst_or_in_a_gap(at_s: float, bits: float, gap_ms: int, access: Access) -> None:
     """Cancelled or timed out: the row has the bits until then, and the gaps."""
     its = line(RATE_BPS, tcp(), access=access)
-    sent = its.medium.send(0, SERVER, "payload", 0, 41 * PAYLOAD_BIT)
+    sent = its.medium.send(0, SERVER, Message("payload", 41 * PAYLOAD_BIT, 0))
     its.clock.run_process(_sleep(its, at_s))
     its.medium.cancel(sent, "deadline")
     its.close()
@@ -175,7 +176,7 @@ def test_a_second_emulator_of_a_shared_line(flows: list[tuple[int, int]], rtt_ms
 def test_a_battery_is_spared_in_gaps() -> None:
     """The planned power, which batteries follow, is none in a gap and full on the air."""
     its = line(RATE_BPS, tcp(), access=Tdma())
-    its.medium.send(0, SERVER, "payload", 0, 41 * PAYLOAD_BIT)
+    its.medium.send(0, SERVER, Message("payload", 41 * PAYLOAD_BIT, 0))
 
     shares = []
     for wait_s in (
