@@ -1,4 +1,4 @@
-"""A new access scheme, a new fault and a new column: one file and one line each. test_plugins.py has an algorithm."""
+"""An access scheme, an access delay, a transport, a fault, a column: one file and one line each."""
 
 import json
 import shutil
@@ -18,16 +18,42 @@ MAPPING = from_text(SMALL, "small").data
 UPLOAD_S = 320e-6
 
 
+def uploads(*settings):
+    """The uploads of a round of the small federation with these settings, in the order of their ends."""
+    sent = run_small(*settings, "stop.rounds=1").ledger.frames()["transfers"]
+    return sent[sent["kind"] == "uplink"].sort_values("ended_s")
+
+
 @pytest.mark.usefixtures("installed")
 def test_an_access_scheme_is_a_file_and_an_entry_point():
-    """Four uploads of 320 us take turns, each after a poll of 100 us."""
-    sent = run_small("network.uplink.access={kind: polling, poll_s: 1e-4}", "stop.rounds=1").ledger.frames()[
-        "transfers"
-    ]
-    uploads = sent[sent["kind"] == "uplink"].sort_values("ended_s")
+    """Four uploads of 320 us are ready at 1.04 ms and take turns in slots of 500 us: they end at 2, 2.5, 3 and 3.5 ms."""
+    sent = uploads("network.uplink.access={kind: framed, slot_s: 5e-4}")
 
-    assert (uploads["ended_s"] - uploads["started_s"]).tolist() == pytest.approx([UPLOAD_S + 1e-4] * 4)
-    assert uploads["ended_s"].diff().dropna().tolist() == pytest.approx([UPLOAD_S + 1e-4] * 3)
+    assert sent["ended_s"].tolist() == pytest.approx([2e-3, 2.5e-3, 3e-3, 3.5e-3])
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_access_delay_is_a_file_and_an_entry_point():
+    """Ready at 1.04 ms, four uploads wait until 5 ms, are sent at once at 1 Mbit/s, and are decoded in 1 ms."""
+    sent = uploads("network.uplink.access={kind: paged, period_s: 5e-3, decode_s: 1e-3}")
+
+    assert sent["access_s"].tolist() == pytest.approx([5e-3 - 1.04e-3] * 4)
+    assert sent["started_s"].tolist() == pytest.approx([5e-3] * 4)
+    assert sent["tail_s"].tolist() == pytest.approx([1e-3] * 4)
+    assert sent["ended_s"].tolist() == pytest.approx([6e-3 + UPLOAD_S] * 4)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_transport_is_a_file_and_an_entry_point():
+    """A connection of a downlink takes two round trips of 10 ms, and serves the upload; a packet has 48 bytes more."""
+    fed = run_small(
+        "network.transport={kind: sctp, rtt_s: 0.01}", "network.downlink.mode=unicast", "stop.rounds=1", "devices.count=1",
+        "algorithm.cohort=1",
+    )  # fmt: skip
+    sent = fed.ledger.frames()["transfers"]
+
+    assert sent["setup_s"].tolist() == pytest.approx([0.02, 0.0])
+    assert sent["wire_bit"].tolist() == [320 + 8 * 48] * 2
 
 
 @pytest.mark.usefixtures("installed")

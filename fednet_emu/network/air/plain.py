@@ -40,7 +40,7 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
     at_rest, alone = links.until_ns() == FOREVER_NS, band.reception.antennas == 1 and not band.reception.NULLS
     if rule is None or cells > 1 or band.down or not at_rest or not alone or band.slotted or band.outage_sinr > 0:
         return SharedAir(sharing, band, links, cells)
-    return PlainAir(rule, band, SharedAir(sharing, band, links))
+    return PlainAir(rule, band, SharedAir(sharing, band, links), sharing.plain_power)
 
 
 @final
@@ -48,13 +48,21 @@ class PlainAir(Air):
     """The uplinks of one cell; see above.
 
     Args:
-        rule: what each sender gets; see `Sharing.plain_rule`.
+        rule: allocation of each sender; see `Sharing.plain_rule`.
         band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
         general: an empty air of the same band, for what is not plain.
+        power: share of its power that each of a number of senders has; see `Sharing.plain_power`.
     """
 
-    def __init__(self, rule: Callable[[Array], Allocation], band: Band, general: SharedAir) -> None:
+    def __init__(
+        self,
+        rule: Callable[[Array], Allocation],
+        band: Band,
+        general: SharedAir,
+        power: Callable[[int], float] = lambda _: 1.0,
+    ) -> None:
         self._rule, self._band, self._general, self._is_plain = rule, band, general, True
+        self._power_of, self._power = power, 1.0
         self._doubtful_snr, self._gain_of = band.doubtful_snr, band.fading.combined(1).gain
         self.blocks = BLOCKS
         self._since_ns = 0
@@ -148,12 +156,12 @@ class PlainAir(Air):
         return self._next_ns if self._bursts else FOREVER_NS
 
     def powers(self) -> Iterator[Power]:
-        """The powers of the present plan: full ones."""
+        """The powers of the present plan."""
         if not self._is_plain:
             yield from self._general.powers()
         elif self._edges_ns:
             for burst in self._bursts:
-                yield Power(burst[0], self._edges_ns[:1], [1.0])
+                yield Power(burst[0], self._edges_ns[:1], [self._power])
 
     def rates(self) -> Iterator[Rates]:
         """The rates of the present plan."""
@@ -212,7 +220,7 @@ class PlainAir(Air):
         for block, span_ns in passed(edges_ns, now_ns) if len(edges_ns) > 2 else ((0, now_ns - edges_ns[0]),):
             per_ns = map(int, (self._rate_bps[block] * SCALE).tolist())
             self._work = list(map(sub, self._work, map(mul, per_ns, repeat(span_ns))))
-            power_s += span_ns / NS_PER_S
+            power_s += self._power * (span_ns / NS_PER_S)
         self.blocks = blocks_after(edges_ns, now_ns, self.blocks)
 
     def _plan(self) -> None:
@@ -227,7 +235,7 @@ class PlainAir(Air):
             edges_ns, numbers = edges.tolist(), planned.tolist()
         if numbers != self._numbers:
             self._know_gains(numbers)
-        of = self._of.now
+        of, self._power = self._of.now, self._power_of(len(work))
         sinr, share, _, carries = self._rule(of[_SNR] * of[_GAIN:])
         rate_bps = band.rates_bps(sinr, share)
         if carries is not None:

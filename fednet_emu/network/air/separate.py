@@ -17,6 +17,7 @@ from typing_extensions import override
 from fednet_emu.arrays import Array
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import uniform
+from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.band import ROUGHLY, Band
 from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.traces.assign import DeviceRates
@@ -28,10 +29,6 @@ _AHEAD_BLOCKS = 256
 _AHEAD = 4
 """A burst is computed ahead for this many fading blocks, then for this multiple of its time on the air: a transfer that
 is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
-
-_LONG_NS, _CLOSE_NS = 1e11, 1e-3
-"""An end is computed with floating-point numbers, which are wrong by 1e-4 ns at most up to `_LONG_NS`, unless it is
-this close to a whole nanosecond."""
 
 
 class Power(NamedTuple):
@@ -182,14 +179,13 @@ class BandAir(SeparateAir):
             share, bandwidth_hz, _, gain, rate_of, coherence_ns, constant = self._for_one
             block = now_ns // coherence_ns
             sinr = leg.snr * gain(0.5 if constant else uniform(key, block), key & 1 == 1) / share
-            if sinr >= self._least_sinr:
-                needed_ns = size_bit * 1e9 / (rate_of(sinr, bandwidth_hz) or 1e-9)
-                if needed_ns < _LONG_NS and _CLOSE_NS < needed_ns % 1.0 < 1.0 - _CLOSE_NS:
-                    end_ns = now_ns + int(needed_ns) + 1
-                    if end_ns <= leg.until_ns and end_ns <= (block + 1) * coherence_ns:
-                        leg.air_bit, leg.power_s = float(size_bit), (end_ns - now_ns) / NS_PER_S
-                        heappush(self._ends, (end_ns, self._started, burst))
-                        return
+            per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0
+            if per_ns:
+                end_ns = now_ns - -size_bit * BIT // per_ns
+                if end_ns <= leg.until_ns and end_ns <= (block + 1) * coherence_ns:
+                    leg.air_bit, leg.power_s = float(size_bit), (end_ns - now_ns) / NS_PER_S
+                    heappush(self._ends, (end_ns, self._started, burst))
+                    return
         heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:

@@ -129,10 +129,14 @@ class Sharing(ABC):
         """The rule by which senders of one burst each share the band at one antenna.
 
         Returns:
-            What `allocate` says, as a function of the SNRs of the senders [blocks, senders], fading included, and in
-            arrays of that shape; None if it takes more to know.
+            The result of `allocate` as a function of the SNRs of the senders [blocks, senders], fading included, in
+            arrays of that shape; None if it depends on more than these.
         """
         return None
+
+    def plain_power(self, senders: int) -> float:
+        """Share of its power that each of `senders` has under the plain rule, the same in all blocks."""
+        return 1.0
 
     @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:

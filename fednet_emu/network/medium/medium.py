@@ -347,7 +347,9 @@ class Medium:
             self._end(burst, now_ns)
         if now_ns >= self._moves_ns:
             self._move()
-        if self._requests:
+        if len(self._requests) == 1 and self._serving is None:
+            turns.add([self._requests.pop()])
+        elif self._requests:
             self._enqueue()
         if turns.changed:
             turns.start_ready(self._start)
@@ -401,15 +403,12 @@ class Medium:
                 first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
 
     def _enqueue(self) -> None:
+        """Queue the requests in canonical order, those of one broadcast as one burst."""
         requests, self._requests = self._requests, []
-        if len(requests) > 1:
-            requests.sort(key=CANONICAL)
+        requests.sort(key=CANONICAL)
         if self._serving is not None:
             for transfer in requests:
                 self._serving.serve(transfer)
-        if len(requests) == 1:
-            self.turns.add(requests)
-            return
         self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
         bursts, broadcasts = defaultdict[Any, Burst](list), self.settings.broadcasts
         for place, transfer in enumerate(requests):

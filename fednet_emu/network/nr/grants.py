@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, final
@@ -105,6 +105,18 @@ class NrGrants(RatedAccess):
         if isinstance(granted, NrBlocks) and climbs:
             use = use._replace(air=ClimbingAir(self, use.band, granted, links))
         return use._replace(before=delays.before_ns, after=delays.after_ns)
+
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation] | None:
+        return self._in_turn if self.scheduler == "round-robin" else None
+
+    def _in_turn(self, snr: Array) -> Allocation:
+        share = self.share(snr.shape[1])
+        return Allocation(snr / share, share, snr / share)
+
+    @override
+    def plain_power(self, senders: int) -> float:
+        return self.duty(down=False) / senders
 
     def power(self, inputs: RateInputs) -> Array:
         """The share of time in which each burst is on the air [bursts, blocks or 1]."""

@@ -148,7 +148,7 @@ class SlowStartAir(Air):
         while gaps and gaps[0][0] != gaps[0][2].wakes_ns:
             heappop(gaps)
         next_ns = self._air.next_end_ns()
-        if self._extend(next_ns):
+        if self._holding and self._extend(next_ns):
             next_ns = self._air.next_end_ns()
         return min(next_ns, gaps[0][0]) if gaps else next_ns
 
@@ -190,9 +190,10 @@ class SlowStartAir(Air):
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now, and release the bursts that are due; return the transfers that have ended."""
         self._now_ns = now_ns
-        self._extend(now_ns)
+        if self._holding:
+            self._extend(now_ns)
         ended = [burst for burst in self._air.advance(now_ns) if self._is_over(burst, now_ns)]
-        for flow in self._woken(now_ns):
+        for flow in self._woken(now_ns) if self._gaps else ():
             leg = flow.burst[0]
             if leg.until_ns <= now_ns:
                 leg.lost, leg.air_bit, leg.power_s = leg.until_reason, 0.0, 0.0

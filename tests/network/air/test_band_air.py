@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fednet_emu.devices.availability import Always, Windows
 from fednet_emu.network.access.contention import Shared
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air import separate
+from fednet_emu.network.air.separate import BandAir, SeparateAir
 from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -30,7 +30,7 @@ def outcomes(
     **options: Any,
 ) -> list[Any]:
     """The outcomes of the same play with exact walks only, and as usual."""
-    with patch.object(separate, "_LONG_NS", 0.0):
+    with patch.object(BandAir, "start", SeparateAir.start):
         exact = World(snr, **options).play(asked, cancelled, until_ns)
     return [exact, World(snr, **options).play(asked, cancelled, until_ns)]
 
