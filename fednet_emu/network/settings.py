@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 from typing_extensions import override
 
 from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.access_schemes import ACCESSES, Access, AnyAccess, Planned, Tdma
+from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.delay import AnyDelay, NoDelay
+from fednet_emu.network.ethernet import Switch
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
+from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.nr.rrc import AnyIdle
+from fednet_emu.network.over_the_air import OverTheAir
+from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.secure_aggregation import AnySecureAggregation
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.transport import AnySession, AnyTransport, NoSession, NoTransport
+from fednet_emu.network.wifi.dcf import Dcf
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, AnyReception, SingleAntenna
 from fednet_emu.radio.receiver.power_control import AnyPowerControl, FullPower
+
+ACCESSES: dict[str, type[Access]] = kinds(
+    *(Tdma, Ofdma, Noma, Shared, SlottedAloha, SpatialReuse, OverTheAir, Planned),
+    *(NrGrants, Dcf, Switch, Lora),
+)
+
+AnyAccess = Annotated[Access, Slot("access", ACCESSES)]
 
 
 class Uplink(Component):

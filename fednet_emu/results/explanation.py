@@ -21,7 +21,7 @@ from fednet_emu.emulation.load import refuse_contradictions
 from fednet_emu.emulation.outlook import Needed, Outlook, unreachable
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
-from fednet_emu.network.access.switch import Switch
+from fednet_emu.network.ethernet import Switch
 from fednet_emu.network.transport.transports import ConnectedTransport
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.receiver.combining import SingleAntenna

@@ -10,10 +10,9 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access_schemes import ACCESSES
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.network import Network
-from fednet_emu.network.settings import NetworkSettings
+from fednet_emu.network.settings import ACCESSES, NetworkSettings
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.ledger import SERVER, Ledger

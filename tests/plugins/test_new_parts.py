@@ -26,7 +26,7 @@ def uploads(*settings):
 
 @pytest.mark.usefixtures("installed")
 def test_an_access_scheme_is_a_file_and_an_entry_point():
-    """Four uploads of 320 us are ready at 1.04 ms and take turns in slots of 500 us: they end at 2, 2.5, 3 and 3.5 ms."""
+    """Four uploads of 320 us are ready at 1.04 ms and take turns in slots of 500 us, from that at 1.5 ms on."""
     sent = uploads("network.uplink.access={kind: framed, slot_s: 5e-4}")
 
     assert sent["ended_s"].tolist() == pytest.approx([2e-3, 2.5e-3, 3e-3, 3.5e-3])
@@ -47,8 +47,8 @@ def test_an_access_delay_is_a_file_and_an_entry_point():
 def test_a_transport_is_a_file_and_an_entry_point():
     """A connection of a downlink takes two round trips of 10 ms, and serves the upload; a packet has 48 bytes more."""
     fed = run_small(
-        "network.transport={kind: sctp, rtt_s: 0.01}", "network.downlink.mode=unicast", "stop.rounds=1", "devices.count=1",
-        "algorithm.cohort=1",
+        "network.transport={kind: sctp, rtt_s: 0.01}", "network.downlink.mode=unicast", "stop.rounds=1",
+        "devices.count=1", "algorithm.cohort=1",
     )  # fmt: skip
     sent = fed.ledger.frames()["transfers"]
 

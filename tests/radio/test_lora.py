@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.network.lora.modulation import REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
+from fednet_emu.network.lora.access import REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
 
 with (Path(__file__).parent / "reference" / "link_lora_toa.csv").open(encoding="utf-8") as _file:
     FRAMES = list(csv.DictReader(_file))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, bisected, exp, log
@@ -47,7 +49,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
     shares, open_ = np.full(count, 1.0 / count), (snr > 0) & (left_bit > 0)
     if not law.PER_HERTZ or not open_.any():
         return shares
-    narrowing = _Narrowing(law)
+    narrowing = _narrowing(law)
     budget, shares = 1.0, np.where(open_, 0.0, _LEAST_SHARE)
     work = np.divide(left_bit, snr * bandwidth_hz, out=np.zeros(count), where=open_)
     while open_.any():
@@ -65,44 +67,40 @@ _LEAST_SHARE = 1e-9
 """Share of the band of a link that has nothing to send or no signal, so that no share is zero."""
 
 
-class _Narrowing:
-    """Rate of a link on a part of the band, over its SNR: e(x) / x at the SINR x, whatever the link.
+def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
+    """Rate of a link on a part of the band over its SNR, e(x) / x at the SINR x: its maximum, and its inverse.
 
     The rate on a share a is a B e(s / a) = s B e(x) / x with x = s / a. Laws that jump make it jump up as x grows; the
-    envelope takes the narrowest part that reaches a rate.
+    envelope takes the narrowest part that reaches a rate. The inverse gives the highest SINR (linear) at which a ratio
+    of rate to SNR is reached.
     """
-
-    def __init__(self, law: RateLaw) -> None:
-        lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
-        self._log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
-        sinr = exp(self._log_sinr)
-        per_snr = np.maximum(law.rates_bps(sinr, _WIDE_HZ) / _WIDE_HZ, 0.0) / sinr
-        envelope = np.maximum.accumulate(per_snr[::-1])
-        rises = np.diff(envelope, prepend=0.0) > _SAME * envelope  # of a plateau only the narrowest part
-        self._log_rate, self._log_sinr = log(envelope[rises]), self._log_sinr[::-1][rises]
-        self.most = float(envelope[-1])
-
-    def sinr(self, per_snr: Array) -> Array:
-        """Highest SINR (linear) at which a given ratio of rate to SNR is reached."""
-        sinr: Array = exp(np.interp(log(per_snr), self._log_rate, self._log_sinr))
-        return sinr
+    lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
+    log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
+    sinr = exp(log_sinr)
+    envelope = np.maximum.accumulate((np.maximum(law.rates_bps(sinr, _WIDE_HZ) / _WIDE_HZ, 0.0) / sinr)[::-1])
+    rises = np.diff(envelope, prepend=0.0) > _SAME * envelope  # only the narrowest part of a plateau
+    log_rate, log_sinr = log(envelope[rises]), log_sinr[::-1][rises]
+    return float(envelope[-1]), lambda per_snr: np.asarray(exp(np.interp(log(per_snr), log_rate, log_sinr)))
 
 
-def _least_time(narrowing: _Narrowing, work: Array, snr: Array, budget: float) -> tuple[Array, Mask]:
+def _least_time(
+    narrowing: tuple[float, Callable[[Array], Array]], work: Array, snr: Array, budget: float
+) -> tuple[Array, Mask]:
     """Return shares of sum `budget` at most that finish together, and a mask of links at their widest useful part.
 
     A link that needs the rate y = work / T over its SNR takes the share snr / x(y), which falls as T grows: bisection.
     """
-    low = float(np.max(work)) / narrowing.most
-    parts = snr / narrowing.sinr(work / low)
+    most, sinr = narrowing
+    low = float(np.max(work)) / most
+    parts = snr / sinr(work / low)
     if parts.sum() <= budget:
         return parts, work >= work.max() * (1.0 - 1e-9)
     high = 2.0 * low
 
     def is_short(time: float) -> bool:
-        return bool((snr / narrowing.sinr(work / time)).sum() > budget)
+        return bool((snr / sinr(work / time)).sum() > budget)
 
     while is_short(high):
         high *= 2.0
     _, high = bisected(is_short, low, high, _HALVINGS)
-    return snr / narrowing.sinr(work / high), np.zeros(len(work), np.bool_)
+    return snr / sinr(work / high), np.zeros(len(work), np.bool_)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
@@ -35,16 +35,14 @@ _QUANTILES = 40
 _DIGITS = 64
 
 
-class Pace(NamedTuple):
-    """What a link carries on average: rate in bit/s, and the wait in s for the first fading block that carries any."""
+Pace = tuple[Array, Array]
+"""Average of a link [levels]: rate in bit/s, and the wait in s for the first fading block that carries any bits."""
 
-    rate_bps: Array
-    wait_s: Array
 
-    def expected_s(self, size_bit: float) -> Array:
-        """Expected duration of a message at each level; infinity where nothing is carried."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(size_bit / self.rate_bps + self.wait_s)
+def _expected_s(pace: Pace, size_bit: float) -> Array:
+    """Expected duration of a message at each level; infinity where no bits are carried."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(size_bit / pace[0] + pace[1])
 
 
 @final
@@ -83,8 +81,8 @@ class Patience:
             self.ample[digits] = self._ample(1 << digits)
         step = math.floor((10.0 * math.log10(snr) - _LOW_DB) / _STEP_DB) if snr > 0 else -1
         level = min(max(step, 0), _LEVELS - 2)
-        paces = [(pace.rate_bps[level : level + 2], pace.wait_s[level : level + 2]) for pace in self._paces[los]]
-        expected_s = np.array([Pace(*pace).expected_s(size_bit) for pace in paces])
+        near = slice(level, level + 2)
+        expected_s = np.array([_expected_s((rate[near], wait[near]), size_bit) for rate, wait in self._paces[los]])
         if expected_s[:, 1].min() > MOST_S:
             return 0
         due_s = TIMES * expected_s[:, 0].max() if step >= 0 else math.inf
@@ -93,19 +91,21 @@ class Patience:
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
         """Expected durations in s [links] of so many bits, each alone in the band, at their mean SNRs."""
-        levels_s = self._paces[los][-1].expected_s(size_bit)
+        levels_s = _expected_s(self._paces[los][-1], size_bit)
         place = _place(snr)
         logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
         return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
 
     def mean_bps(self, snr: Array, in_sight: Mask) -> Array:
         """Rates in bit/s [links], averaged over fading, of links alone in the band at their mean SNRs."""
-        rates = (np.interp(_place(snr), np.arange(_LEVELS), self._paces[los][-1].rate_bps) for los in (True, False))
+        rates = (np.interp(_place(snr), np.arange(_LEVELS), self._paces[los][-1][0]) for los in (True, False))
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
         """The mean SNR from which on so many bits have `LEAST_S`, with or without line of sight."""
-        expected_s = np.array([pace.expected_s(size_bit) for of_state in self._paces for pace in of_state]).max(axis=0)
+        expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
+            axis=0
+        )
         (longer,) = np.nonzero(expected_s > (0.0 if self._disturbed else LEAST_S / TIMES))
         first = int(longer[-1]) + 1 if len(longer) else 0
         return 10.0 ** ((first * _STEP_DB + _LOW_DB) / 10.0) if first < _LEVELS else math.inf
@@ -141,7 +141,7 @@ def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
     snr = db_to_linear(_LOW_DB + _STEP_DB * np.arange(_LEVELS, dtype=np.float64))[:, None]
     if math.isinf(block_s):
         rates_bps = band.rates_bps(snr * band.fading.gain(0.5) / share, share)
-        return Pace(rates_bps[:, 0], np.zeros(_LEVELS))
+        return rates_bps[:, 0], np.zeros(_LEVELS)
     decades = np.arange(round(-math.log10(RARE)) * _QUANTILES + 1) / _QUANTILES
     tail = np.append(db_to_linear(-10.0 * decades), 0.0)
     weight = tail[:-1] - tail[1:]
@@ -149,4 +149,4 @@ def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
     rates_bps = band.rates_bps(snr * gain / share, share)
     with np.errstate(divide="ignore"):
         wait_s = (1.0 / np.minimum((rates_bps > 0) @ weight, 1.0) - 1.0) * block_s
-    return Pace(rates_bps @ weight, wait_s)
+    return rates_bps @ weight, wait_s

@@ -161,7 +161,7 @@ class PlainAir(Air):
             yield from self._general.powers()
         elif self._edges_ns:
             for burst in self._bursts:
-                yield Power(burst[0], self._edges_ns[:1], [self._power])
+                yield burst[0], self._edges_ns[:1], [self._power]
 
     def rates(self) -> Iterator[Rates]:
         """The rates of the present plan."""
@@ -169,7 +169,7 @@ class PlainAir(Air):
             yield from self._general.rates()
         elif self._edges_ns:
             for place, burst in enumerate(self._bursts):
-                yield Rates(burst, self._edges_ns[:-1], self._rate_bps[None, :, place])
+                yield burst, self._edges_ns[:-1], self._rate_bps[None, :, place]
 
     def _add(self) -> None:
         """Add the senders of the bursts that have started in this instant."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import ClassVar, NamedTuple, final
+from typing import ClassVar, final
 
 import numpy as np
 from typing_extensions import override
@@ -31,20 +31,11 @@ _AHEAD = 4
 is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
 
 
-class Power(NamedTuple):
-    """The power of a burst, named by its first leg, as a share of its sender's: from each instant on until the next."""
+Power = tuple[Transfer, Sequence[int], Sequence[float]]
+"""The power of a burst, named by its first leg, as shares of its sender's, from each of some instants on in ns."""
 
-    first: Transfer
-    from_ns: Sequence[int]
-    shares: Sequence[float]
-
-
-class Rates(NamedTuple):
-    """Rates in bit/s of the legs of a burst [legs, blocks]: from each instant on until the next."""
-
-    burst: Burst
-    from_ns: Sequence[int]
-    bps: Array
+Rates = tuple[Burst, Sequence[int], Array]
+"""Rates in bit/s of the legs of a burst [legs, blocks], from each of some instants on in ns."""
 
 
 class Air(ABC):

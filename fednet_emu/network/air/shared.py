@@ -173,7 +173,7 @@ class SharedAir(Air):
         if self._plan is not None:
             from_ns = self._plan.edges_ns[:-1]
             for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
-                yield Power(burst[0], from_ns if len(power) > 1 else from_ns[:1], power)
+                yield burst[0], from_ns if len(power) > 1 else from_ns[:1], power
 
     def rates(self) -> Iterator[Rates]:
         """The rates of the present plan; 0 for legs that are through, or off the air."""
@@ -183,7 +183,7 @@ class SharedAir(Air):
         of_leg, from_ns = dict(zip(self._on_air.legs, flows, strict=True)), self._plan.edges_ns[:-1]
         silent = np.zeros(len(from_ns))
         for burst in self._on_air.bursts:
-            yield Rates(burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst]))
+            yield burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst])
 
     def _done(self) -> Mask | None:
         """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""

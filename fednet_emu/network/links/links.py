@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from typing_extensions import override
@@ -64,16 +64,6 @@ class Links(ABC):
     def until_ns(self) -> int:
         """End of the present period of movement in ns; `FOREVER_NS` if no device moves."""
         return FOREVER_NS
-
-
-class LinksOverTime(Protocol):
-    """Links of devices at rest, or of moving devices."""
-
-    def now(self) -> Links:
-        """The links of the present period."""
-
-    def until_ns(self) -> int:
-        """End in ns of the present period of movement, until which no link changes; `FOREVER_NS` if no device moves."""
 
 
 class CellLinks(Links):
@@ -315,3 +305,7 @@ class MovingLinks:
     def until_ns(self) -> int:
         """The end of this period in ns."""
         return (self._clock.now // self._period_ns + 1) * self._period_ns
+
+
+LinksOverTime = Links | MovingLinks
+"""Links of devices at rest, or of moving devices."""

@@ -117,13 +117,13 @@ class DutyCycleAir(Air):
         """The mean powers from now on."""
         for sending in self._on_air:
             share = sending.frames.frame_ns / sending.period_ns
-            yield Power(sending.burst[0], [self._since_ns], [share])
+            yield sending.burst[0], [self._since_ns], [share]
 
     def rates(self) -> Iterator[Rates]:
         """The mean rates from now on."""
         for sending in self._on_air:
             per_s = sending.arrives / sending.period_ns / sending.frames.number * NS_PER_S
-            yield Rates(sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst]))
+            yield sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst])
 
     def _pace(self) -> None:
         """Work out anew how likely frames are to arrive, and how often they are sent."""

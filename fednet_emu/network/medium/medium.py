@@ -164,7 +164,7 @@ class Medium:
         self.kind = KINDS.index(settings.DIRECTION)
         self.band, self.turns, self.air, self._before_ns, self._after_ns, patience = use
         self.has_snr = rates is None and not settings.access.wired
-        self.is_delayed = not (connections is use.before is use.after is None)
+        self.is_delayed = any(part is not None for part in (connections, use.before, use.after))
         self._connections = connections
         self._before = Wait[Transfer]()
         self._early: dict[Transfer, None] = {}  # transfers in `_before` that are not cancelled
@@ -337,7 +337,7 @@ class Medium:
                 self._timer.cancel()
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
-    def _settle(self, timer: Event) -> None:
+    def _settle(self, timer: Any) -> None:
         """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
         now_ns, turns, air = self.clock.now, self.turns, self.air
         self._due_ns, self._timer = FOREVER_NS, None

@@ -225,7 +225,7 @@ class SlowStartAir(Air):
     def powers(self) -> Iterator[Power]:
         """The planned powers; none in a gap, and full power on the air unless that is planned otherwise."""
         for leg, flow in self._flows.items():
-            yield Power(leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,))
+            yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()
 
     def rates(self) -> Iterable[Rates]:

@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.access.spatial_reuse import SpatialReuse
-from fednet_emu.network.access.switch import Switch
-from fednet_emu.network.access_schemes import ACCESSES
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
+from fednet_emu.network.ethernet import Switch
 from fednet_emu.network.lora.access import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.planning.access import Planned
-from fednet_emu.network.settings import Downlink, Sidelink, Uplink
+from fednet_emu.network.settings import ACCESSES, Downlink, Sidelink, Uplink
 from fednet_emu.network.wifi.dcf import Dcf
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.shannon import Shannon

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.network.access.spatial_reuse import SpatialReuse
+from fednet_emu.network.access.contention import SpatialReuse
 from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify

@@ -3,7 +3,7 @@
 import pytest
 
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.access.switch import Switch
+from fednet_emu.network.ethernet import Switch
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate
 from fednet_emu.records.laws.verify import verify

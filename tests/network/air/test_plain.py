@@ -46,8 +46,8 @@ class Watched(World):
     def planned(self) -> Any:
         """Powers and rates of all bursts, and the next time at which the medium looks at them."""
         air = self.medium.air
-        powers = [(power.first.number, [*power.from_ns], [*power.shares]) for power in air.powers()]
-        rates = [(rates.burst[0].number, [*rates.from_ns], rates.bps.tolist()) for rates in air.rates()]
+        powers = [(first.number, [*from_ns], [*shares]) for first, from_ns, shares in air.powers()]
+        rates = [(burst[0].number, [*from_ns], bps.tolist()) for burst, from_ns, bps in air.rates()]
         return self.clock.now, self.medium._due_ns, powers, rates
 
 

@@ -13,9 +13,8 @@ from typing_extensions import override
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT, work_per_ns
-from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.network.access.contention import Noma, Shared, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.access.spatial_reuse import SpatialReuse
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.planning.access import Planned

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from fednet_emu.devices.availability import Windows
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, SETTLE
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.access.spatial_reuse import SpatialReuse
 from fednet_emu.network.air.plain import PlainAir
 from fednet_emu.network.air.separate import BandAir
 from fednet_emu.network.air.shared import SharedAir

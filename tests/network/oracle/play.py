@@ -15,9 +15,8 @@ from fednet_emu.devices.availability import Presence, Windows
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access.base import Access
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.access.spatial_reuse import SpatialReuse
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.loads import Radios

@@ -185,7 +185,7 @@ def test_a_battery_is_spared_in_gaps() -> None:
         0.5,
     ):  # until 1.05 s in the first burst, 1.55 s in the first gap, 2.05 s in the second burst
         its.clock.run_process(_sleep(its, wait_s))
-        shares += [power.shares for power in its.medium.air.powers()]
+        shares += [part for _, _, part in its.medium.air.powers()]
     its.close()
 
     assert shares == [(1.0,), (0.0,), (1.0,)]
