@@ -23,8 +23,8 @@ from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 class BackhaulSettings(Component):
     """What connects each base station with the cloud: a line of its own in each direction, first come, first served.
 
-    A message of b bits that finds its line free arrives after b / rate_bps + delay_s. The defaults are ideal: whatever
-    is sent arrives at once and costs nothing. Messages have the headers of `network.overhead`.
+    A message of b bits that finds its line free arrives after b / rate_bps + delay_s. The defaults are ideal: a message
+    arrives at once and costs nothing. Messages have the headers of `network.overhead`.
     """
 
     rate_bps: float | None = Field(None, gt=0)
@@ -62,7 +62,7 @@ class Message(Completion):
         backhaul: what carries it.
         edge: number of the edge server.
         up: whether it goes to the cloud.
-        payload: what the delivery will carry.
+        payload: content of the delivery.
         number: the payload's number in the records.
         size_bit: bits on the line.
     """
@@ -114,7 +114,7 @@ class Backhaul:
         return message
 
     def cancel(self, message: Message, reason: str) -> None:
-        """Cancel a message that waits or is under way; its event never triggers; what was sent so far counts."""
+        """Cancel a message that waits or is under way; its event never triggers; bits sent so far count."""
         if message.triggered or message.cancelled:
             return
         message.cancelled = True

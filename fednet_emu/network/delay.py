@@ -17,7 +17,7 @@ LIGHT_M_S = 299_792_458.0
 
 
 class Delay(Component):
-    """When what has left the antenna arrives; the band is free meanwhile. A broadcast arrives at all at once, last."""
+    """Time from the antenna of the sender to the receiver; the band is free meanwhile. A broadcast arrives last."""
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
         """Time in ns on the way; `range_m` tells the distance of both ends when the transfer started."""

@@ -40,10 +40,10 @@ class Wire(RateLaw):
 class Switch(RatedAccess):
     """Ethernet: all devices and the server are at one switch, whose ports carry `port_bps` in each direction.
 
-    All present transfers of a direction share the port of the server equally, those of TCP within 1 to 3 % in
+    All present transfers of a direction share the port of the server equally, TCP within 1 to 3 % in
     measurements of Linux at 10 Mbit/s; uplink and downlink do not disturb each other (full duplex). A broadcast passes
     that port once. Nothing of the channel matters but what devices draw: `idle_w`, `receive_w` and the energies of
-    bits, which should be those of a network card; no power is radiated, so that `circuit_w` does not act.
+    bits, which should describe a network card; no power is radiated, so that `circuit_w` does not act.
     Ignored here: queues and losses in the switch, the delay of frames, and other traffic.
     """
 

@@ -1,4 +1,4 @@
-"""Faults: what loses transfers beside their links; the medium asks one after the other, and the first verdict counts.
+"""Faults lose transfers independently of their links; the medium asks each in turn, and the first verdict counts.
 
 A fault has its say twice: when a transfer starts, until when it may last, and when the radio has delivered it.
 """

@@ -68,7 +68,7 @@ class Network:
         paths: positions of the devices over time.
         settings: settings of the bands.
         data_dir: folder of recorded data.
-        powers: what the devices draw; None takes what the radios of the channel state.
+        powers: powers of the devices; None for the radios of the channel.
     """
 
     def __init__(
@@ -179,11 +179,11 @@ class Network:
 
     @property
     def gains(self) -> Gains | None:
-        """What the path loss knows of places; None for a law of the distance."""
+        """Tabulated gains of places in the path loss; None for a law of the distance."""
         return self._environment.channel.path_loss.gains
 
     def picture(self, at_s: float) -> NetworkState:
-        """The network as it is at a time in s, whatever the clock says.
+        """The network at a time in s, which may differ from the clock.
 
         Rates are those at the mean SNR, or the mean over fading of a link that carries nothing there.
         """

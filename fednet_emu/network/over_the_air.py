@@ -44,7 +44,7 @@ _NEVER = 1e-300
 
 
 def n_slots(entries: int, symbols_per_slot: int) -> int:
-    """Slots that a vector takes, one entry per symbol, whatever the number of devices that send."""
+    """Slots that a vector takes, one entry per symbol, independent of the number of senders."""
     return -(-entries // symbols_per_slot)
 
 
@@ -87,11 +87,11 @@ def relative_error(snr: float, devices: int) -> float:
 
 
 class OverTheAir(Access):
-    """Everybody sends at once, analogue, one entry per symbol, so that the server receives the sum of all vectors.
+    """All devices send at once, analogue, one entry per symbol, so that the server receives the sum of all vectors.
 
     A device divides its signal by its channel, so that all arrive with the same power eta, and is silent in a burst
     if its fading gain is below `cutoff` when that starts: truncated channel inversion, as in Zhu, Wang, Huang, TWC
-    2020. A burst takes ceil(entries / symbols per slot) slots, whatever the number of devices.
+    2020. A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
     Ignored here: how devices get in step, how they learn their channels and the common scale of the signals, the
     peaks of the signals, and changes of the channel during a burst.
     """
@@ -104,13 +104,13 @@ class OverTheAir(Access):
     """Duration of a slot in s."""
 
     symbols_per_slot: int | None = Field(None, gt=0)
-    """Symbols of a slot, each of which carries one entry; null for bandwidth times `slot_s`, at least 1."""
+    """Symbols of a slot, one entry each; null for bandwidth times `slot_s`, at least 1."""
 
     cutoff: float = Field(0.2, gt=0)
     """Fading gain |h|^2, of mean 1, below which a device is silent (g)."""
 
     budget: Literal["mean", "peak"] = "mean"
-    """What the power of the device's radio bounds: its mean over the fading, silent bursts included, which may be
+    """Bound by the power of the device's radio: its mean over the fading, silent bursts included, which may be
     exceeded in a weak channel; or the power in every burst."""
 
     snr_db: float | None = None
@@ -134,7 +134,7 @@ class OverTheAir(Access):
     @override
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
         def walk(burst: Burst, start_ns: int, _horizon_ns: int) -> int:
-            """Whole slots, whatever the link, until the timeout or the departure of an end of each leg."""
+            """Whole slots on any link, until the timeout or the departure of an end of each leg."""
             last_ns = start_ns
             for leg in burst:
                 needed_ns = to_ns(self.burst_s(leg.size_bit // FLOAT_BIT, band.bandwidth_hz))
@@ -148,7 +148,7 @@ class OverTheAir(Access):
         return Use(band, TurnQueue(None, cells), SeparateAir(walk))
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
-        """Duration in s of a burst of so many entries: whole slots."""
+        """Duration in s of a burst of a number of entries: whole slots."""
         symbols = self.symbols_per_slot or max(1, int(bandwidth_hz * self.slot_s * (1 + 1e-12)))
         return n_slots(entries, symbols) * self.slot_s
 
@@ -198,7 +198,7 @@ class Superposition:
             )
 
     def burst_s(self, entries: int) -> float:
-        """Duration in s of a burst of vectors of so many entries."""
+        """Duration in s of a burst of vectors of a number of entries."""
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:

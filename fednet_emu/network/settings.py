@@ -1,4 +1,4 @@
-"""The settings of a network: its uplink, downlink and sidelink, and what they share."""
+"""The settings of a network: its uplink, downlink and sidelink, and common settings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Whatever else
+    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. All else that
     an algorithm sends travels whole."""
     secure_aggregation: AnySecureAggregation | None = None
     """Messages and masks by which the server reads the sum of the uploads of a round only; null sends them openly."""
@@ -63,7 +63,7 @@ class Uplink(Component):
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
-    times what the message is expected to take at the mean rate of its link, from 60 s to 3600 s; one that is expected
+    times the expected time of the message at the mean rate of its link, from 60 s to 3600 s; one that is expected
     to take more than 3600 s is not tried, and lost as `unreachable`. Where devices move, that goes by the link at the
     start, and a link that carries nothing waits for a better place until its timeout."""
 
@@ -99,7 +99,7 @@ class Downlink(Uplink):
     DIRECTION: ClassVar[str] = "downlink"
 
     idle: None = None
-    """That of the uplink holds for both directions."""
+    """The setting of the uplink holds for both directions."""
     secure_aggregation: None = None
     """Sums are for the uplink."""
     mode: Literal["broadcast", "unicast"] = "broadcast"
@@ -173,18 +173,18 @@ class NetworkSettings(Component):
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
     transport: AnyTransport = NoTransport()
-    """The transport protocol from end to end, in the place of `overhead: packets`: its headers, its handshakes, the
+    """The transport protocol from end to end, instead of `overhead: packets`: its headers, its handshakes, the
     gaps in which it waits for acknowledgements, and the wired part of the path."""
     session: AnySession = NoSession()
-    """What is above the transport: framing, further handshakes, and the software's time for each message."""
+    """The session above the transport: framing, further handshakes, and the software's time for each message."""
     movement_s: float = Field(1.0, gt=0)
-    """Period of movement in s: when devices move, links are recomputed after each, and whatever is on the air goes on
+    """Period of movement in s: when devices move, links are recomputed after each, and transfers on the air continue
     at the rate of its new link; they are computed only when used."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
-    """When a device that moves changes to the cell that it hears best. between-transfers: a transfer stays in its cell
-    to its end, and so do those that its device asks for meanwhile. during: they go on in the new cell from the next
-    period of movement on, without a gap, and the table `handovers` has a row for each; a device to which a broadcast is
-    under way stays until that is over. For access schemes in which nobody waits for a turn."""
+    """When a device that moves changes to the strongest cell. between-transfers: a transfer stays in its cell to its
+    end, and so do later requests of its device until then. during: they continue in the new cell from the next period
+    of movement on, without a gap, and the table `handovers` has a row for each; a device to which a broadcast is
+    under way stays until that is over. For access schemes without turns."""
 
     @field_validator("power_control", mode="before")
     @classmethod
@@ -242,7 +242,7 @@ class NetworkSettings(Component):
             yield str(problem)
 
     def _more_than_sums(self) -> Iterator[tuple[str, str]]:
-        """Find what needs single uploads, though the server receives nothing but sums of them: (key, what is wrong)."""
+        """Find settings that need single uploads, though the server receives only sums: (key, error)."""
         up = self.uplink
         plain = {
             "uplink.loss": (up.loss, NoLoss, "no packet can be lost by itself"),

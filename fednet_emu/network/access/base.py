@@ -1,4 +1,4 @@
-"""The base classes of access schemes: how simultaneous transmitters share one band, and who waits for whom."""
+"""The base classes of access schemes: how simultaneous transmitters share one band, and which of them wait."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Access(Component):
     """Whether bursts that are on the air together use the same part of the band."""
 
     only_sums: ClassVar[bool] = False
-    """Whether the receiver gets the sum of all signals of a burst, and no signal by itself."""
+    """Whether the receiver gets the sum of all signals of a burst, and no single signal."""
 
     wired: ClassVar[bool] = False
     """Whether nothing is radiated."""
@@ -66,7 +66,7 @@ class Access(Component):
     """Whether one transmission can reach several receivers."""
 
     def uplink_conflict(self, scenario: Any) -> str:
-        """Why it cannot be the uplink of a scenario, whatever else is received there; empty if it can."""
+        """Why the scheme cannot be the uplink of a scenario; empty if it can."""
         return ""
 
     def conflict_with_antennas(self, reception: Reception) -> str:
@@ -92,12 +92,12 @@ class Access(Component):
         return 0.0
 
     def law(self, bandwidth_hz: float) -> RateLaw | None:
-        """The rate law that the scheme brings in a band of that width; None if it takes that of the channel."""
+        """The rate law that the scheme brings in a band of that width; None for the law of the channel."""
         return None
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """How a medium with these links uses a band, which is that of the channel; asked once, when it is built.
+        """How a medium with these links uses a band of the channel; asked once, when the medium is built.
 
         Args:
             band: the band.
@@ -119,7 +119,7 @@ class RatedAccess(Access, Sharing):
 
     @override
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """Turns by `capacity`, and rates by `allocate`; `law` replaces that of the band."""
+        """Turns by `capacity`, and rates by `allocate`; `law` replaces the rate law of the band."""
         law = self.law(band.bandwidth_hz) or band.law
         own = replace(band, law=law, share=self.share(1), threshold=self.threshold)
         alone = self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS  # rates do not depend on others

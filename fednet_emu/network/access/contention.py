@@ -32,7 +32,7 @@ class WholeBand(RatedAccess):
     overlapping: ClassVar[bool] = True
 
     threshold_db: float | None = None
-    """SINR in dB below which a block carries nothing, beside the rate law's own limit; null for no threshold."""
+    """SINR in dB below which a block carries nothing, in addition to the rate law's limit; null for no threshold."""
 
     @property
     @override
@@ -77,11 +77,11 @@ class UpTo(WholeBand):
 
 
 class Shared(UpTo):
-    """All transmissions use the whole band at once, and each receiver hears the other senders as noise.
+    """All transmissions use the whole band at once, and each receiver receives the other senders as noise.
 
     Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
     while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
-    Ignored here: spreading gain, and any interference cancellation but that of `network.reception`.
+    Ignored here: spreading gain, and any interference cancellation other than `network.reception`.
     """
 
     @override
@@ -145,7 +145,7 @@ class SlottedAloha(RatedAccess):
     that arrives in the middle waits for the next slot, and one that ends in the middle leaves the rest unused. A sender
     draws energy only in slots in which it transmits. A device cannot receive in a slot in which it transmits (half
     duplex).
-    Ignored here: feedback and its errors, guard times. Fading is that of the start of the slot.
+    Ignored here: feedback and its errors, guard times. Fading is taken at the start of the slot.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "sidelink"})

@@ -33,7 +33,7 @@ class Tdma(RatedAccess):
 
 
 class Ofdma(RatedAccess):
-    """Simultaneous transmissions on separate parts of the band, each at full power; noise is that of the part.
+    """Simultaneous transmissions on separate parts of the band, each at full power and with the noise of its part.
 
     With `subchannels`, the band is cut into that many equal fixed parts, one per transmission; further transmissions
     wait. Without, the scheduler divides the band among all transmissions again whenever one starts or ends.

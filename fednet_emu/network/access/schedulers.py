@@ -19,7 +19,7 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
     """Return for each block [blocks] the burst with the best gain relative to its own mean; the first in a tie.
 
     The gain of a broadcast is the smallest of its receivers' relative gains. Gains that differ by rounding alone tie:
-    those of two bursts on one link that moved between their starts are the same fading over different means.
+    two bursts on one link that moved between their starts have the same fading over different means.
 
     Args:
         signal: [legs, blocks] SNR (linear) of each leg in each block.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, repeat
 from operator import mul, sub
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,23 +36,13 @@ the sender's power that it uses, and that share in the present slot."""
 _NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
 
 
-class Cell(NamedTuple):
-    """One cell's part of an active set: the indices of its legs, bursts, receivers and senders, and its `Active`."""
-
-    legs: Any
-    bursts: Any
-    rows: Any
-    columns: Any
-    active: Active
-
-
 class ActiveSet:
     """The bursts on the air in the order of their starts, with their legs.
 
     Attributes:
         bursts: the bursts.
         legs: the legs of all bursts, in the same order.
-        work: what each leg still has to carry, in units of `network.work`; see `carry`.
+        work: remaining work of each leg, in units of `network.work`; see `carry`.
         leg: `LEG` for each leg; updated in place.
         burst: `BURST` for each burst; updated in place.
         plain: whether every burst has exactly one leg.
@@ -75,7 +65,7 @@ class ActiveSet:
         self.legs: list[Transfer] = []
         self.work: list[int] = []
         self._changed()
-        self.cells: list[Cell] = []
+        self.cells: list[Active] = []
         self._some_are_dead = False
         self._in_order = True  # column k is the sender of burst k
         self._bursts_of: dict[int, int] = {}
@@ -126,7 +116,7 @@ class ActiveSet:
             self._some_are_dead = dead is not None
 
     def carry(self, rates: list[tuple[Array, int]]) -> None:
-        """Subtract what each leg carries: for each block its rates [legs] in bit/s, and its length in ns.
+        """Subtract the bits that each leg carries, given rates [legs] in bit/s and length in ns of each block.
 
         No leg carries more than it has left.
         """
@@ -141,7 +131,7 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Look up all links anew, hand over legs that name another cell than before, and settle energies until now."""
+        """Look up all links again, hand over legs that name another cell than before, and settle energies until now."""
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0
@@ -152,7 +142,7 @@ class ActiveSet:
         self.gains.move()
 
     def _hand_over(self, moved: IntArray) -> None:
-        """Let the bursts at these indices, of one leg each, go on as they are between the radios of their new cells."""
+        """Move the bursts at these indices, of one leg each, to the radios of their new cells."""
         legs, bursts = self.legs_of(moved), [self.bursts[place] for place in moved.tolist()]
         of_leg, of_burst, work = self.leg.take(legs), self.burst.take(moved), [self.work[leg] for leg in legs.tolist()]
         self.remove_legs(legs)
@@ -248,9 +238,9 @@ class ActiveSet:
         else:
             self.cells = [self._whole(left)]
 
-    def _whole(self, left_bit: Array) -> Cell:
+    def _whole(self, left_bit: Array) -> Active:
         gains, column, burst = self.gains, self.burst["column"], self.burst_of_leg
-        active = Active(
+        return Active(
             burst=burst,
             receiver=self.leg["row"],
             sender=column,
@@ -262,15 +252,18 @@ class ActiveSet:
             plain=self._in_order and self.plain and len(gains.receivers) == 1,
             grants=self._grants(range(len(self.bursts))) if self._planned else None,
         )
-        return Cell(_ALL, _ALL, _ALL, _ALL, active)
 
-    def _cell(self, cell: int, left_bit: Array) -> Cell:
+    def _cell(self, cell: int, left_bit: Array) -> Active:
         burst, gains = self.burst_of_leg, self.gains
         bursts = np.flatnonzero(self.burst["cell"] == cell)
         legs = np.flatnonzero(self.burst["cell"][burst] == cell)
         rows, receiver = np.unique(self.leg["row"][legs], return_inverse=True)
         columns, sender = np.unique(self.burst["column"][bursts], return_inverse=True)
-        active = Active(
+        return Active(
+            legs=legs,
+            bursts=bursts,
+            rows=rows,
+            columns=columns,
             burst=np.searchsorted(bursts, burst[legs]),
             receiver=receiver,
             sender=sender,
@@ -282,7 +275,6 @@ class ActiveSet:
             plain=False,
             grants=self._grants(bursts.tolist()) if self._planned else None,
         )
-        return Cell(legs, bursts, rows, columns, active)
 
     def _grants(self, bursts: Sequence[int]) -> Array:
         """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,13 +38,8 @@ Walk = tuple[int, float, float]
 lowest SINR (linear) of a block that carried bits."""
 
 
-class QuickEnds(NamedTuple):
-    """End times of links [links], whether each ends within the blocks computed, and its lowest SINR until then."""
-
-    end_ns: Array
-    is_through: Mask
-    lowest_sinr: Array
-
+QuickEnds = tuple[Array, Mask, Array]
+"""End times of links [links], whether each ends within the blocks computed, and its lowest SINR until then."""
 
 ForOne = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
 """Parameters of a link alone: share of the band, the same in Hz, SINR threshold, fading law, rate law, coherence time
@@ -56,7 +50,7 @@ in ns, and whether there is no fading."""
 class Band:
     """A band with its rate law and block fading; block k lasts from k to k + 1 coherence times.
 
-    SNRs of links are those of all antennas of the receiver combined.
+    SNRs of links combine all antennas of the receiver.
 
     Attributes:
         bandwidth_hz: its width.
@@ -64,9 +58,9 @@ class Band:
         fading: the fading at one antenna.
         coherence_ns: length of a fading block.
         access_key: key of the random draws of random access.
-        reception: what the receiver makes of the signals of its antennas.
+        reception: how the receiver combines the signals of its antennas.
         share: fraction of the band that a lone burst has.
-        threshold: SINR (linear) below which a block carries nothing, beside the rate law's own limit.
+        threshold: SINR (linear) below which a block carries nothing, in addition to the rate law's limit.
         slot_ns: length of the access scheme's slots; endless without slots.
         down: whether base stations send in it, and devices receive.
     """
@@ -93,7 +87,7 @@ class Band:
         *,
         down: bool = False,
     ) -> Band:
-        """A band whose blocks last for the fading's coherence time, all of which each burst may use."""
+        """A band whose blocks last for the fading's coherence time, and that each burst may use as a whole."""
         coherence_ns = FOREVER_NS if np.isinf(fading.coherence_s) else to_ns(fading.coherence_s)
         return cls(bandwidth_hz, law, fading, coherence_ns, key, reception, down=down)
 
@@ -132,14 +126,14 @@ class Band:
 
     @cached_property
     def for_one(self) -> ForOne:
-        """What a link alone in the band meets."""
+        """Parameters of a link alone in the band."""
         laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
         return self.share, self.bandwidth_hz * self.share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Send bits over a link that is alone in the band, until all are carried or until `until_ns`.
 
-        The result equals that of `rates` for one sender, computed with scalars: the hot path of turn-taking schemes.
+        The result equals `pace` for one sender, computed with scalars: the hot path of turn-taking schemes.
 
         Raises:
             ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
@@ -212,7 +206,7 @@ class Band:
         after_ns = edges_ns[1:] - float(start_ns)
         sinr = np.where(sinr >= self.threshold, sinr, math.inf)
         sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the link's end
-        return QuickEnds(start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1))
+        return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
         """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""
@@ -265,7 +259,7 @@ class Band:
     def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
         """Fading power gains of links in blocks, in the broadcast shape of keys and block numbers.
 
-        They are those of one antenna, or the means of several.
+        Gains of one antenna, or means over several.
         """
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))

@@ -28,7 +28,7 @@ class LinkGains:
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
-        lowest: a bound below `mean`, of all pairs since nobody was there or devices moved.
+        lowest: a bound below `mean`, of all pairs since the set was empty or devices moved.
         mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
             over fading; 0 if both are one radio.
     """
@@ -52,7 +52,7 @@ class LinkGains:
         self._changed()
 
     def _changed(self) -> None:
-        """Look at what there is now."""
+        """Refresh the views."""
         sender, pair = self._of_sender.now[0], self._of_pair.now
         self.senders: IntArray = sender["radio"]
         self._part: Array = sender["part"]
@@ -162,7 +162,7 @@ class LinkGains:
         self._numbers, self._gain = numbers, Roomy(gain)
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
-        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders when the gains of so many antennas add up."""
+        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders, the sum of `branches` antennas."""
         mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
         return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
 

@@ -19,9 +19,9 @@ from fednet_emu.radio.fading import RARE
 from fednet_emu.units import db_to_linear
 
 TIMES = 20.0
-"""The timeout is so many times the expected duration."""
+"""Ratio of the timeout to the expected duration."""
 LEAST_S, MOST_S = 60.0, 3600.0
-"""Shortest and longest timeout in s; what is expected to take more than the longest is not tried."""
+"""Shortest and longest timeout in s; a transfer that is expected to take longer is not tried."""
 
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
@@ -50,13 +50,13 @@ class Patience:
     """Timeouts of the transfers of a band.
 
     A transfer gets `TIMES` its expected duration, in whole seconds, from `LEAST_S` to `MOST_S`. Where bursts have parts
-    of the band, that is with as many as may be on the air together. Where they disturb each other, nobody knows their
-    rates before, and all have `MOST_S`. What is expected to take more than `MOST_S` even alone and undisturbed is not
+    of the band, this assumes the largest number on the air. Where they disturb each other, their rates are not known
+    before, and all have `MOST_S`. A transfer that would take more than `MOST_S` even alone and undisturbed is not
     worth trying.
 
     Args:
         band: the band.
-        least_share: fraction of the band that a burst has when as many as possible are on the air; None for that of a
+        least_share: fraction of the band that a burst has when as many as possible are on the air; None for a
             lone burst.
         disturbed: whether the signals of others are noise.
 
@@ -72,7 +72,7 @@ class Patience:
         self._known: set[int] = set()
 
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
-        """Longest time on the air in ns of so many bits at a mean SNR; 0 if that is not worth trying."""
+        """Longest time on the air in ns of a message at a mean SNR; 0 if the message is not worth trying."""
         if size_bit <= 0:
             return round(LEAST_S) * NS_PER_S
         digits = size_bit.bit_length()
@@ -90,7 +90,7 @@ class Patience:
         return math.ceil(limit_s) * NS_PER_S
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
-        """Expected durations in s [links] of so many bits, each alone in the band, at their mean SNRs."""
+        """Expected durations in s [links] of a message, each alone in the band, at their mean SNRs."""
         levels_s = _expected_s(self._paces[los][-1], size_bit)
         place = _place(snr)
         logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
@@ -102,7 +102,7 @@ class Patience:
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
-        """The mean SNR from which on so many bits have `LEAST_S`, with or without line of sight."""
+        """The mean SNR from which on a message has `LEAST_S`, with or without line of sight."""
         expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
             axis=0
         )

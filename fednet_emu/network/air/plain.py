@@ -1,10 +1,10 @@
 """Uplinks to one antenna of one cell that are on the air together, with a short way from one change to the next.
 
-It does what `SharedAir` does, to the last bit; tests play both beside each other. But as long as every device at rest
+It does what `SharedAir` does, to the last bit; tests play both. But as long as every device that does not move
 sends one burst to the server, the matrices of receivers and senders, the legs of a burst and the cells come down to one
 row of senders, and `PlainAir` does with that row what `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells` do in some
-seventy methods, whose calls take as long as all the rest of a change. Whatever is not plain is handed over to a
-`SharedAir`, which keeps the band until nobody is on the air.
+seventy methods, whose calls take as long as all the rest of a change. Other bursts are handed over to a
+`SharedAir`, which keeps the band until it is empty.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PlainAir(Air):
     Args:
         rule: allocation of each sender; see `Sharing.plain_rule`.
         band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
-        general: an empty air of the same band, for what is not plain.
+        general: an empty air of the same band, for bursts that are not plain.
         power: share of its power that each of a number of senders has; see `Sharing.plain_power`.
     """
 
@@ -259,7 +259,7 @@ class PlainAir(Air):
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
     def _know_gains(self, numbers: list[int]) -> None:
-        """Draw the fading gains in blocks of these consecutive numbers, or find them among those of the last plan."""
+        """Draw the fading gains in blocks of these consecutive numbers, or take them from the last plan."""
         known = self._numbers
         if known and known[0] <= numbers[0] and numbers[-1] <= known[-1]:
             skip = numbers[0] - known[0]

@@ -63,7 +63,7 @@ class TurnQueue:
         Only cells that have changed since the last call are examined, in the order of their numbers.
 
         Args:
-            start: puts a burst on the air; False if nobody was there and its place stays free.
+            start: puts a burst on the air; False if no end was present, so that its place stays free.
         """
         changed, self.changed = self.changed, set()
         if self.clustered:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, least
-from fednet_emu.network.air.active_set import ActiveSet, Cell
+from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.sharing import RateInputs, Sharing
+from fednet_emu.network.air.sharing import Active, RateInputs, Sharing
 
 
 class Rated(NamedTuple):
@@ -48,13 +48,13 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArra
     heard = on_air.gains.heard(numbers)
     quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
 
-    def inputs(cell: Cell) -> RateInputs:
+    def inputs(cell: Active) -> RateInputs:
         here = heard[cell.rows][:, cell.columns]
-        own = cell.active.of_legs(here)
+        own = cell.of_legs(here)
         if antennas > 1 and (branches := _branches(sharing, band, cell)) > 1:
             own = on_air.gains.combined(*_pairs(on_air, cell), numbers, branches)
         others = np.zeros_like(here) if band.reception.NULLS else here
-        return RateInputs(cell.active, own, others, quiet[cell.rows], numbers, band)
+        return RateInputs(cell, own, others, quiet[cell.rows], numbers, band)
 
     cells = on_air.cells
     if len(cells) == 1:
@@ -72,20 +72,20 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArra
     return _together(on_air, parts, heard.shape[2])
 
 
-def _branches(sharing: Sharing, band: Band, cell: Cell) -> int:
+def _branches(sharing: Sharing, band: Band, cell: Active) -> int:
     """How many antennas' gains add up in each signal of a cell."""
-    return band.reception.branches(len(cell.active.radio) if sharing.overlapping else 1)
+    return band.reception.branches(len(cell.radio) if sharing.overlapping else 1)
 
 
-def _pairs(on_air: ActiveSet, cell: Cell) -> tuple[IntArray, IntArray]:
+def _pairs(on_air: ActiveSet, cell: Active) -> tuple[IntArray, IntArray]:
     """Rows and columns of the links of a cell's legs."""
     columns = on_air.burst["column"][on_air.burst_of_leg]
     return on_air.leg["row"][cell.legs], columns[cell.legs]
 
 
-def _dead(on_air: ActiveSet, sharing: Sharing, cell: Cell, inputs: RateInputs, power: Array | None) -> Mask | None:
+def _dead(on_air: ActiveSet, sharing: Sharing, cell: Active, inputs: RateInputs, power: Array | None) -> Mask | None:
     """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
-    active, band = cell.active, inputs.band
+    active, band = cell, inputs.band
     if (
         active.plain
         and active.grants is None
@@ -122,13 +122,13 @@ def _rated(sharing: Sharing, inputs: RateInputs, power: Array | None, dead: Mask
     return Rated(allocation.sinr, rate_bps, carries, power, dead)
 
 
-def _noise_and_other_cells(cells: list[Cell], powers: list[Array | None], heard: Array) -> Array:
+def _noise_and_other_cells(cells: list[Active], powers: list[Array | None], heard: Array) -> Array:
     """Noise plus the received power of senders of other cells, relative to the noise [receivers, blocks]."""
     receivers, senders, blocks = heard.shape
     foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
     for cell, power in zip(cells, powers, strict=True):
         foreign[np.ix_(cell.rows, cell.columns)] = False
-        radiated[cell.columns] += 1.0 if power is None else cell.active.radiated(power)
+        radiated[cell.columns] += 1.0 if power is None else cell.radiated(power)
     noise: Array = 1.0 + np.einsum("ejb,jb->eb", heard * foreign[:, :, None], np.minimum(radiated, 1.0))
     return noise
 

@@ -61,7 +61,7 @@ class Air(ABC):
         """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg that is on the air by itself more bits, before `advance`; no effect by default."""
+        """Give the only leg of a burst more bits, before `advance`; no effect by default."""
         return
 
     def move(self) -> None:
@@ -209,12 +209,12 @@ class BandAir(SeparateAir):
         size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)
-        soon = self._band.soon_through(snr, keys, size_bit, start_ns)
+        end_ns, is_through, lowest_sinr = self._band.soon_through(snr, keys, size_bit, start_ns)
         until_ns = np.array([leg.until_ns for leg in burst], np.float64)
-        safe = soon.is_through & (soon.lowest_sinr > outage_sinr * (1 + ROUGHLY))
-        safe &= soon.end_ns < until_ns * (1 - ROUGHLY)
-        last_ns = soon.end_ns[safe].max(initial=start_ns)
-        safe &= soon.end_ns < last_ns - 1 - (last_ns - start_ns) * ROUGHLY
+        safe = is_through & (lowest_sinr > outage_sinr * (1 + ROUGHLY))
+        safe &= end_ns < until_ns * (1 - ROUGHLY)
+        last_ns = end_ns[safe].max(initial=start_ns)
+        safe &= end_ns < last_ns - 1 - (last_ns - start_ns) * ROUGHLY
         for place in np.flatnonzero(safe).tolist():
             burst[place].air_bit = float(size_bit)
         return [burst[place] for place in np.flatnonzero(~safe).tolist()]

@@ -87,11 +87,11 @@ class SharedAir(Air):
     def go_on(
         self, bursts: list[Burst], work: list[int], power_s: Array, numbers: IntArray, gains: Array, now_ns: int
     ) -> None:
-        """Put bursts on the empty air as they are; all are of one leg, to one receiver, over links of devices at rest.
+        """Put bursts on the empty air as they are; all are of one leg, to one receiver, over links that do not move.
 
         Args:
             bursts: the bursts, in the order of their starts.
-            work: what each still has to carry.
+            work: remaining work of each burst.
             power_s: time on the air so far of each, in s.
             numbers: [blocks] of the blocks of the last plan.
             gains: [bursts, blocks] fading gains in them.
@@ -111,7 +111,7 @@ class SharedAir(Air):
         self._new.append(burst)
 
     def move(self) -> None:
-        """Begin a period of movement, after `advance`: all links are new, and legs go on in the cells they name now.
+        """Begin a period of movement, after `advance`: all links are new, and legs continue in the cells they name now.
 
         Energies until now are settled, as powers may be new, too.
         """
@@ -186,7 +186,7 @@ class SharedAir(Air):
             yield burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst])
 
     def _done(self) -> Mask | None:
-        """Mask [legs] of the legs that are delivered or can never be; None if nothing is on the air, or nobody is."""
+        """Mask [legs] of the legs that are delivered or can never be; None if there are none."""
         leg = self._on_air.leg
         done: Mask = leg["dead"] | (leg["left_nbit"] == 0.0)
         return done if done.any() else None
@@ -290,7 +290,7 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """How many blocks to plan after a plan: more if it ran out, and fewer if a change came in its first quarter."""
+    """How many blocks to plan after a plan: more if it ran out, and fewer after a change in its first quarter."""
     count = len(edges_ns) - 1
     if now_ns >= edges_ns[-1]:
         return min(4 * count, _MOST_BLOCKS)

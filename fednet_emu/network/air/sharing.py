@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,8 @@ class Active(NamedTuple):
         grants: [bursts, 2] planned share of the band of each burst, and noise and interference over the noise in it;
             None unless the scheme is `planned`.
         plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
-            Then all indices are those of the legs, and every part is 1.
+            Then bursts and senders have the indices of legs, and every part is 1.
+        legs, bursts, rows, columns: indices of its legs, bursts, receivers and senders in the active set of all cells.
     """
 
     burst: IntArray
@@ -46,6 +47,10 @@ class Active(NamedTuple):
     deaf: Mask | None
     plain: bool
     grants: Array | None = None
+    legs: Any = slice(None)
+    bursts: Any = slice(None)
+    rows: Any = slice(None)
+    columns: Any = slice(None)
 
     @property
     def first_leg(self) -> IntArray:
@@ -69,12 +74,12 @@ class Active(NamedTuple):
 
 
 class RateInputs(NamedTuple):
-    """What an access scheme needs to compute rates over consecutive blocks.
+    """Inputs of the rates of an access scheme over consecutive blocks.
 
     Attributes:
         active: the transmissions on the air.
         own: [legs, blocks] SNR of each leg's sender at full power, fading included, all antennas combined.
-        heard: [receivers, senders, blocks] what each sender at full power adds to the noise of others, relative to it.
+        heard: [receivers, senders, blocks] power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks.
         band: the band.

@@ -35,7 +35,7 @@ class Delivery(NamedTuple):
 
     @classmethod
     def given_up(cls, now_s: float) -> Delivery:
-        """The outcome of what the algorithm stops waiting for now: lost for the reason "deadline"."""
+        """The outcome of a transfer that the algorithm gives up now: lost for the reason "deadline"."""
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
 
 
@@ -43,7 +43,7 @@ N = TypeVar("N", Array, float)
 
 
 class Grant(NamedTuple, Generic[N]):
-    """What one device of a round is given, numbers; or what each of them is, arrays [n].
+    """The plan for one device of a round, in numbers, or for all devices, in arrays [n].
 
     Attributes:
         share: part of the band, 1 where devices take turns on the whole of it; 0 for one that is left out of the round.
@@ -68,15 +68,15 @@ class Grant(NamedTuple, Generic[N]):
 
 
 class Message(NamedTuple):
-    """What is sent to one receiver.
+    """A payload on its way to one receiver.
 
     Attributes:
-        payload: what the delivery will carry.
+        payload: content of the delivery.
         size_bit: bits on the air.
         number: number of the payload in the records; -1 for none.
         group: where the medium has multicast, requests of one instant by one sender with the same group are one
             broadcast; None for a transfer of its own.
-        grant: what was planned for the transfer; None for nothing.
+        grant: plan of the transfer; None without a plan.
     """
 
     payload: Any
@@ -131,7 +131,7 @@ class Transfer(Completion):
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
         stop: cancels the given transfer for the given reason, whether it waits or is on the air.
         sender, receiver: numbers of devices, or `SERVER`.
-        message: what is sent; its payload is the attribute `content`.
+        message: the message; its payload is the attribute `content`.
     """
 
     # All attributes are set per instance: class defaults slow attribute access.

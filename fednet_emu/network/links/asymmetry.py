@@ -35,7 +35,7 @@ class Asymmetry(Component):
 
 
 class OneWay:
-    """Factors of one run by which the SNR of each direction differs from that of the symmetric link."""
+    """Factors of one run by which the SNR of each direction differs from the SNR of the symmetric link."""
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams
@@ -48,7 +48,7 @@ class OneWay:
 
     @cached_property
     def rx(self) -> Array:
-        """The channel's noise power relative to that of each device, linear [devices]."""
+        """The channel's noise power relative to the noise power of each device, linear [devices]."""
         return self._spread("noise", self._law.noise_figure_sigma_db)
 
     def _spread(self, what: str, sigma_db: float) -> Array:
@@ -56,7 +56,7 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """SNR from sender to receiver relative to that of the symmetric link (linear), in their broadcast shape."""
+        """Factor of the SNR from sender to receiver over the symmetric link (linear), in their broadcast shape."""
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability

@@ -19,7 +19,7 @@ PER_DEVICE = ("indoor", "building", "depth")
 
 
 def still_draws(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
-    """Draws of the links between `count` devices at rest and the base station of a cell."""
+    """Draws of the links between `count` unmoving devices and the base station of a cell."""
 
     def uniform(what: str) -> Array:
         return uniforms(streams.key(what, *_name(what, cell)), np.arange(count))
@@ -31,7 +31,7 @@ def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell
     """Draws of moving devices, for which line of sight and shadowing are random functions of position.
 
     Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
-    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with that of the path loss (Table 7.6.3.1-2), so
+    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with the one of the path loss (Table 7.6.3.1-2), so
     they change smoothly along a path and are the same again at the same place.
 
     Args:

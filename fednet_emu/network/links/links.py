@@ -162,7 +162,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     With three coordinates the antennas are there; with two they are at the heights that the channel states.
 
     A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
-    by the first. Each cell's links have their own shadowing and fading; those of the first station are the same as in a
+    by the first. Each cell's links have their own shadowing and fading; the links of the first station are as in a
     network with this station only.
     """
     channel = environment.channel
@@ -308,4 +308,4 @@ class MovingLinks:
 
 
 LinksOverTime = Links | MovingLinks
-"""Links of devices at rest, or of moving devices."""
+"""Links of fixed or of moving devices."""

@@ -37,7 +37,7 @@ _PREAMBLE_SYMBOLS, _LOW_RATE_S = 8, 16e-3
 
 
 def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
-    """Duration in ns of a frame of so many bytes with a code rate of 4/5, a preamble of 8 symbols, header and checksum.
+    """Duration in ns of a frame of `size_byte` with a code rate of 4/5, a preamble of 8 symbols, header and checksum.
 
     Semtech, data sheets of SX1276 (4.1.1.7) and SX1261 (6.1.4).
     """
@@ -51,7 +51,7 @@ def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
 def adapted(snr_db: float) -> int:
     """Spreading factor of a link after adaptation (ADR); 12 where no other is reached, though it may need more SNR.
 
-    From 12 on it falls by one for each 3 dB by which the SNR is more than 10 dB above what the present one needs, as
+    From 12 on it falls by one for each 3 dB by which the SNR is more than 10 dB above the need of the present one, as
     The Things Network is said to do it (not verified). Ignored here: that power falls once the factor is 7.
     """
     spreading = 12
@@ -69,7 +69,7 @@ _WIDTHS_HZ = (125e3, 250e3, 500e3)
 
 
 class LoneLora(Staircase):
-    """The mean rate of a LoRa device that nobody disturbs, its waits included."""
+    """The mean rate of an undisturbed LoRa device, its waits included."""
 
     spreading: tuple[int, ...]
     """Spreading factors in falling order."""
@@ -92,11 +92,11 @@ class LoneLora(Staircase):
 
 
 class Lora(Access):
-    """LoRa: messages are cut into frames of LoRaWAN, after each of which the sender is silent as its duty cycle says.
+    """LoRa: messages are cut into frames of LoRaWAN, and the sender is silent after each as its duty cycle says.
 
     A frame of T on the air is followed by a silence of T (1 / duty_cycle - 1), before the next frame and before the
     next message of the same sender. Frames last as Semtech's data sheets have it, with a code rate of 4/5 and 13 bytes
-    of header in 222, 115 or 51. They collide as in pure ALOHA (S = G e^(-2G)) with those of other senders that use the
+    of header in 222, 115 or 51. They collide as in pure ALOHA (S = G e^(-2G)) with frames of other senders that use the
     same spreading factor, and are sent again in their turn: a message takes the mean number of frames. The band is one
     LoRa channel of 125, 250 or 500 kHz. At 1 % and spreading factor 7 a model of 10 kB takes half an hour and one of
     2.9 MB six days: `timeout_s` must be given where a message may take more than an hour. `channel.rate` does not act.
@@ -109,8 +109,8 @@ class Lora(Access):
     overlapping: ClassVar[bool] = True
 
     spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
-    """Spreading factor of all; `adr` gives each link the one that adaptation of LoRaWAN leaves it, and a broadcast that
-    of the weakest receiver."""
+    """Spreading factor of all; `adr` gives each link the one that adaptation of LoRaWAN leaves it, and a broadcast
+    the one of the weakest receiver."""
 
     duty_cycle: float = Field(0.01, gt=0, le=1)
     """Largest share of the time that a sender is on the air; 0.01 in most of the European band at 868 MHz."""

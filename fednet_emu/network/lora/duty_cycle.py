@@ -64,11 +64,11 @@ class _Sending:
 
 @final
 class DutyCycleAir(Air):
-    """Frames of many senders without coordination (pure ALOHA), each of which is on the air for a share of the time.
+    """Frames of many senders without coordination (pure ALOHA), each on the air for a share of the time.
 
     A sender waits after each frame, after the last one too, until its share of the time is used up. A frame arrives if
     no frame of its group starts within its own duration before or after: of n senders with a probability of
-    e^(-2 (n - 1) duty). What does not arrive is sent again in its turn; durations are those of the mean number of
+    e^(-2 (n - 1) duty). Lost frames are sent again in their turn; durations assume the mean number of
     frames. Bursts of one sender share its time.
 
     Args:
@@ -93,7 +93,7 @@ class DutyCycleAir(Air):
         self._pace()
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Nothing to do: the next `advance` ends what has been given up."""
+        """No-op: the next `advance` ends legs that were given up."""
 
     def next_end_ns(self) -> int:
         """The earliest end."""
@@ -126,7 +126,7 @@ class DutyCycleAir(Air):
             yield sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst])
 
     def _pace(self) -> None:
-        """Work out anew how likely frames are to arrive, and how often they are sent."""
+        """Update the probability that frames arrive, and how often they are sent."""
         bursts = Counter(sending.burst[0].sender for sending in self._on_air)
         senders = Counter(group for group, _ in {(each.frames.group, each.burst[0].sender) for each in self._on_air})
         for sending in self._on_air:

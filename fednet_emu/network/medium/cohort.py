@@ -76,9 +76,9 @@ class CohortBand:
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
         if until_ns is None:
             return None
-        soon = band.soon_through(snr, keys, size_bit, now_ns)
-        last_ns = soon.end_ns[soon.is_through].max(initial=now_ns)
-        decisive = ~soon.is_through | (soon.end_ns >= last_ns - 1 - (last_ns - now_ns) * ROUGHLY)
+        soon_ns, is_through, _ = band.soon_through(snr, keys, size_bit, now_ns)
+        last_ns = soon_ns[is_through].max(initial=now_ns)
+        decisive = ~is_through | (soon_ns >= last_ns - 1 - (last_ns - now_ns) * ROUGHLY)
         limit_ns = now_ns + int(until_ns.min())
         ends_ns, carried_bit = zip(*(
             band.alone(each, key, size_bit, now_ns, limit_ns)[:2]

@@ -1,4 +1,4 @@
-"""What the transfers of one medium draw from the batteries of their ends."""
+"""Loads of the transfers of one medium on the batteries of their ends."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fednet_emu.records.ledger import SERVER
 class RadioLoads:
     """The loads of all bursts that are on the air.
 
-    What bits draw beside powers is a load of its own: at the planned rates, or at the mean rate of a burst that was
-    computed when it started. Its end sets right what one that was cut has drawn too much or too little.
+    The energy of bits is a load in addition to powers: at the planned rates, or at the mean rate of a burst that was
+    computed when it started. The end of a burst corrects the energy of bits of one that was cut.
 
     Args:
         batteries: the batteries of all devices.
-        radios: the powers that receivers draw beside their idle power, and the energies of bits.
+        radios: the powers that receivers draw on top of their idle power, and the energies of bits.
         lose: loses these legs of one burst now, because the battery of an end is empty.
     """
 
@@ -36,7 +36,7 @@ class RadioLoads:
         self._received_bits: dict[Transfer, Load] = {}
 
     def start(self, burst: Burst) -> None:
-        """Draw for a burst that starts: its sender's power, and that of each device that receives it."""
+        """Draw for a burst that starts: the powers of its sender and of each device that receives it."""
         first, load, radios = burst[0], self._batteries.load, self._radios
         if first.sender != SERVER:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
@@ -51,7 +51,7 @@ class RadioLoads:
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
-        """Let senders draw from now on what is planned for the next blocks."""
+        """Let senders draw the planned powers of the next blocks from now on."""
         for first, from_ns, shares in powers:
             if first in self._sending:
                 self._batteries.change(self._sending[first], from_ns, [first.drawn_w * share for share in shares])
@@ -70,7 +70,7 @@ class RadioLoads:
                     change(self._received_bits[leg], from_ns, (radios.receive_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """End the loads of a burst, which has taken its sender these energies; return what it has taken each receiver.
+        """End the loads of a burst, given the energies of its sender; return the energy of each receiver.
 
         Not in the result: the energy of the bits that they have received.
         """
@@ -101,7 +101,7 @@ def _mean_bps(legs: Burst, power_s: float) -> float:
 
 
 def _lose_nothing() -> None:
-    """The load of the power loses what there is to lose."""
+    """No-op: the load of the power loses the transfer."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ class Radios:
 
     Attributes:
         sender: the radio of every sender.
-        sending: what each sending device draws beside its idle power; None where senders are base stations.
-        receive_w: power in W that each receiving device draws while it receives, beside its idle power; None for none.
-        transmit_j_per_bit: energy in J of each bit that a sending device sends, beside its power.
-        receive_j_per_bit: energy in J of each bit that a device receives, beside its power.
+        sending: powers of each sending device on top of its idle power; None where senders are base stations.
+        receive_w: power in W of each receiving device on top of its idle power; None for none.
+        transmit_j_per_bit: energy in J of each bit that a sending device sends, on top of its power.
+        receive_j_per_bit: energy in J of each bit that a device receives, on top of its power.
         controlled: whether each link has its own transmit power.
     """
 
@@ -135,7 +135,7 @@ class Radios:
         return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
 
     def transmitter(self, sender: int) -> Transmitter:
-        """What a sender draws."""
+        """The powers of a sender."""
         if self.sending is None:
             return self.sender.transmitter()
         return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, final
@@ -18,6 +18,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.access.base import Use
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.transfer import Burst, Delivery, Message, Phases, Transfer, Unheard
+from fednet_emu.network.cells import Serving
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
@@ -27,7 +28,7 @@ from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.slow_start import SlowStartAir
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
-from fednet_emu.records.rows import KINDS, HandoverRow, ReceptionRow
+from fednet_emu.records.rows import KINDS, ReceptionRow
 
 Item = TypeVar("Item")
 
@@ -72,49 +73,6 @@ class Late(NamedTuple):
     burst: Burst
     since_ns: int
     row: tuple[float, float, list[float]] | None
-
-
-@final
-class Serving:
-    """Chooses the cell of each transfer; all of a device are in one.
-
-    Args:
-        links: the links.
-        ledger: records.
-        during: whether a device takes its transfers to another cell on the way; if not, it changes cells only while no
-            transfer of it waits or is on the air.
-    """
-
-    def __init__(self, links: LinksOverTime, ledger: Ledger, *, during: bool) -> None:
-        self._links, self._ledger, self._during = links, ledger, during
-        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
-
-    def serve(self, transfer: Transfer) -> None:
-        """Choose the cell of a transfer that is requested."""
-        device = max(transfer.sender, transfer.receiver)
-        under_way = self._under_way[device]
-        if under_way:
-            transfer.cell = next(iter(under_way.values()))
-        else:
-            transfer.cell = -1 - self._links.now().station_of(device)
-        if not transfer.cancelled:
-            under_way[transfer] = transfer.cell
-
-    def release(self, transfer: Transfer) -> None:
-        """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
-        self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
-
-    def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
-        """Give the transfers on the air the cells that serve their devices now, but for devices in a broadcast."""
-        if not self._during:
-            return
-        links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}
-        for transfer in on_air:
-            device, old = max(transfer.sender, transfer.receiver), transfer.cell
-            new = -1 - links.station_of(device)
-            if device not in held and new != old:
-                self._ledger.handovers.append(HandoverRow(transfer.kind, device, now_ns, transfer.number, old, new))
-                transfer.cell = self._under_way[device][transfer] = new
 
 
 @final
@@ -219,7 +177,7 @@ class Medium:
         Args:
             sender: number of the sending device, or `SERVER`.
             receiver: number of the receiving device, or `SERVER`.
-            message: what is sent.
+            message: the message.
             cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
             power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
                 share it has. No effect with recorded rates.
@@ -403,7 +361,7 @@ class Medium:
                 first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
 
     def _enqueue(self) -> None:
-        """Queue the requests in canonical order, those of one broadcast as one burst."""
+        """Queue the requests in canonical order, and the requests of one broadcast as one burst."""
         requests, self._requests = self._requests, []
         requests.sort(key=CANONICAL)
         if self._serving is not None:

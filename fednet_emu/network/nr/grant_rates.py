@@ -39,7 +39,7 @@ class WholeBlocks(OfLaw):
         return self.fewest / self.count
 
     def blocks(self, sinr: float) -> int:
-        """Blocks that are granted at a SINR (linear) on the whole carrier; of equal rates those of most blocks."""
+        """Blocks that are granted at a SINR (linear) on the whole carrier; with equal rates the most blocks."""
         counts = np.arange(self.count, self.fewest - 1, -1)
         parts = counts / self.count
         return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
@@ -97,9 +97,9 @@ def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateL
 class InSlots(OfLaw):
     """Another law on the whole band in a share of all slots, for senders that take turns in slots.
 
-    A sender with the part x of the band has that part of the slots: its rate is x times that of the whole band. As with
-    parts of the band its SINR is the one that its power would have on its part alone, s / x, so that any two schemes
-    see the same SINR for the same mean power.
+    A sender with the part x of the band has that part of the slots: its rate is x times the rate of the whole band.
+    As with parts of the band its SINR is the one of its power on its part alone, s / x, so that any two schemes see the
+    same SINR for the same mean power.
     """
 
     law: RateLaw
@@ -113,11 +113,11 @@ class InSlots(OfLaw):
 
     @property
     def peaks(self) -> Array:
-        """Those of the law, for a sender alone."""
+        """SINRs of the law, for a sender alone."""
         return self.law.peaks
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """That of the law on the whole band."""
+        """The narrowest part of the law on the whole band."""
         return self.law.narrowest_part(self.whole_hz)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:

@@ -51,7 +51,7 @@ class NrGrants(RatedAccess):
     whole periods fit into 10 ms."""
 
     spacing_khz: Literal[15, 30, 60, 120] = 30
-    """Subcarrier spacing, by which a slot lasts 1, 0.5, 0.25 or 0.125 ms: that of `channel.numerology_khz`."""
+    """Subcarrier spacing, by which a slot lasts 1, 0.5, 0.25 or 0.125 ms: equal to `channel.numerology_khz`."""
 
     sr_period_s: float = Field(default=0.02, gt=0)
     """Time in s between two occasions of a device's scheduling request, a whole number of slots."""

@@ -1,4 +1,4 @@
-"""Transfers that climb: each begins at a low scheme, whoever else is on the air, and changes it every 100 ms."""
+"""Transfers that climb: each begins at a low scheme and changes it every 100 ms."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ClimbingAir(SharedAir):
 
     @override
     def start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air; one of a transfer that was on it before goes on where that was."""
+        """Put a burst on the air; a transfer that was on the air before continues at its scheme."""
         leg = burst[0]
         begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns
         self._bursts.append(burst)

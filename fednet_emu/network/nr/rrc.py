@@ -21,9 +21,9 @@ class Rrc(Idle):
     """Released after a timer: the next message first waits until the device is connected again.
 
     A device that trains for longer than the timer pays this once in each round (RRC_IDLE and RRC_CONNECTED, TS 38.331
-    clauses 5.3.3 and 5.3.8). Messages in both directions count and wait, but for broadcasts, which reach idle devices.
-    At the start of a run nobody is connected. Both defaults are assumptions, and differ by operator; a private cell may
-    never release.
+    clauses 5.3.3 and 5.3.8). Messages in both directions count and wait; broadcasts do not, as they reach idle devices.
+    At the start of a run no device is connected. Both defaults are assumptions, and differ by operator; a private cell
+    may never release.
     Ignored here: paging cycles, the energy of the tail before the release, and that a message that is lost keeps the
     connection until then.
     """
@@ -54,7 +54,7 @@ class RadioConnections:
         self._under_way: dict[int, list[Transfer]] = {}
 
     def enter(self, transfer: Transfer, now_ns: int) -> int:
-        """Note a message that is asked for now; return how long its device takes to be connected, in ns."""
+        """Note a message that is requested now; return the time in ns until its device is connected."""
         device = max(transfer.sender, transfer.receiver)
         others = [other for other in self._under_way.get(device, ()) if not (other.triggered or other.cancelled)]
         self._under_way[device] = [*others, transfer]

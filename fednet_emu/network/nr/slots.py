@@ -33,7 +33,7 @@ class TddPattern:
     spacing_khz: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no pattern."""
+        """Refuse an invalid pattern."""
         if set(self.slots) - set("DSU") or not {"D", "U"} <= set(self.slots):
             raise ValueError(
                 f"a pattern has slots D, S and U, at least one D for grants and one U to send in, got {self.slots!r}; "
@@ -69,13 +69,13 @@ class TddPattern:
 
 
 class Grants(NamedTuple):
-    """What an arrival that uses one occasion of the scheduling request gets.
+    """Slots of an arrival that uses one occasion of the scheduling request.
 
     Attributes:
         after: slot of the occasion before; arrivals after its start use this one.
         occasion: slot of this occasion.
         first: uplink slot of the first grant, in which the device reports its buffer.
-        bulk: uplink slot from which on it sends what it has.
+        bulk: uplink slot from which on it sends its data.
     """
 
     after: int

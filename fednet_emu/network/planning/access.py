@@ -22,8 +22,8 @@ from fednet_emu.radio.rates.shannon import Shannon
 class Planned(RatedAccess):
     """Each device of a round has its own part of the band, or its turn, at the power and the clock that were planned.
 
-    A planner divides them at the start of each round, by what the server knows then: mean SNRs, nominal computing
-    times, sizes. Whatever is sent without a grant counts as an equal part; where all parts together are more than the
+    A planner divides them at the start of each round, from the knowledge of the server: mean SNRs, nominal computing
+    times, sizes. Messages without a grant have an equal part; where all parts together are more than the
     band, all are narrowed alike. Several cells are planned one by one, each with the whole band.
     Ignored here: frequency selectivity, the bits that tell devices of their grants, and in plans fading beyond the
     planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
@@ -35,7 +35,7 @@ class Planned(RatedAccess):
     """How the band, the powers and the clocks of a round are divided."""
 
     spare: Literal["idle", "used"] = "idle"
-    """What becomes of parts of the band whose devices do not send: they stay `idle`, as in the papers, so that each
+    """Use of parts of the band whose devices do not send: they stay `idle`, as in the papers, so that each
     upload takes the time that was planned; or they are `used` by those that do, in proportion to their parts and as far
     as the rate law allows at their mean SNR, so that plans become bounds."""
 

@@ -1,4 +1,4 @@
-"""What a planner is told at the start of a round, and what it grants: parts of the band, powers and clocks."""
+"""Inputs of a planner at the start of a round, and its grants: parts of the band, powers and clocks."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Round:
         size_bit: bits of an upload.
         snr: SNR (linear) of each uplink at full power on the whole band, averaged over fading.
         power_w: the full transmit power.
-        amplifier_efficiency: radiated over drawn power, or that of all alike.
+        amplifier_efficiency: radiated over drawn power, or one number for all.
         circuit_w: power that the rest of each transmitter draws while it sends, or of all alike.
-        weight: what the update of each counts for, its number of samples.
+        weight: weight of the update of each, its number of samples.
         bandwidth_hz: width of the band.
         law: the rate law of a block: `shannon`, narrowed or not.
-        bits_j: energy of the bits of an upload, whatever they are sent with.
+        bits_j: energy of the bits of an upload, at any power.
     """
 
     ready_s: Array
@@ -66,7 +66,7 @@ class Round:
 
     @property
     def shannon(self) -> Shannon:
-        """The rate law of a part of the band, of which closed forms are known."""
+        """The rate law of a part of the band, with known closed forms."""
         law = self.law.law if isinstance(self.law, Narrowed) else self.law
         assert isinstance(law, Shannon), "a scenario with planned access has this law"
         return law
@@ -118,7 +118,7 @@ class Planner(Component):
 
     @property
     def loses(self) -> bool:
-        """Whether uploads may be lost by what is planned."""
+        """Whether plans may lose uploads."""
         return False
 
     @abstractmethod

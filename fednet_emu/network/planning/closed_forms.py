@@ -42,7 +42,7 @@ def full_power_efficiency(a: Array) -> Array:
 
 
 def priced_efficiency(y: Array) -> Array:
-    """Return the u [n] with (u - 1) e^u + 1 = y: the efficiency at which more of the band costs what it saves.
+    """Return the u [n] with (u - 1) e^u + 1 = y: the efficiency at which more of the band costs as much as it saves.
 
     u = 1 + W((y - 1) / e). With the price c of the whole band, y = c gamma eta / (P t) minimises P t' b (e^u - 1) /
     (gamma eta) + c b over b; the same form with y = (K + P_c) gamma eta / P minimises the energy of a transmission plus

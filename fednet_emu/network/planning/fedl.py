@@ -49,7 +49,7 @@ class Fedl(Planner):
 def in_turns(starts_s: Array, air_s: Array) -> Array:
     """When uploads [n] of these lengths [n] end that are ready at these times [n] and are sent one after the other.
 
-    Whoever is ready first sends first; of those that are ready in one nanosecond, the first in the order of devices.
+    Devices send in the order in which they are ready, and those ready in one nanosecond in the order of devices.
     """
     ends_s, free_s = np.empty(len(air_s)), 0.0
     for place in np.argsort(np.round(starts_s * NS_PER_S), kind="stable").tolist():

@@ -84,7 +84,7 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """What each device chooses if the whole band costs `price` J: its convex problem in its time to send."""
+    """Choice of each device if the whole band costs `price` J: its convex problem in its time to send."""
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
     efficiency, _ = _efficiency(round_, air_s, price)
@@ -92,7 +92,7 @@ def _choice(round_: Round, end_s: float, price: float) -> _Choice:
 
 
 def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]:
-    """The best efficiency [n] for times on the air [n], and whether it is that of full power [n]."""
+    """The best efficiency [n] for times on the air [n], and whether it needs full power [n]."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     wanted = np.minimum(priced_efficiency(price * round_.gamma / (drawn_w * air_s)), round_.highest)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)

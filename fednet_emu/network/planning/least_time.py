@@ -20,7 +20,7 @@ from fednet_emu.network.planning.closed_forms import full_power_efficiency, leas
 
 
 class LeastTime(Planner):
-    """The shortest possible round; whoever would be early sends on less of the band."""
+    """The shortest possible round; devices that would be early send on less of the band."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         """All at full power and clock, with parts of the band that end together."""

@@ -32,7 +32,7 @@ class ResourceBlocks(Planner):
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks, equal parts of the band; 12 in the paper."""
     interference_db: tuple[float, ...] = ()
-    """Power of the interference in each block over that of the noise there, in dB; none if empty."""
+    """Power of the interference over noise in each block, in dB; none if empty."""
     waterfall_db: float = 0.023
     """Waterfall threshold m in dB: an upload at the SINR x is lost with the probability 1 - exp(-m / x)."""
     upload_s: float | None = Field(None, gt=0)
@@ -83,7 +83,7 @@ def assign(worth: Array, allowed: Mask) -> Array:
     """Give at most one block to each device and one device to each block, so that the sum of `worth` is largest.
 
     Args:
-        worth: what a device in a block counts for [n, blocks], above 0.
+        worth: value of a device in a block [n, blocks], above 0.
         allowed: which pairs may be [n, blocks].
 
     Returns:

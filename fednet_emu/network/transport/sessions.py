@@ -1,4 +1,4 @@
-"""Sessions: what the software above the transport adds to messages and connections."""
+"""Sessions: framing, handshakes and times of the software above the transport."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FRAME_BYTE = 16_384
 
 
 class Session(Component):
-    """How messages are framed, and what a connection needs beside that of the transport."""
+    """Framing of messages, and handshakes of a connection in addition to those in the transport."""
 
     @property
     def handshakes(self) -> int:
-        """Round trips of a new connection beside those of the transport."""
+        """Round trips of a new connection after those in the transport."""
         return 0
 
     @property

@@ -55,7 +55,7 @@ class Window(NamedTuple):
     def grown_bit(self, size_bit: float, rate_bps: float) -> int:
         """The window after a transfer of `size_bit` at a mean rate on the air.
 
-        It has grown by what was acknowledged, until the acknowledgements of one round trip came for half a round trip
+        It grows by the acknowledged bits, until the acknowledgements of one round trip arrive for half a round trip
         without a pause, which ends slow start before a queue builds up (HyStart, RFC 9406 and Linux's Cubic).
         """
         half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, self.first_bit
@@ -79,7 +79,7 @@ class Flow:
     """A transfer that is sent in several bursts.
 
     Attributes:
-        burst: the transfer, by itself.
+        burst: the transfer, as a burst.
         rtt_ns: round trip in ns.
         size_bit: all its bits.
         number: number of flows of the air that started before it.
@@ -229,7 +229,7 @@ class SlowStartAir(Air):
         yield from self._air.powers()
 
     def rates(self) -> Iterable[Rates]:
-        """The planned rates of what is on the air."""
+        """The planned rates of transfers on the air."""
         return self._air.rates()
 
     def _is_over(self, burst: Burst, now_ns: int) -> bool:

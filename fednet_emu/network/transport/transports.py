@@ -1,4 +1,4 @@
-"""Transport protocols: what they add to a message, and how they release its bits."""
+"""Transport protocols: headers, handshakes, and the release of bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IP_MTU_BYTE = 1500
 """Packets of Ethernet's size, headers of the network layer and above included."""
 
 _ACK_SHARE = 0.0195
-"""Bits of acknowledgements per bit on the wire: one of 52 bytes for two segments of 1500, and those of slow start, for
+"""Bits of acknowledgements per bit on the wire: one of 52 bytes for two segments of 1500, and in slow start one for
 each segment; measured with Linux 6.18."""
 
 
@@ -30,15 +30,15 @@ class Transport(Component):
 
     @property
     def rtt_ns(self) -> int:
-        """Round trip in ns of the path beside the radio."""
+        """Round trip in ns of the path without the radio."""
         return 0
 
     def wire_bit(self, size_bit: int) -> int:
-        """Bits on the air of so many, headers included."""
+        """Bits on the air of a message, headers included."""
         return size_bit
 
     def reverse_bit(self, wire_bit: int) -> int:
-        """Bits that the receiver of so many returns."""
+        """Bits that the receiver of a message returns."""
         return 0
 
 
@@ -49,7 +49,7 @@ class NoTransport(Transport):
 
 
 class EndToEndTransport(Transport):
-    """A transport with headers of its own, over a path of which the radio is a part."""
+    """A transport with headers of its own, over a path that includes the radio."""
 
     rtt_s: float = Field(0.02, ge=0, le=3600)
     """Round trip in s of the wired part of the path, without queues; half of it follows the last bit on the air."""
@@ -96,9 +96,9 @@ class ConnectedTransport(EndToEndTransport):
     each message has a connection of its own."""
     idle_restart: bool = True
     """Whether a connection that was silent for some retransmission timeouts (`rtt_s` and 0.2 s) has its window halved
-    for each of them, down to the initial one (RFC 2861); after seconds of training it starts anew."""
+    for each of them, down to the initial one (RFC 2861); after seconds of training it starts again."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
-    """Bytes that may be in flight: a rate of at most so many per round trip."""
+    """Bytes that may be in flight: a bound on the bytes per round trip."""
 
     packet_byte: ClassVar[int] = IP_MTU_BYTE
     """Largest packet with all headers."""

@@ -21,15 +21,15 @@ _HALVINGS = 60
 class Slots(NamedTuple):
     """What happens in a slot of the backoff of n stations, a busy period counting as one slot: probabilities.
 
-    A *request* is a block-ack request: the missed acknowledgement of aggregated frames is asked for before the next
-    ones are sent, so that of all attempts a share p, the probability of a collision, are requests.
+    A *request* is a block-ack request: the missed acknowledgement of aggregated frames is requested before the next
+    ones are sent, so that a share p of all attempts, the probability of a collision, are requests.
 
     Attributes:
-        idle: nobody sends.
+        idle: no station sends.
         attempt: a given station sends data.
-        success: a given station sends data, and nobody else sends.
+        success: only a given station sends, and it sends data.
         request: a given station sends a request.
-        answered: a given station sends a request, and nobody else sends.
+        answered: only a given station sends, and it sends a request.
         collision: [n] the k-th shortest data frame is the longest one in a collision; of one station 0.
         requests_only: several send, and all of them requests.
     """
@@ -64,7 +64,7 @@ def _attempt(collides: float) -> float:
 
 @lru_cache(maxsize=512)
 def slots(stations: int, *, requests: bool) -> Slots:
-    """What happens in a slot of so many stations, at least one.
+    """Events in a slot of a number of stations, at least one.
 
     Args:
         stations: number of stations.

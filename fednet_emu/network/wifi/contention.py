@@ -16,7 +16,7 @@ from fednet_emu.network.wifi.standards import FAMILIES, MAX_PPDU_NS, Family, Sch
 PACKET_BYTE = 1500
 """Bytes of the IP packet that a frame carries."""
 AMPDU_BYTE = 65_535
-"""Longest aggregate in bytes: that of 802.11n, which ns-3 takes for ac and ax too."""
+"""Longest aggregate in bytes, of 802.11n, which ns-3 takes for ac and ax too."""
 
 _SLOT_NS, _SIFS_NS = 9_000, 16_000
 _WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # DIFS; AIFS of best effort in all but a
@@ -49,11 +49,11 @@ class Mode:
 
 
 class Exchange(NamedTuple):
-    """What a station needs for one attempt with each scheme [schemes]: times in ns up to the next slot of the backoff.
+    """Needs of a station for one attempt with each scheme [schemes]: times in ns up to the next slot of the backoff.
 
     With single frames and RTS, where backoff is frozen while others send, the station that has just sent is the only
     one that may use the next slot, and does with the probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59,
-    2010): bits and times of a success are those of such a series.
+    2010): bits and times of a success cover such a series.
 
     Attributes:
         ip_bit: bits of the IP packets that a success carries.
@@ -61,9 +61,9 @@ class Exchange(NamedTuple):
         collision_ns: a collision in which no frame is longer.
         answered_ns: a block-ack request with its answer.
         unanswered_ns: a block-ack request that collides with others.
-        sent_ns: what the sender radiates in a success.
-        wasted_ns: what it radiates of data in a collision.
-        request_ns: what it radiates of a request.
+        sent_ns: time for which the sender radiates in a success.
+        wasted_ns: time for which it radiates data in a collision.
+        request_ns: time for which it radiates a request.
     """
 
     ip_bit: Array
@@ -116,7 +116,7 @@ def _exchange(mode: Mode, family: Family, scheme: Scheme) -> tuple[float, ...]:
 
 
 def _psdu_byte(mode: Mode, frames: int) -> int:
-    """Bytes of so many frames of one packet each, which are padded to whole words in an aggregate."""
+    """Bytes of a number of frames of one packet each, which are padded to whole words in an aggregate."""
     header_byte = _HEADER_BYTE if mode.standard == "a" else _QOS_HEADER_BYTE
     frame_byte = header_byte + _LLC_BYTE + PACKET_BYTE + _CHECKSUM_BYTE
     return frames * 4 * -(-(frame_byte + _DELIMITER_BYTE) // 4) if mode.aggregates else frame_byte
@@ -132,7 +132,7 @@ class Shares(NamedTuple):
 def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
     """Rates of bursts of stations that contend for one channel.
 
-    All stations have the same probability to send, hence equally many frames, and the longest frame of a collision
+    All stations have the same probability to send, so equally many frames, and the longest frame of a collision
     says how long it lasts. The bursts of one station have equal turns; its frames count as long as they are on average.
 
     Args:

@@ -33,7 +33,7 @@ class Uncontended(Staircase):
     """
 
     mode: Mode
-    """How stations send; the law is that of a band of this width."""
+    """How stations send in a band of this width."""
 
     @override
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
@@ -53,10 +53,10 @@ class Uncontended(Staircase):
 class Dcf(RatedAccess):
     """Wi-Fi: all stations of one channel contend, each with the fastest scheme that its SNR allows in a fading block.
 
-    The rates of all present transmissions are those of backlogged stations by Bianchi (IEEE JSAC 18, 2000), worked out
+    The rates of all present transmissions assume backlogged stations (Bianchi, IEEE JSAC 18, 2000), worked out
     again whenever one starts or ends: every station sends equally many frames, so that slow ones slow down all. Single
     frames and RTS/CTS have the correction for frozen backoff of Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). After
-    a missed block acknowledgement a station asks for it before it sends anew (`block_ack_request`). Within 5 % of runs
+    a missed block acknowledgement a station asks for it before it sends again (`block_ack_request`). Within 5 % of runs
     of ns-3 3.44 with 1 to 20 stations (10 % with a slow one among them); with aggregation not validated above 20, where
     ns-3 lets some stations starve. A base station is one station, and those it sends to have equal turns.
 
@@ -75,7 +75,7 @@ class Dcf(RatedAccess):
     """IEEE 802.11a, n (Wi-Fi 4), ac (Wi-Fi 5) or ax (Wi-Fi 6, one user at a time)."""
 
     width_mhz: Literal[20, 40, 80, 160] | None = None
-    """Width of the Wi-Fi channel in MHz, the rest of the band being unused; null for that of the band."""
+    """Width of the Wi-Fi channel in MHz, the rest of the band being unused; null for the whole band."""
 
     streams: Literal[1, 2] = 1
     """Spatial streams, which share the power of the sender and are assumed not to disturb each other."""
@@ -88,7 +88,7 @@ class Dcf(RatedAccess):
 
     block_ack_request: bool | None = None
     """Whether a station sends a block-ack request after an aggregate that was not acknowledged; null where frames are
-    aggregated without RTS. With false the rates are 3 to 10 % above those of ns-3."""
+    aggregated without RTS. With false the rates are 3 to 10 % above ns-3."""
 
     @model_validator(mode="after")
     def _standard_has_it(self) -> Self:

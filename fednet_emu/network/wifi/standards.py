@@ -22,7 +22,7 @@ _TRAINING_NS = 4_000
 
 
 class Family(NamedTuple):
-    """What the frames of a standard have in common.
+    """Common properties of the frames of a standard.
 
     Attributes:
         preamble_ns: preamble of one stream, from the first training field to the data.
@@ -39,7 +39,7 @@ class Family(NamedTuple):
     schemes: int
 
     def ppdu_ns(self, psdu_byte: int, data_bit: int, guard_ns: int, streams: int = 1) -> int:
-        """Duration of a frame of so many bytes with `data_bit` data bits in a symbol.
+        """Duration of a frame of `psdu_byte` with `data_bit` data bits in a symbol.
 
         Each stream beyond the first has one more training field of 4 us (of 802.11ax: as long, assumed).
         """
@@ -91,7 +91,7 @@ CODINGS = (
     Coding(10, (3, 4), 32.409, 24),
     Coding(10, (5, 6), 34.324, 24),
 )
-"""MCS 0 to 11. SNRs are those of the tables of error rates in ns-3 3.44; its other model, NIST, needs 1 to 5 dB more,
+"""MCS 0 to 11. SNRs are from the tables of error rates in ns-3 3.44; its other model, NIST, needs 1 to 5 dB more,
 and real receivers differ by as much. The last two have no table of their own there."""
 
 
@@ -110,7 +110,7 @@ def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[S
     Args:
         standard: the standard.
         width_mhz: a width that it has.
-        streams: spatial streams. `snr_db` stays that of each stream.
+        streams: spatial streams. `snr_db` stays the SNR of each stream.
     """
     family = FAMILIES[standard]
     codings = CODINGS[: family.schemes] or (_HALF_BPSK, _MORE_BPSK, *CODINGS[1:7])
