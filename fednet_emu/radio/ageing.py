@@ -1,4 +1,4 @@
-"""Link adaptation by reports that are old when they are used: the mean rate over fading that has moved on."""
+"""Link adaptation with outdated reports: the mean rate over fading that has changed since the measurement."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ _NOTHING_BPS_HZ = 1e-9
 
 
 class AgedRate(ErgodicRate):
-    """The mean rate of transport blocks over fading, as a law of the mean SINR, with reports that are aged.
+    """The mean rate of transport blocks over fading with outdated reports, as a function of the mean SINR.
 
-    A report holds for `report_s`, from `delay_s` after its measurement on, so its age tau is uniform between delay_s
-    and delay_s + report_s. Gains of measurement and block have the correlation J0(2 pi f_D tau) of Clarke's model, with
-    the Doppler frequency f_D = 0.423 / coherence time (`coherence_time_s`). The scheme is the fastest for the reported
-    SINR less an offset, and the outer loop holds the one offset with which a share `target_bler` of first transmissions
-    fails: the rate is E[TBS_m (1 - BLER_m(SINR))] per slot. Where that is faster, the lowest scheme is always repeated
-    the same whole number of times (`repetitions`), whatever is reported. The mean is over 8192 fixed pairs of gains, on
-    a grid of 0.5 dB, within 1 % of the integral.
-    Ignored here: what the loop learns within a fade (an offset that moves by less than 0.1 dB per block learns
-    nothing), errors of measurement and quantisation of reports, copies of a block that add up (the same fade fails
+    A report is used for `report_s`, starting `delay_s` after its measurement, so its age tau is uniform between delay_s
+    and delay_s + report_s. The gains at the measurement and at the block have the correlation J0(2 pi f_D tau) of
+    Clarke's model, with the Doppler frequency f_D = 0.423 / coherence time (`coherence_time_s`). The sender uses the
+    fastest scheme for the reported SINR minus an offset. The outer loop holds the offset at which a share `target_bler`
+    of first transmissions fails: the rate is E[TBS_m (1 - BLER_m(SINR))] per slot. Where it is faster, the lowest
+    scheme is used with a fixed whole number of repetitions (`repetitions`), independent of the reports. The mean is
+    over 8192 fixed pairs of gains, on a grid of 0.5 dB, within 1 % of the integral.
+    Ignored here: adaptation of the loop within a fade (an offset that moves by less than 0.1 dB per block does not
+    adapt), errors of measurement and quantisation of reports, addition of the copies of a block (the same fade fails
     them again), the phase of a line of sight over time.
     """
 
     law: NrBlocks
-    """The law of one block, with its reports."""
+    """The law of one block, with the settings of its reports."""
 
     @property
     def peaks(self) -> Array:
-        """The SINRs at which the mean rate over the SINR is highest nearby."""
         log_rate = self._means.log_rates[0]
         place_db = LOW_DB + STEP_DB * np.arange(len(log_rate))
         rise = np.diff(np.nan_to_num(log_rate - place_db / 10.0 * math.log(10.0), neginf=-1e3))
@@ -54,7 +53,7 @@ class AgedRate(ErgodicRate):
 
 @lru_cache(maxsize=16)
 def _tabulated(law: NrBlocks, fading: Fading) -> Means:
-    """The mean rate of a law over aged fading on the grid of `Means`."""
+    """Mean rate of a law over fading with outdated reports, on the grid of `Means`."""
     before, now = aged_gains(fading, law.delay_s, law.report_s)
     step_db = _COARSE * STEP_DB
     coarse_db = LOW_DB + step_db * np.arange(round((HIGH_DB - LOW_DB) / step_db) + 1)
@@ -74,14 +73,14 @@ def _tabulated(law: NrBlocks, fading: Fading) -> Means:
 def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) -> tuple[float, float]:
     """Mean efficiency in bit/s/Hz of an outer loop, and the offset in dB that it holds.
 
-    A link on which even the lowest scheme fails too often keeps that one, and one on which the highest hardly fails
-    keeps that; the offset is then as far as it goes.
+    If even the lowest scheme fails too often, or the highest one rarely fails, the loop keeps this scheme and the
+    offset is at its bound.
 
     Args:
         law: schemes, thresholds and target.
         mean_db: mean SNR of the link in dB.
-        before: [pairs] gains when they were measured, of mean 1, in rising order.
-        now: [pairs] gains of the blocks that use them.
+        before: [pairs] gains at the measurement, with mean 1, in rising order.
+        now: [pairs] gains of the blocks that use the reports.
     """
     snr_db = mean_db + 10.0 * log10(now)
     failing = law.block_errors(snr_db)
@@ -91,7 +90,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
     reported_db = mean_db + 10.0 * log10(before)
 
     def cuts(offset_db: float) -> tuple[Array, Array]:
-        """Share of the pairs for which each scheme is chosen, and share of all pairs with which it fails."""
+        """Shares [schemes] of pairs for which a scheme is chosen, and for which it is chosen and fails."""
         firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
         edges = np.concatenate([[0], firsts, [pairs]])
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
@@ -103,16 +102,16 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
-    """Pairs of gains of mean 1 of one link at two times, the earlier ones in rising order [pairs].
+    """Pairs of gains with mean 1 of one link at two times, the earlier gains in rising order [pairs].
 
-    With m antennas (or the shape m of Nakagami fading) the amplitudes are a line of sight and Gaussian parts: the part
-    along the line of sight, in phase, and the power R of all others. Given the earlier ones, the later gain is
+    With m antennas (or the shape m of Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts:
+    x in phase along the line of sight, and all others with the power R. Given the earlier parts, the later gain is
     non-central: (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
 
     Args:
         fading: Rayleigh, Rician or Nakagami fading, of one antenna or several.
         delay_s: least age of the earlier gain in s.
-        report_s: how much older it may be; ages are uniform.
+        report_s: width in s of the uniform distribution of ages above `delay_s`.
 
     Raises:
         ValueError: the fading is of another kind.
@@ -132,12 +131,12 @@ def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, 
 
 
 def ages(fading: Fading) -> bool:
-    """Whether the correlation of a fading over time is known."""
+    """Whether the correlation of this fading over time is known."""
     return isinstance(fading, Rayleigh | Rician | Nakagami)
 
 
 def _shape(fading: Fading) -> tuple[float, float]:
-    """Number of antennas, or Nakagami's m, and the linear K factor."""
+    """The number of antennas, or Nakagami's m, and the K factor (linear)."""
     if isinstance(fading, Rician):
         return float(fading.branches if isinstance(fading, CombinedRician) else 1), db_to_linear(fading.k_db)
     if isinstance(fading, Nakagami):
@@ -151,5 +150,5 @@ _PRIMES = np.array([[2.0], [3.0], [5.0], [7.0], [11.0]])
 
 
 def _spread(count: int) -> Array:
-    """Evenly spread points of the unit cube [5, count]: multiples of the roots of primes, modulo 1 (Kronecker)."""
+    """Evenly spread points [5, count] of the unit cube: multiples of the roots of primes, modulo 1 (Kronecker)."""
     return np.asarray((0.5 + np.sqrt(_PRIMES) * np.arange(1.0, count + 1.0)) % 1.0, np.float64)

@@ -1,38 +1,55 @@
-"""The channel component: one choice of every radio law, and the two kinds of terminal that use it."""
+"""The channel component: one model for each part of the radio, and the radios of devices and base stations."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.ageing import AgedRate, ages
 from fednet_emu.radio.energy import Transmitter
 from fednet_emu.radio.fading import AnyFading, BlockFading, Fading, NoFading, Rician, independent_parts
 from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.mcs import NrMcs
 from fednet_emu.radio.nr.numerology import SUBCARRIERS_PER_BLOCK, occupied_hz, resource_blocks
 from fednet_emu.radio.profiles import RadioProfile, StationProfile, TransmitterProfile
 from fednet_emu.radio.propagation.base import Propagation
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from fednet_emu.radio.propagation.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
-from fednet_emu.radio.propagation.tr38901.delay_spread import KINDS, median_delay_spread_s
-from fednet_emu.radio.rate_laws import AnyRateLaw
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.ergodic import averaged, require_mean
+from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.shannon import Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
 HANDSET_DBM = 23.0
 """Largest radiated power in dBm of a handset of power class 3 (3GPP TS 38.101-1, from memory)."""
 _TRIAL_M = 50.0
 _LTE_SPACING_KHZ = 15
+_DELAY_SPREAD_LOG10_S = {
+    ("3gpp-uma", True): (-6.955, -0.0963, 0.0, 6.0),
+    ("3gpp-uma", False): (-6.28, -0.204, 0.0, 6.0),
+    ("3gpp-umi", True): (-7.14, -0.24, 1.0, 2.0),
+    ("3gpp-umi", False): (-6.83, -0.24, 1.0, 2.0),
+    ("3gpp-rma", True): (-7.49, 0.0, 0.0, 0.5),
+    ("3gpp-rma", False): (-7.43, 0.0, 0.0, 0.5),
+    ("3gpp-inh", True): (-7.692, -0.01, 1.0, 6.0),
+    ("3gpp-inh", False): (-7.173, -0.28, 1.0, 6.0),
+}
+"""TR 38.901 Table 7.5-6 by path loss and line of sight: a, b, c and the least f in GHz of lg(s) = a + b lg(c + f)."""
+
+RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
+
+AnyRateLaw = Annotated[RateLaw, Slot("rate", RATE_LAWS)]
 
 
 class Terminal(Component):
@@ -40,24 +57,20 @@ class Terminal(Component):
 
     tx_power_dbm: float
     """Radiated power in dBm."""
-
     noise_figure_db: float = Field(ge=0)
     """Noise figure of the receiver in dB."""
-
     height_m: float = Field(ge=0)
     """Height of the antenna above ground in m."""
-
     profile: TransmitterProfile | None = None
-    """A radio that exists, by the name of a file in profiles/. It states what it draws; a setting beside it wins."""
-
+    """A radio that exists, by the name of a file in profiles/; the profile gives its powers, but settings here win."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Radiated over drawn power of the amplifier; null takes that of `profile`, of devices else that of
-    `devices.profile`, and 1, as in most papers, where nothing states what sending draws; 0.35 in hardware. Beside a
-    profile that states the power while sending only, it splits that power, at 23 dBm."""
-
+    """Radiated over drawn power of the amplifier; 0.35 in hardware. Null takes the value of `profile`, for devices then
+    the value of `devices.profile`, and 1, as in most papers, if no profile states a power for sending. With a profile
+    that only states the total power while sending, this efficiency splits that power, at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
-    """Power in W that the rest of the transmitter draws while it sends, beside `idle_w`; null takes that of `profile`,
-    else what is left of the power that `devices.profile` states for sending, and 0, as in most papers, without."""
+    """Power in W of the rest of the transmitter while it sends, in addition to `idle_w`. Null takes the value of
+    `profile`, else the remainder of the power that `devices.profile` states for sending, and 0, as in most papers,
+    without either."""
 
     @property
     def tx_power_w(self) -> float:
@@ -65,24 +78,24 @@ class Terminal(Component):
         return dbm_to_watt(self.tx_power_dbm)
 
     def stated(self, name: str) -> float | None:
-        """A number of this radio, its own or that of its profile; None where neither states it."""
+        """The value of a number of this radio: the setting, else the profile's value, else None."""
         own: float | None = getattr(self, name)
         return own if own is not None or self.profile is None else self.profile.numbers.get(name)
 
     @property
     def whole_w(self) -> float | None:
-        """Power in W while it sends at the power `most_dbm` of its profile, as that states it; None if it does not."""
+        """Power in W that the profile states for sending at `most_dbm`; None if it states none."""
         return None if self.profile is None else self.profile.numbers.get("transmit_w")
 
     def transmitter(
         self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
     ) -> Transmitter:
-        """What the transmitter draws, by this radio, and where it says nothing, by the device around it.
+        """The power model of the transmitter: this radio's numbers, else the numbers of the device that has it.
 
         Args:
-            whole_w: power in W of the device while it sends, beside its idle power; None for unknown.
-            at_dbm: radiated power in dBm for which that holds; None for that of a handset, `HANDSET_DBM`.
-            efficiency: radiated over drawn power of its amplifier; None for unknown.
+            whole_w: power in W of the device while it sends, in addition to its idle power; None if unknown.
+            at_dbm: radiated power in dBm at which `whole_w` holds; None for `HANDSET_DBM`.
+            efficiency: radiated over drawn power of the device's amplifier; None if unknown.
         """
         if self.profile is not None and self.whole_w is not None:
             whole_w, at_dbm, efficiency = self.whole_w, self.profile.most_dbm, None
@@ -94,61 +107,50 @@ class Terminal(Component):
 
 
 class DeviceRadio(Terminal):
-    """The radio of a device; by default that of a handset."""
+    """The radio of a device, by default a handset."""
 
     tx_power_dbm: float = HANDSET_DBM
     """Radiated power in dBm."""
-
     noise_figure_db: float = Field(default=9.0, ge=0)
     """Noise figure of the receiver in dB."""
-
     height_m: float = Field(default=1.5, ge=0)
     """Height of the antenna above ground in m."""
-
     profile: RadioProfile | None = None
-    """A radio that exists, by the name of a file in profiles/. It states what it draws; a setting beside it wins, and
-    it wins over what `devices.profile` states for sending and receiving."""
-
+    """A radio that exists, by the name of a file in profiles/. The profile gives its powers: settings here win over it,
+    and it wins over the powers of `devices.profile` for sending and receiving."""
     receive_w: float | None = Field(default=None, ge=0)
-    """Power in W that the receiver draws while it receives, beside `idle_w`; null takes that of `profile`, else that of
-    `devices.profile`, and 0, as in most papers, where none is stated; 0.1 to 1 in hardware."""
-
+    """Power in W of the receiver while it receives, in addition to `idle_w`; 0.1 to 1 in hardware. Null takes the value
+    of `profile`, else of `devices.profile`, and 0, as in most papers, if neither states one."""
     transmit_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J of each bit that it sends, beside the power while it sends: the slope of a power that grows with the
-    rate; null takes that of `profile`, and 0 where it states none; 8e-8 for LTE."""
-
+    """Energy in J of each bit sent, in addition to the power while sending: the slope of a power that grows with the
+    rate; 8e-8 for LTE. Null takes the value of `profile`, and 0 if it states none."""
     receive_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J of each bit that it receives, beside `receive_w`; null takes that of `profile`, and 0 where it states
-    none; 1.5e-8 for LTE."""
-
+    """Energy in J of each bit received, in addition to `receive_w`; 1.5e-8 for LTE. Null takes the value of `profile`,
+    and 0 if it states none."""
     idle_w: float | None = Field(default=None, ge=0)
-    """Power in W that the whole device draws all the time, whatever it does; null takes that of `devices.profile`, and
-    0, as in most papers, where it states none."""
+    """Power in W that the whole device draws all the time, idle or busy. Null takes the value of `devices.profile`, and
+    0, as in most papers, if it states none."""
 
 
 class StationRadio(Terminal):
-    """The radio of a base station, which draws `idle_w` and what it sends; by default that of a small cell."""
+    """The radio of a base station, by default a small cell. It draws `idle_w`, and the power of its transmitter."""
 
     profile: StationProfile | None = None
-    """A base station that exists, by the name of a file in profiles/. It states what it draws; a setting beside it
+    """A base station that exists, by the name of a file in profiles/; the profile gives its powers, and a setting here
     wins."""
-
     idle_w: float | None = Field(default=None, ge=0)
-    """Power in W that each base station draws all the time, whatever it does; null takes that of `profile`, and 0, as
-    in most papers, where it states none."""
-
+    """Power in W that each base station draws all the time, idle or busy. Null takes the value of `profile`, and 0, as
+    in most papers, if it states none."""
     tx_power_dbm: float = 30.0
     """Radiated power in dBm; 30 for a small cell, 46 for a macro cell."""
-
     noise_figure_db: float = Field(default=5.0, ge=0)
     """Noise figure of the receiver in dB."""
-
     height_m: float = Field(default=10.0, ge=0)
     """Height of the antenna above ground in m; 10 to 35 outdoors, 3 in offices."""
 
 
 class Channel(Component):
-    """A radio environment: a band, its propagation and rate laws, and the terminals in it.
+    """A radio environment: a band, its propagation and rate models, and the radios of its terminals.
 
     Ignored here: antenna gains and patterns, body losses; without `fading.delay_spread_s` frequency selectivity inside
     the band.
@@ -156,52 +158,37 @@ class Channel(Component):
 
     title: str = ""
     """A readable name of the environment."""
-
     use: str = ""
-    """What the environment is suitable for, and what not."""
-
+    """Purposes for which the environment is suitable, and those for which it is not."""
     source: str = ""
-    """Where its numbers come from."""
-
+    """Source of its numbers."""
     carrier_hz: float = Field(gt=0)
     """Centre frequency in Hz."""
-
     bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
-
     numerology_khz: Literal[15, 30, 60, 120] | None = None
-    """Subcarrier spacing of 5G NR in kHz; its resource blocks leave part of the band unused; null uses all of it."""
-
+    """Subcarrier spacing of 5G NR in kHz, whose resource blocks leave part of the band unused; null for all of it."""
     path_loss: AnyPathLoss
     """Mean loss over distance."""
-
     shadowing: AnyShadowing = NoShadowing()
     """Slow random loss, one value per pair of positions."""
-
     fading: AnyFading = NoFading()
-    """Fast fluctuation per coherence block."""
-
+    """Fast fluctuation of the power gain, one value per coherence block."""
     rate: AnyRateLaw = Shannon()
-    """From SINR to bit/s."""
-
+    """Rate in bit/s as a function of the SINR."""
     narrowing: Literal["on", "off"] = "on"
-    """Whether a sender that is too weak for its whole band sends on a part of it, with all its power, as schedulers
-    let it: devices and base stations, alone and beside others. It holds for rate laws with a least efficiency. Who
-    shares the band with others is heard by them as if spread evenly over it (random hopping)."""
-
+    """Whether a sender that is too weak for its whole band puts all its power on part of it, as schedulers allow. It
+    applies to devices and base stations, alone or among others, with rate laws that have a least efficiency. To others
+    in the same band its interference counts as spread evenly over the band (random hopping)."""
     narrowest_hz: float | None = Field(default=None, gt=0)
     """Narrowest part in Hz that a sender uses; null for a resource block, which has 12 subcarriers: 180 kHz, or
     12 times `numerology_khz`."""
-
     long_transfers: Literal["walk", "ergodic"] = "walk"
-    """`walk` computes every fading block of a transmission; `ergodic` uses the rate averaged over fading throughout."""
-
+    """`walk` computes every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
-
     device: DeviceRadio = DeviceRadio()
-    """The radio of every device that has none of its own."""
-
+    """The radio of every device without a radio of its own."""
     base_station: StationRadio = StationRadio()
     """The radio of the base station."""
 
@@ -243,13 +230,15 @@ class Channel(Component):
             )
         try:
             if not self.path_loss.PLACED:
-                self.path_loss.loss_db(self._trial_hop(), self.carrier_hz)
+                # every law has this distance within its range, unless the carrier or a height is wrong
+                trial = Hop(np.array([_TRIAL_M]), np.array(self.device.height_m), np.array(self.base_station.height_m))
+                self.path_loss.loss_db(trial, self.carrier_hz)
         except ScenarioError as problem:
             raise ValueError(str(problem)) from problem
         return self
 
     def _feedback_conflict(self) -> str:
-        """Why link adaptation cannot have the feedback that it has; empty if it can."""
+        """The reason why the setting `rate.feedback` is impossible with the others; empty if it is possible."""
         if isinstance(self.rate, NrBlocks) and self.rate.climbs and not isinstance(self.fading, NoFading):
             got = f"got rate.feedback: climbing with fading {self.fading.kind}"
             return f"a climb is known on links that do not change, {got}; set fading: none, or rate.feedback: aged"
@@ -260,7 +249,7 @@ class Channel(Component):
         return f"a rate by aged reports is a mean over fading whose course is known, got {got}; {remedy}"
 
     def _selective_conflict(self) -> str:
-        """Why the band cannot be selective; empty if it can, or is not."""
+        """The reason why the band cannot be frequency selective; empty if it can, or if it is flat."""
         spread_s = getattr(self.fading, "delay_spread_s", None)
         if spread_s is None:
             return ""
@@ -269,19 +258,20 @@ class Channel(Component):
             return f"the mean over fading is the same in any band, {got} with long_transfers: ergodic; leave one out"
         if self.rate.outage_sinr > 0:
             return f"a rate that loses in outage has no mean over a band, {got} with on_outage: lose; set stall"
-        if spread_s == "from-scenario" and self.path_loss.kind not in KINDS:
-            return f"path_loss {self.path_loss.kind} states none, {got}; give it in s, or choose {', '.join(KINDS)}"
+        known = dict.fromkeys(kind for kind, _ in _DELAY_SPREAD_LOG10_S)
+        if spread_s == "from-scenario" and self.path_loss.kind not in known:
+            return f"path_loss {self.path_loss.kind} states none, {got}; give it in s, or choose {', '.join(known)}"
         return ""
 
     @property
     def parts(self) -> float:
-        """Parts of the band that fade independently; 1 where one gain holds for all of it.
+        """Number of parts of the band that fade independently; 1 where one gain holds for the whole band.
 
-        In a selective band the gain of a block is the mean over its parts, and its rate is the mean rate of parts with
-        that mean gain, exactly right in the mean over blocks. Its variance is at most 1 / `parts` of that of one gain:
-        80 to 98 % of it up to an SNR of 10 dB, a half at 20 dB, where rates hardly vary.
-        Ignored here: that a narrowed device sees fewer parts, so that its rate varies as that of one; parts of a band
-        that share it are spread over all of it.
+        In a selective band the gain of a block is the mean gain of its parts, and its rate is the mean rate of parts
+        with that mean gain. The mean over blocks is exact. The variance is at most 1 / `parts` of the variance with one
+        gain: 80 to 98 % of this bound up to an SNR of 10 dB, and half of it at 20 dB, where rates hardly vary.
+        Ignored here: a narrowed device covers fewer parts, so its rate varies more. Devices that share a band use parts
+        spread over the whole band.
         """
         spread_s = getattr(self.fading, "delay_spread_s", None)
         if spread_s is None:
@@ -292,22 +282,18 @@ class Channel(Component):
         return independent_parts(self.usable_hz, spread_s)
 
     def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
-        """The channel around stations at these coordinates [stations, 2 or 3], with the files of its path loss read.
+        """The channel for stations at these coordinates [stations, 2 or 3], with the files of its path loss read.
 
         Raises:
-            DataError: a file cannot be used, or is of other stations.
+            DataError: a file cannot be used, or belongs to other stations.
         """
         heights_m = self.device.height_m, self.base_station.height_m
         path_loss = self.path_loss.on_site(self.carrier_hz, heights_m, stations_m, data_dir)
         return self if path_loss is self.path_loss else self.model_copy(update={"path_loss": path_loss})
 
-    def _trial_hop(self) -> Hop:
-        """A link that every law can serve, if its carrier and heights are right."""
-        return Hop(np.array([_TRIAL_M]), np.array(self.device.height_m), np.array(self.base_station.height_m))
-
     @property
     def usable_hz(self) -> float:
-        """The part of the band that carries anything: all of it, or its resource blocks."""
+        """Width of the part of the band that carries data: the whole band, or its resource blocks."""
         if self.numerology_khz is None:
             return self.bandwidth_hz
         return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
@@ -318,14 +304,14 @@ class Channel(Component):
 
     @property
     def _law(self) -> RateLaw:
-        """The rate law in this band."""
+        """The rate law with the number of resource blocks of this band."""
         if not isinstance(self.rate, NrBlocks) or self.numerology_khz is None:
             return self.rate
         return self.rate.in_blocks(resource_blocks(self.bandwidth_hz, self.numerology_khz, self.carrier_hz))
 
     @property
     def block_rate(self) -> RateLaw:
-        """The rate law of a block, for a sender that may use part of its band (`narrowing`)."""
+        """The rate law of a fading block, with `narrowing` applied."""
         return self._on_parts(self._law)
 
     def _on_parts(self, law: RateLaw) -> RateLaw:
@@ -335,7 +321,7 @@ class Channel(Component):
         return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
 
     def medium_rate(self, branches: int = 1) -> RateLaw:
-        """That law, or its mean over a selective band, or over the fading of combined antennas (`long_transfers`)."""
+        """`block_rate`, or its mean over a selective band, or over fading with `branches` antennas."""
         if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
             law, parts = self.block_rate, self.parts
             if parts == 1.0 or not isinstance(self.fading, BlockFading):
@@ -348,21 +334,21 @@ class Channel(Component):
 
     @property
     def medium_fading(self) -> Fading:
-        """The fading that `medium_rate` leaves: all of it, that of the mean gain over a selective band, or none."""
+        """Fading left after `medium_rate`: all of it, the fading of a selective band's mean gain, or none."""
         if self.long_transfers == "ergodic":
             return NoFading()
         parts = self.parts
         return self.fading if parts == 1.0 or not isinstance(self.fading, BlockFading) else self.fading.over_band(parts)
 
     def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> Propagation:
-        """The state of each link as long as nobody moves: its loss with shadowing, in the broadcast shape.
+        """Large-scale state of each link at fixed positions: loss with shadowing, in the broadcast shape.
 
         Ignored here: fading, which multiplies the gain block by block.
 
         Args:
             hop: geometry of the links.
-            draws: the random numbers of each link, or only one standard normal of shadowing for each: then every link
-                is in its likelier state. Draw one per pair of places to keep links reciprocal.
+            draws: the random numbers of each link, or one standard normal of shadowing per link; every link is then in
+                its likelier state. Draw one per pair of places to keep links reciprocal.
         """
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)
@@ -377,10 +363,24 @@ class Channel(Component):
         return thermal_noise_w(bandwidth_hz, receiver.noise_figure_db, self.noise_density_dbm_hz)
 
 
+def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> float:
+    """Median over places of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
+
+    Ignored here: the variation between places (a factor of 1.5 to 4.6 either way), devices indoors.
+
+    Args:
+        path_loss: `3gpp-uma`, `3gpp-umi`, `3gpp-rma` or `3gpp-inh`.
+        carrier_hz: centre frequency; below 6 GHz (`3gpp-umi`: 2 GHz) the value at that frequency holds.
+        los: whether links have line of sight.
+    """
+    constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
+    return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))
+
+
 def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:
     """Noise power over a whole band, in W (not W/Hz): density times bandwidth times noise figure.
 
-    Papers quote either the density (-174 dBm/Hz) or the power over their band (say 1e-10 W): only the former goes here.
+    Papers quote either the density (-174 dBm/Hz) or the power over their band (say 1e-10 W); give the density here.
     Ignored here: interference, man-made noise, and the temperature of the antenna (290 K assumed by the default).
 
     Args:

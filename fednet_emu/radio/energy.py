@@ -1,4 +1,4 @@
-"""Energy of a transmission, and of a computation."""
+"""Energy of transmissions and computations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency
 
     Args:
         tx_power_w: radiated power P.
-        duration_s: time on the air T, waiting for the medium not included.
+        duration_s: time on the air T, without the time before the medium is free.
         amplifier_efficiency: eta, radiated over drawn power of the amplifier, in (0, 1]; 0.35 is typical.
         circuit_w: power P_c of the rest of the transmitter while it sends.
     """
@@ -28,12 +28,12 @@ def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency
 
 
 class Transmitter(NamedTuple):
-    """The power that a transmitter draws: that of its amplifier, which follows the radiated power, and a constant.
+    """The power of a transmitter: the amplifier, proportional to the radiated power, plus a constant.
 
     Attributes:
-        efficiency: radiated over drawn power of the amplifier; infinite where no source splits the power while sending,
-            which is then `circuit_w` at any radiated power.
-        circuit_w: power in W beside the amplifier.
+        efficiency: radiated over drawn power of the amplifier. It is infinite if no source splits the power while
+            sending; the transmitter then draws `circuit_w` at any radiated power.
+        circuit_w: power in W in addition to the amplifier.
     """
 
     efficiency: float
@@ -43,14 +43,14 @@ class Transmitter(NamedTuple):
     def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:
         """A transmitter that draws `whole_w` while it radiates `at_w`, both in W; an efficiency of None for no split.
 
-        It draws at least what its amplifier does, or, without a split, what it radiates then.
+        Its power is at least the power of its amplifier, or, without a split, `at_w`.
         """
         if efficiency is None:
             return cls(math.inf, max(whole_w, at_w))
         return cls(efficiency, max(whole_w - at_w / efficiency, 0.0))
 
     def drawn_w(self, radiated_w: float) -> float:
-        """Power in W that it draws while it radiates some."""
+        """Drawn power in W at a radiated power in W."""
         return transmit_energy_j(radiated_w, 1.0, self.efficiency, self.circuit_w)
 
 
@@ -70,36 +70,33 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
 
 
 class ComputeEnergy(Component):
-    """The law of the energy of a computation, beside the idle power of the device."""
+    """The energy of a computation, in addition to the idle power of the device."""
 
     @abstractmethod
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
-        """Energy of `flop` operations that took `duration_s` at the part `clock` of the device's nominal clock."""
+        """Energy in J of `flop` operations that took `duration_s`, at the part `clock` of the nominal clock."""
 
     def beside(self, idle_w: float) -> ComputeEnergy:
-        """The law of what a computation draws beside an idle power in W; a law of dynamic energy is one already."""
+        """The law without the idle power in W of the device; laws of dynamic energy do not contain it."""
         return self
 
 
 class CmosEnergy(ComputeEnergy):
     """Dynamic energy kappa x cycles x f^2 of a processor whose clock f is given; see `compute_energy_j`.
 
-    Ignored here: how long it took, leakage, memory, and everything else that draws power while the processor works.
+    Ignored here: the duration, leakage, memory, and everything else that draws power while the processor works.
     """
 
     kind = "cmos"
 
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
-
     flop_per_cycle: float = Field(gt=0)
     """Floating-point operations for each clock cycle that is counted: FLOP of a sample over the paper's C."""
-
     kappa: float = Field(default=1e-28, ge=0)
     """Effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 close to small boards."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
-        """Dynamic energy of the cycles, however long they took."""
         return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, self.kappa)
 
 
@@ -115,22 +112,19 @@ KAPPA = {
 class PublishedEnergy(ComputeEnergy):
     """Dynamic energy with the kappa of a publication, of the table `KAPPA`.
 
-    Ignored here: what `cmos` ignores.
+    Ignored here: the same as in `cmos`.
     """
 
     kind = "published"
 
     preset: Literal["tran-2019", "chen-2021-code", "chen-2021-paper", "yang-2021"]
     """Name of the publication whose constant kappa is used."""
-
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states."""
-
     flop_per_cycle: float = Field(gt=0)
     """Floating-point operations for each clock cycle that is counted."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
-        """Dynamic energy of the cycles, however long they took."""
         return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, KAPPA[self.preset])
 
 
@@ -147,11 +141,9 @@ class MeasuredEnergy(ComputeEnergy):
     """Power in W that the whole device draws while it computes, its idle power included."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
-        """Power times time."""
         return self.active_w * duration_s
 
     def beside(self, idle_w: float) -> MeasuredEnergy:
-        """The power beyond the idle power."""
         return MeasuredEnergy(active_w=max(self.active_w - idle_w, 0.0))
 
 

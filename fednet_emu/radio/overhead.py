@@ -22,7 +22,7 @@ UDP 8 (RFC 768)."""
 
 
 class Overhead(Component):
-    """The law from the size of a payload to the bits that go on the air for it."""
+    """The number of bits on the air for a payload of a given size."""
 
     @abstractmethod
     def wire_bit(self, size_bit: int) -> int:
@@ -35,18 +35,16 @@ class NoOverhead(Overhead):
     kind = "none"
 
     def wire_bit(self, size_bit: int) -> int:
-        """The payload itself."""
         return size_bit
 
 
 class Header(Overhead):
-    """Every message, an empty one too, carries a header of its own."""
+    """Every message carries one header, an empty message too."""
 
     header_bit: int = Field(ge=0)
     """Bits per message."""
 
     def wire_bit(self, size_bit: int) -> int:
-        """Payload and header."""
         return size_bit + self.header_bit
 
 
@@ -57,13 +55,11 @@ class Packets(Overhead):
     """
 
     headers: Literal["tcp-ipv4", "tcp-ipv4-timestamps", "tcp-ipv6", "udp-ipv4", "udp-ipv6"] = "tcp-ipv4"
-    """Transport and network protocol, which say how many bytes of each packet are headers."""
-
+    """Transport and network protocol, which determine the header bytes of each packet."""
     link_byte: int = Field(default=0, ge=0)
     """Further bytes per packet below the network layer and outside `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
-
     mtu_byte: int = Field(default=1500, gt=0)
-    """Largest packet, headers of the network layer and above included."""
+    """Largest packet in byte, including the headers of the network layer and above."""
 
     @field_validator("mtu_byte")
     @classmethod

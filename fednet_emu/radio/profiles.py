@@ -1,4 +1,4 @@
-"""Profiles of radios and of base stations that exist: what they draw, each number with how well it is known."""
+"""Profiles of real radios and base stations: their power, each number with the quality of its source."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from fednet_emu.component.component import Component
 
 Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
 MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")
-"""How well a number is known, the best first: a meter on such a device; worked out from measurements; stated by its
-maker; quoted by others or remembered, not read where it was published; assumed."""
+"""Quality of the source of a number, best first: measured on such a device; derived from measurements; stated by the
+maker; recalled or quoted by others, not read in the publication; assumed."""
 
 
 def check_marks(numbers: Mapping[str, float | None], marks: Mapping[str, Mark | None]) -> None:
-    """Check that every number that is stated has a mark, and no other.
-
-    Raises:
-        ValueError: a number has no mark, or a mark has no number.
-    """
+    """Raise a `ValueError` if a stated number has no mark, or a mark has no number."""
     for name in dict.fromkeys((*numbers, *marks)):
         number, mark = numbers.get(name), marks.get(name)
         if number is not None and mark is None:
@@ -39,7 +35,7 @@ _PLACE: dict[Kind, str] = {
 
 
 def kind_of(given: Mapping[str, Any]) -> Kind | None:
-    """What the settings of a profile are the profile of; None if they do not tell."""
+    """The kind of profile that these settings belong to; None if they do not determine it."""
     if "compute" in given:
         return "device"
     if "receive_w" in given:
@@ -48,11 +44,7 @@ def kind_of(given: Mapping[str, Any]) -> Kind | None:
 
 
 def refuse_another(kind: Kind, given: Any) -> Any:
-    """Return the settings of a profile of this kind.
-
-    Raises:
-        ValueError: they are those of another kind.
-    """
+    """Return the settings of a profile of this kind; raise a `ValueError` if they belong to another kind."""
     other = kind_of(given) if isinstance(given, Mapping) else None
     if other not in (None, kind):
         got = given.get("title") or "one without a title"
@@ -61,35 +53,34 @@ def refuse_another(kind: Kind, given: Any) -> Any:
 
 
 class TransmitterProfile(Component):
-    """A transmitter that exists. Every number is stated, or null where no source states it."""
+    """A real transmitter. Each number has a value, or null if no source states one."""
 
     NUMBERS: ClassVar[tuple[str, ...]] = ("most_dbm", "amplifier_efficiency")
-    """The names of the numbers, which have marks."""
-
+    """Names of the numbers with marks."""
     title: str = ""
     """A readable name."""
     use: str = ""
-    """What it is."""
+    """Description of the transmitter."""
     source: str
-    """Where its numbers come from."""
+    """Source of its numbers."""
     year: int = Field(ge=1970, le=2100)
-    """When it was first sold, or measured."""
+    """Year in which it was first sold, or measured."""
     most_dbm: float | None
-    """Largest radiated power in dBm for which the numbers hold; null where no source states it. How much is radiated
-    says `tx_power_dbm` of the radio."""
+    """Largest radiated power in dBm for which the numbers hold; null where no source states it. The radiated power of a
+    run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
     """Radiated over drawn power of the amplifier; null where no source states it."""
     evidence: dict[str, Mark | None]
-    """How well each number that is stated is known, by its name."""
+    """Quality of the source of each stated number, by the name of the number."""
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """The numbers that have a mark, by name; None where no source states one."""
+        """The numbers with marks, by name; None for a number that no source states."""
         return {name: getattr(self, name) for name in self.NUMBERS}
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """How well each of these numbers is known; None for one that is not stated."""
+        """The mark of each number, by name; None for a number that is not stated."""
         return {name: self.evidence.get(name) for name in self.NUMBERS}
 
     @model_validator(mode="after")
@@ -99,10 +90,10 @@ class TransmitterProfile(Component):
 
 
 class RadioProfile(TransmitterProfile):
-    """The radio of a device, whose powers come on top of the idle power of the device.
+    """The radio of a device. Its powers add to the idle power of the device.
 
-    Power may grow with the rate: P = a + b R has a as `transmit_w` or `receive_w`, and b in joules per bit.
-    Ignored here: tails after a transfer, and that a law was measured up to some rate only.
+    Power may grow with the rate: in P = a + b R, a is `transmit_w` or `receive_w`, and b is in joules per bit.
+    Ignored here: tail energy after a transfer, and the largest rate up to which a law was measured.
     """
 
     NUMBERS = (
@@ -115,16 +106,16 @@ class RadioProfile(TransmitterProfile):
     )
 
     circuit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the transmitter beside its amplifier; null where `transmit_w`, or no source, states it."""
+    """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while it sends at `most_dbm`, its amplifier included; null where no source states it. Without an
-    efficiency of the amplifier it is drawn at any radiated power."""
+    """Power in W while sending at `most_dbm`, amplifier included; null where no source states it. Without an efficiency
+    of the amplifier this power is drawn at any radiated power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while it receives; null where no source states it."""
+    """Power in W while receiving; null where no source states it."""
     transmit_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J of each bit that it sends, beside these powers; null where no source states it."""
+    """Energy in J of each bit sent, in addition to these powers; null where no source states it."""
     receive_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J of each bit that it receives, beside these powers; null where no source states it."""
+    """Energy in J of each bit received, in addition to these powers; null where no source states it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -142,9 +133,9 @@ class RadioProfile(TransmitterProfile):
 
 
 class StationProfile(TransmitterProfile):
-    """A base station: P = `idle_w` + radiated power / `amplifier_efficiency`, the linear law of EARTH.
+    """A base station: P = `idle_w` + radiated power / `amplifier_efficiency`, the linear model of EARTH.
 
-    Ignored here: that a station without load may sleep, and that it draws more while it receives.
+    Ignored here: sleep modes without load, and additional power while receiving.
     """
 
     NUMBERS = (*TransmitterProfile.NUMBERS, "idle_w")

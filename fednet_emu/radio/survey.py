@@ -18,7 +18,7 @@ _DIMENSIONS = ("shadowing", "los", "environment", "indoor", "building", "depth",
 
 
 class Rates(NamedTuple):
-    """Rates in bit/s at each distance that 10 %, 50 % and 90 % of links stay below; not a number out of range."""
+    """Quantiles (10 %, 50 % and 90 %) over links of the rate in bit/s at each distance; nan out of range."""
 
     low_bps: Array
     median_bps: Array
@@ -26,11 +26,10 @@ class Rates(NamedTuple):
 
 
 def uplink_rates(channel: Channel, distances_2d_m: Array) -> Rates:
-    """Rates of lone uplinks in the whole band, over places at each distance, averaged over the fading of each place.
+    """Rates of lone uplinks in the whole band, at many places for each distance, averaged over fading at each place.
 
-    The places are a fixed low-discrepancy sequence, so the numbers are always the same; with 2000 places the median is
-    within about 1 %.
-    Devices that are too weak for the whole band send on part of it, as `narrowing` has it.
+    The places are a fixed low-discrepancy sequence, so the numbers are reproducible; with 2000 places the median is
+    within about 1 %. Devices that are too weak for the whole band send on part of it (`narrowing`).
     Ignored here: other transmissions, headers, and the access scheme.
     """
     draws = _places(LINKS)

@@ -11,10 +11,9 @@ from scipy.integrate import quad
 
 from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.transfer import Message
-from fednet_emu.radio.channel import Channel
+from fednet_emu.radio.channel import Channel, median_delay_spread_s
 from fednet_emu.radio.fading import InBand, Nakagami, Rayleigh, Rician, independent_parts
 from fednet_emu.radio.nr.blocks import NrBlocks
-from fednet_emu.radio.propagation.tr38901.delay_spread import median_delay_spread_s
 from fednet_emu.radio.rates.ergodic import ErgodicRate, averaged
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER

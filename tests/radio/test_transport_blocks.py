@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.radio.nr.transport_blocks import transport_block_bit
+from fednet_emu.radio.nr.blocks import transport_block_bit
 
 with (Path(__file__).parent / "reference" / "link_nr_tbs.csv").open(encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))

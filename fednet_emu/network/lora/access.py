@@ -19,7 +19,7 @@ from fednet_emu.network.air.transfer import Burst
 from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.lora.duty_cycle import DutyCycleAir, Frames
 from fednet_emu.radio.fading import NoFading
-from fednet_emu.radio.rates.staircase import Staircase
+from fednet_emu.radio.rates.base import Staircase
 from fednet_emu.radio.receiver.combining import Reception
 from fednet_emu.units import db_to_linear, linear_to_db
 

@@ -22,7 +22,7 @@ from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.network.wifi.contention import Mode, Shares, contend
 from fednet_emu.network.wifi.standards import FAMILIES, WifiStandard, schemes
 from fednet_emu.radio.fading import NoFading
-from fednet_emu.radio.rates.staircase import Staircase
+from fednet_emu.radio.rates.base import Staircase
 from fednet_emu.units import db_to_linear
 
 

@@ -1,10 +1,12 @@
-"""5G NR transport blocks and the outer loop of link adaptation as a rate law."""
+"""5G NR transport blocks, and the outer loop of link adaptation as a rate law."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, Self
 
@@ -16,16 +18,15 @@ from typing_extensions import override
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.nr.numerology import rows
 from fednet_emu.radio.nr.outer_loop import FLOOR, climb
-from fednet_emu.radio.nr.transport_blocks import transport_block_bit
 from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2
-"""Standard deviation in dB of the block error rate over SNR, of code blocks of 3000 to 8448 bit: that of the normal
-approximation, by which curves of 24 to 2000 bit fall within 23 %."""
+"""Width in dB (standard deviation) of the fall of the block error rate over SNR, for code blocks of 3000 to 8448 bit.
+It follows from the normal approximation, which fits the curves of blocks of 24 to 2000 bit within 23 %."""
 
 MAX_ATTEMPTS = 4
-"""Transmissions of a block, whose copies the receiver adds up (chase combining)."""
+"""Transmissions of a block; the receiver adds their copies up (chase combining)."""
 
 _REPORT_S, _DELAY_S = 0.02, 0.004
 _TABLE, _TARGET_BLER = 1, 0.1
@@ -36,61 +37,66 @@ _WIDE_BLOCKS = 273
 _HERTZ_SLOTS = 180.0
 """Bandwidth of a resource block times the length of a slot: 12 subcarriers x 15 kHz x 1 ms at every spacing."""
 
+MOST_RE = 156
+"""Largest number of resource elements of a resource block that count (TS 38.214 clause 5.1.3.2)."""
+
+_SMALL_BIT = 3824
+_CODE_BLOCK_BIT, _LOW_RATE_CODE_BLOCK_BIT = 8424, 3816
+_SIZES_BIT: tuple[int, ...] = (
+    *range(24, 193, 8), *range(208, 385, 16), *range(408, 577, 24), *range(608, 769, 32), 808, 848, 888, 928, 984, 1032,
+    1064, 1128, 1160, 1192, 1224, 1256, 1288, 1320, 1352, 1416, 1480, 1544, 1608, 1672, 1736, 1800, 1864, 1928, 2024,
+    2088, 2152, 2216, 2280, 2408, 2472, 2536, 2600, 2664, 2728, 2792, 2856, 2976, 3104, 3240, 3368, 3496, 3624, 3752,
+    _SMALL_BIT,
+)  # fmt: skip
+"""The 93 sizes of Table 5.1.3.2-1."""
+
 
 class Curve(NamedTuple):
-    """A scheme: its efficiency in bit/s/Hz with all slots, and the SNR in dB at which half of its blocks fail."""
+    """A scheme: its efficiency in bit/s/Hz over all slots, and the SNR in dB at which half of its blocks fail."""
 
     efficiency_bps_hz: float
     half_db: float
 
 
 class NrBlocks(Repeating):
-    """Transport blocks of 5G NR at the schemes that an outer loop holds at a block error rate.
+    """Transport blocks of 5G NR, with schemes chosen by an outer loop that holds a target block error rate.
 
-    The loop moves on after each block, so that a share p (`target_bler`) of first transmissions fails on any channel.
-    On a link that does not change it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
-    (p - b_m) / (b_(m+1) - b_m) of the blocks has the faster one, and a failed block arrives at the second attempt, so
-    the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme its blocks
+    The loop adjusts after each block, so that a share p (`target_bler`) of first transmissions fails on any channel.
+    On a constant link it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
+    (p - b_m) / (b_(m+1) - b_m) of the blocks uses the faster scheme, and a failed block arrives at the second attempt,
+    so the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme its blocks
     are repeated (`repetitions`). The four attempts of HARQ add up copies, too, down to the SINR at which half of the
-    blocks fail every attempt; they count only where repetition does not reach, never both at once.
-    Block sizes are those of TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in
-    slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the
-    LDPC code over Gaussian noise in code blocks of 2000 bit, or lies 1.68 dB above Shannon for schemes without a curve.
+    blocks fail every attempt; they count only below the SINR that repetition reaches, so no copy counts twice.
+    Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in slots. A
+    block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the LDPC code
+    over Gaussian noise in code blocks of 2000 bit; for schemes without a curve it is 1.68 dB above Shannon.
     With `feedback: aged` the law is a mean over fading (`long_transfers: ergodic`).
-    Ignored here: several layers, the swing of a loop of large steps, incremental redundancy, retransmissions of the
-    RLC, synchronisation signals and random access (1 to 5 % of a wide carrier).
+    Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, retransmissions of
+    the RLC, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
 
     table: Literal[1, 2, 3] = 1
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
-
     target_bler: float = Field(default=_TARGET_BLER, gt=0, lt=0.5)
-    """Share of first transmissions that the outer loop lets fail."""
-
+    """Share of first transmissions that fail under the outer loop."""
     margin_db: float = Field(default=2.0, ge=0)
-    """SNR in dB that a receiver needs beyond the curves; 0 for theory, about 2 for receivers in software."""
-
+    """SNR in dB that a receiver needs above the curves; 0 for theory, about 2 for software receivers."""
     symbols: int = Field(default=13, ge=2, le=14)
     """Symbols of a slot, of 14, that carry data: 13 on an uplink with one for sounding or short control, 12 on a
     downlink with two for control."""
-
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Resource elements of demodulation reference signals in a resource block; 12 is one symbol."""
-
     feedback: Literal["ideal", "aged", "climbing"] = "ideal"
-    """`ideal` knows the SINR of each block, `aged` that of a report: `report_s` and `delay_s` say how old it is.
-    `climbing` knows nothing but its errors, as OpenAirInterface: each transfer begins at MCS 9, and goes a scheme up or
-    down every 100 ms."""
-
+    """`ideal` adapts to the SINR of each block, `aged` to a reported SINR whose age follows from `report_s` and
+    `delay_s`. `climbing` adapts to block errors only, as OpenAirInterface: each transfer begins at MCS 9, and moves one
+    scheme up or down every 100 ms."""
     report_s: float = Field(default=_REPORT_S, gt=0)
     """Period in s of the reports, for `feedback: aged`."""
-
     delay_s: float = Field(default=_DELAY_S, ge=0)
     """Time in s from a measurement to the first block that its report serves, for `feedback: aged`."""
-
     blocks: int | None = Field(default=None, gt=0, le=275)
-    """Resource blocks of a slot, by which the sizes of transport blocks are rounded; null for those of the channel
-    (`numerology_khz`), and 273, those of 100 MHz, without."""
+    """Resource blocks of a slot, which set the rounding of transport block sizes. Null takes the number of the channel
+    (`numerology_khz`); without a numerology it takes 273, the number of a 100 MHz channel."""
 
     @model_validator(mode="after")
     def _reports_are_aged(self) -> Self:
@@ -117,28 +123,28 @@ class NrBlocks(Repeating):
 
     @property
     def climbs(self) -> bool:
-        """Whether each transfer begins at a low scheme; `rate_bps` is then what it has in the long run."""
+        """Whether each transfer begins at a low scheme; `rate_bps` is then its long-run rate."""
         return self.feedback == "climbing"
 
     def in_blocks(self, blocks: int) -> NrBlocks:
-        """The law in a channel of so many resource blocks, unless it has its own number."""
+        """The law with this number of resource blocks, unless `blocks` is set."""
         return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """The threshold of the lowest scheme, and what that carries there."""
+        """The threshold of the lowest scheme (linear), and its efficiency there in bit/s/Hz."""
         return db_to_linear(float(self.thresholds_db[0])), self.curves[0].efficiency_bps_hz / (1.0 + self.target_bler)
 
     @property
     def min_sinr(self) -> float:
-        """Where half of the blocks of the lowest scheme fail every attempt, or where repetition ends: the lower one."""
+        """The lower one of two SINRs: half of the lowest scheme's blocks fail every attempt, or repetition ends."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
 
     @property
     def peaks(self) -> Array:
-        """The SINRs at which the rate over the SINR is highest nearby; none with `climbing`: nobody narrows."""
+        """Local maxima of the rate over the SINR; none with `climbing`, which excludes narrowing."""
         loop = self._loop
         if self.climbs:
             return np.empty(0)
@@ -148,7 +154,6 @@ class NrBlocks(Repeating):
         return sinr[rises & falls]  # of a plateau the lowest
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
         loop = self._loop
         if sinr < loop.least:
             return 0.0
@@ -159,7 +164,6 @@ class NrBlocks(Repeating):
         return bandwidth_hz * (steps[below] + (place - below) * (steps[below + 1] - steps[below]))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
         loop = self._loop
         steps, last = loop.efficiency_bps_hz, len(loop.steps) - 1
         with np.errstate(divide="ignore"):
@@ -172,7 +176,7 @@ class NrBlocks(Repeating):
 
     @cached_property
     def schemes(self) -> list[Curve]:
-        """All schemes of the table, by their numbers."""
+        """All schemes of the table, in the order of the MCS index."""
         blocks = self.blocks or _WIDE_BLOCKS
         halves_db = {
             int(row["mcs"]): float(row["snr_at_bler_0.5_db"])
@@ -190,7 +194,7 @@ class NrBlocks(Repeating):
 
     @cached_property
     def curves(self) -> list[Curve]:
-        """The schemes in use, in rising order of SNR and efficiency: none needs more and gives less than another."""
+        """Schemes in use, in rising order of SNR and efficiency: schemes with a worse trade-off are left out."""
         used: list[Curve] = []
         for curve in sorted(self.schemes, key=lambda curve: curve.half_db):
             if not used or curve.efficiency_bps_hz > used[-1].efficiency_bps_hz:
@@ -199,20 +203,16 @@ class NrBlocks(Repeating):
 
     @property
     def thresholds_db(self) -> Array:
-        """SNRs in dB [schemes] at which the block error rate of each scheme is the target."""
+        """SNRs in dB [schemes] at which each scheme has the target block error rate."""
         target_db = -WATERFALL_DB * float(scipy.special.ndtri(self.target_bler))
         return np.array([curve.half_db for curve in self.curves]) + target_db
 
     def block_errors(self, snr_db: Array) -> Array:
-        """Block error rates of the schemes in use [schemes, ...] at SNRs in dB."""
+        """Block error rates [schemes, ...] of the schemes in use, at SNRs in dB."""
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Mean efficiency in bit/s/Hz of the lowest scheme with the best whole number of repetitions, always the same.
-
-        Args:
-            snr_db: [blocks] SNRs in dB.
-        """
+        """Mean efficiency in bit/s/Hz of the lowest scheme at SNRs [blocks], with the best fixed number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
@@ -222,11 +222,11 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Rates in windows of 100 ms of a transfer over `rates_bps`, in the broadcast shape, for `feedback: climbing`.
+        """Rates in windows of 100 ms relative to `rates_bps`, in the broadcast shape, for `feedback: climbing`.
 
         Args:
             sinr: SINRs (linear).
-            window: numbers of the windows, 0 for that in which the transfer began.
+            window: indices of the windows, 0 for the window in which the transfer began.
         """
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
@@ -236,13 +236,13 @@ class NrBlocks(Repeating):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OuterLoop:
-    """What an outer loop holds on a link that does not change.
+    """Mean efficiency of an outer loop on a constant link.
 
     Attributes:
-        least: SINR (linear) below which nothing gets through.
-        low_db: the same in dB, the first point.
-        efficiency_bps_hz: [points] efficiency every 0.01 dB, up to the last that is not constant.
-        steps: the same as a list.
+        least: SINR (linear) below which the rate is 0.
+        low_db: `least` in dB, the first point.
+        efficiency_bps_hz: [points] efficiency every 0.01 dB, up to the point from which it is constant.
+        steps: `efficiency_bps_hz` as a list, for fast access to one entry.
     """
 
     least: float
@@ -273,26 +273,25 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
 
 @lru_cache(maxsize=16)
 def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
-    """What a loop that counts errors holds in the long run, and its first windows over that [windows, points].
+    """Long-run efficiency of a loop that counts errors, and its first windows relative to it [windows, points].
 
-    The last window is the long run. Swings at neighbouring SNRs differ by up to 27 %; the law, which must rise, lies
-    midway between the best at any lower SNR and the worst at any higher one: right to 1 % in the mean over SNRs, and to
-    14 % at each.
+    The last window is the long run. The oscillation differs by up to 27 % between neighbouring SNRs. The law must rise
+    with the SNR: it is midway between the best efficiency at any lower SNR and the worst at any higher one, accurate to
+    1 % in the mean over SNRs, and to 14 % at each SNR.
     """
     low_db = 10.0 * math.log10(law.min_sinr)
     span_db = law.schemes[-1].half_db + 10.0 * WATERFALL_DB - low_db
     snr_db: Array = low_db + _STEP_DB * np.arange(math.ceil(span_db / _STEP_DB) + 1, dtype=np.float64)
     of_scheme = np.array([[scheme.efficiency_bps_hz] for scheme in law.schemes])
-    its = climb(of_scheme * _chase(law.schemes, snr_db), _block_errors(law.schemes, snr_db))
-    settled = 0.5 * (np.maximum.accumulate(its.settled) + np.minimum.accumulate(its.settled[::-1])[::-1])
-    relative = np.divide(its.first, settled, out=np.zeros_like(its.first), where=settled > 0.0)
-    return OuterLoop(law.min_sinr, low_db, settled, settled.tolist()), np.concatenate(
-        [relative, np.ones((1, len(settled)))]
-    )
+    first, settled = climb(of_scheme * _chase(law.schemes, snr_db), _block_errors(law.schemes, snr_db))
+    settled = 0.5 * (np.maximum.accumulate(settled) + np.minimum.accumulate(settled[::-1])[::-1])
+    relative = np.divide(first, settled, out=np.zeros_like(first), where=settled > 0.0)
+    relative = np.concatenate([relative, np.ones((1, len(settled)))])
+    return OuterLoop(law.min_sinr, low_db, settled, settled.tolist()), relative
 
 
 def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
-    """Block error rates of schemes [schemes, ...] at SNRs in dB."""
+    """Block error rates [schemes, ...] of these schemes at SNRs in dB."""
     half_db = np.array([curve.half_db for curve in curves]).reshape(-1, *[1] * np.ndim(snr_db))
     deviation = np.asarray((half_db - snr_db) / WATERFALL_DB)
     errors = (deviation > 0.0).astype(np.float64)
@@ -302,9 +301,50 @@ def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
 
 
 def _chase(curves: list[Curve], snr_db: Array) -> Array:
-    """Blocks that arrive per attempt [schemes, points], with the SNRs of all copies of a block added up."""
+    """Blocks delivered per attempt [schemes, points], with the SNRs of all copies of a block added up."""
     expected, reached = np.zeros((len(curves), len(snr_db))), np.ones((len(curves), len(snr_db)))
     for copies in range(1, MAX_ATTEMPTS + 1):
         expected += reached
         reached *= _block_errors(curves, snr_db + 10.0 * math.log10(copies))
     return (1.0 - reached) / expected
+
+
+def transport_block_bit(
+    blocks: int, symbols: int, dmrs: int, modulation_bits: int, rate_x1024: float, *, overhead: int = 0, layers: int = 1
+) -> int:
+    """Size in bit of the transport block of one slot (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
+
+    Ignored here: the scaling of N_info for paging and random access.
+
+    Args:
+        blocks: resource blocks of the allocation.
+        symbols: symbols of the allocation, of the 14 of a slot.
+        dmrs: resource elements of demodulation reference signals in a resource block.
+        modulation_bits: bits per symbol of the modulation.
+        rate_x1024: 1024 times the code rate.
+        overhead: further resource elements of a resource block without data: 0, 6, 12 or 18.
+        layers: spatial layers.
+    """
+    elements = min(MOST_RE, 12 * symbols - dmrs - overhead) * blocks
+    rate = Fraction(rate_x1024) / 1024
+    info = elements * rate * modulation_bits * layers
+    if info <= 0:
+        return 0
+    if info <= _SMALL_BIT:
+        step = 1 << max(3, _floor_log2(info) - 6)
+        return _SIZES_BIT[bisect_left(_SIZES_BIT, max(24, step * (info // step)))]
+    step = 1 << (_floor_log2(info - 24) - 5)
+    quantised = max(3840, step * math.floor((info - 24) / step + Fraction(1, 2)))
+    if rate <= Fraction(1, 4):
+        code_blocks = -(-(quantised + 24) // _LOW_RATE_CODE_BLOCK_BIT)
+    elif quantised > _CODE_BLOCK_BIT:
+        code_blocks = -(-(quantised + 24) // _CODE_BLOCK_BIT)
+    else:
+        code_blocks = 1
+    unit = 8 * code_blocks
+    return unit * -(-(quantised + 24) // unit) - 24
+
+
+def _floor_log2(number: Fraction) -> int:
+    """The largest n with 2^n at most the number, which is at least 1 / 8."""
+    return (8 * number.numerator // number.denominator).bit_length() - 4

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from fednet_emu.arrays import Array
 from fednet_emu.radio.nr.numerology import rows
-from fednet_emu.radio.rates.base import Repeating
-from fednet_emu.radio.rates.staircase import Staircase
+from fednet_emu.radio.rates.base import Repeating, Staircase
 from fednet_emu.units import db_to_linear
 
 CQI_RATES_X1024 = {
@@ -26,11 +25,11 @@ CQI_RATES_X1024 = {
 """Bits per symbol and 1024 times the code rate of CQI 1 to 15 (TS 38.214 Tables 5.2.2.1-2 to -4)."""
 
 FIRST_LOSS = 0.1
-"""First-transmission block error rate that link adaptation aims at (TS 38.214 clause 5.2.2.1)."""
+"""Target of link adaptation for the block error rate of first transmissions (TS 38.214 clause 5.2.2.1)."""
 
 
 class Scheme(NamedTuple):
-    """One row of an MCS table with the SNR in dB at which 10 % and 1 % of its code blocks fail."""
+    """One row of an MCS table, with the SNRs in dB at which 10 % and 1 % of its code blocks fail."""
 
     efficiency_bps_hz: float
     snr_at_10_pct_db: float
@@ -38,38 +37,33 @@ class Scheme(NamedTuple):
 
 
 class NrMcs(Repeating, Staircase):
-    """The fastest scheme of an MCS table that loses at most 10 % of its blocks at the SINR, and the retransmissions.
+    """The fastest scheme of an MCS table that loses at most 10 % of its blocks at the SINR, with retransmissions.
 
-    Thresholds are those of the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
+    Thresholds hold for the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
     without transform precoding): SNRs at a block error rate of 10 % and 1 %, interpolated in curves of Sionna 2.2.
     Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the table's mean gap
     to Shannon, 1.50, 1.78 and 1.49 dB. Each scheme counts with a first-transmission loss of 10 %, so the rate is a
     staircase; an outer loop mixes in the next scheme and is up to 14 % faster just below a threshold (`nr-blocks`).
     Below the lowest scheme its blocks are repeated (`repetitions`), with the same first-transmission loss.
-    Nothing is lost for good: what fails every attempt is sent anew.
+    No data is lost for good: a block that fails every attempt is sent again by the layer above.
     Ignored here: channel estimation (it costs 2 to 5 dB more in receivers), frequency selectivity, the delay of channel
     reports and of retransmissions, other code block sizes.
     """
 
     table: Literal[1, 2, 3] = 1
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
-
     feedback: Literal["ideal", "cqi"] = "ideal"
-    """`ideal` uses all schemes of the table; `cqi` only those that the 15 values of the CQI name."""
-
+    """`ideal` uses all schemes of the table; `cqi` only the schemes of the 15 values of the CQI."""
     max_attempts: int = Field(default=4, ge=1, le=16)
-    """Transmissions of a block before it is given up (and sent anew from above)."""
-
+    """Transmissions of a block before the radio gives it up, and the layer above sends it again."""
     combining: Literal["chase", "none"] = "chase"
-    """Whether the receiver adds up the copies of a block (`retransmission.chase_combining`) or forgets failed ones."""
-
+    """Whether the receiver adds up the copies of a block (chase combining) or discards failed copies."""
     overhead_share: float = Field(default=0.14, ge=0, lt=1)
     """Share of the resources spent on control and reference signals; TS 38.306 clause 4.1.2 has 0.14 for the downlink
     and 0.08 for the uplink up to 7.125 GHz, 0.18 and 0.10 above."""
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Thresholds (linear) in rising order, and the bit/s/Hz from each of them on."""
         thresholds: list[float] = []
         efficiencies_bps_hz = [0.0]
         for scheme in sorted(self._schemes(), key=lambda scheme: scheme.snr_at_10_pct_db):
@@ -81,23 +75,20 @@ class NrMcs(Repeating, Staircase):
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """The lowest scheme."""
         return self.stairs[0][0], self.stairs[1][0]
 
     @property
     def jumps(self) -> Array:
-        """Where the rate begins, and every threshold but the lowest."""
+        """The lowest SINR with a rate above 0, and every threshold except the lowest."""
         return np.array([self.min_sinr, *self.stairs[0][1:]])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
         least, enough, slope = self._repeats
         if sinr >= enough:
             return super().rate_bps(sinr, bandwidth_hz)
         return bandwidth_hz * slope * sinr if sinr >= least else 0.0
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
         return super().rates_bps(sinr, bandwidth_hz) + bandwidth_hz * self.repeated_bps_hz(sinr)
 
     def _schemes(self) -> list[Scheme]:
@@ -123,7 +114,7 @@ class NrMcs(Repeating, Staircase):
 def mcs_table(table: int) -> list[Scheme]:
     """The schemes of an MCS table in the order of their index.
 
-    Ignored here: the reserved rows at the end, which name retransmissions.
+    Ignored here: the reserved rows at the end, which serve retransmissions.
     """
     return [
         Scheme(
@@ -144,12 +135,12 @@ class Attempts(NamedTuple):
 
     @property
     def throughput(self) -> float:
-        """Blocks delivered per attempt, when a block that failed for good is sent anew from above."""
+        """Blocks delivered per attempt, if the layer above sends blocks again that failed every attempt."""
         return (1.0 - self.residual_loss) / self.expected
 
 
 def truncated_arq(loss: float, max_attempts: int) -> Attempts:
-    """Attempts of a block that is lost with one probability each time: (1 - p^M) / (1 - p) and p^M.
+    """Attempts of a block with the same loss probability p at each attempt: (1 - p^M) / (1 - p) and p^M.
 
     Ignored here: feedback errors, and the time between attempts, which other blocks fill.
     """
@@ -159,9 +150,9 @@ def truncated_arq(loss: float, max_attempts: int) -> Attempts:
 def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: float, max_attempts: int) -> Attempts:
     """Attempts of a block whose receiver adds up the SNR of all copies (maximum-ratio combining of equal copies).
 
-    The block error rate after k copies is read at k times the SNR off a line through both given points, in decades
-    over dB, and attempts fail independently given their SNR.
-    Ignored here: what a failure says about the noise, fading between attempts, feedback errors.
+    The block error rate after k copies is the value at k times the SNR on the line through both given points, in
+    decades over dB. Given their SNR, attempts fail independently.
+    Ignored here: the correlation of the noise of successive attempts, fading between attempts, feedback errors.
     """
     decade_db = snr_at_1_pct_db - snr_at_10_pct_db
     losses = []
@@ -172,7 +163,7 @@ def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: flo
 
 
 def attempts(losses: list[float]) -> Attempts:
-    """Attempts of a block that is lost with the given probability at each one, in order.
+    """Attempts of a block, given the loss probability of each attempt in order.
 
     Ignored here: dependence between attempts.
     """

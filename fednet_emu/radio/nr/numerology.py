@@ -1,4 +1,4 @@
-"""5G NR resource blocks: how much of a channel carries anything (TS 38.101-1 and 38.101-2 Table 5.3.2-1)."""
+"""5G NR resource blocks: the part of a channel that carries data (TS 38.101-1 and 38.101-2 Table 5.3.2-1)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> i
     Ignored here: guard bands between carriers, control channels and reference signals within the blocks.
 
     Args:
-        channel_hz: nominal width of the channel, one of those that the standard has.
+        channel_hz: nominal width of the channel, a value of the standard.
         spacing_khz: 15, 30 or 60 up to 7.125 GHz (frequency range 1), 60 or 120 above (range 2).
-        carrier_hz: centre frequency, which picks the range.
+        carrier_hz: centre frequency, which selects the range.
 
     Raises:
-        ValueError: when the standard has no such channel; the message lists the widths it has.
+        ValueError: the standard has no such channel; the message lists its widths.
     """
     frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
     blocks = {
@@ -43,15 +43,15 @@ def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> i
 
 
 def occupied_hz(channel_hz: float, spacing_khz: int, carrier_hz: float) -> float:
-    """Width of all resource blocks of a channel together: 79 to 98 % of its nominal width.
+    """Total width in Hz of all resource blocks of a channel: 79 to 98 % of its nominal width.
 
-    Ignored here: what `resource_blocks` ignores.
+    Ignored here: the same as in `resource_blocks`.
     """
     blocks = resource_blocks(channel_hz, spacing_khz, carrier_hz)
     return float(blocks * SUBCARRIERS_PER_BLOCK * spacing_khz * 1000)
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    """The rows of a table of 3GPP standards in `radio/data`, each cell by the name of its column."""
+    """The rows of a table of 3GPP standards in `radio/data`, as dictionaries by column name."""
     text = (files("fednet_emu.radio") / "data" / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

@@ -1,4 +1,4 @@
-"""Link adaptation by counted block errors alone, as OpenAirInterface has it: each transfer climbs from a low scheme."""
+"""Link adaptation by counted block errors, as in OpenAirInterface: each transfer climbs from a low scheme."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray
 
 WINDOW_NS = 100_000_000
-"""Time between two decisions: ten frames."""
+"""Time in ns between two decisions: ten frames."""
 
 _START, FLOOR = 9, 6
 _LOW, _HIGH, _OLD = 0.05, 0.15, 0.9
@@ -17,11 +17,11 @@ _FIRST, _LATER = 32, 256
 
 
 class Climb(NamedTuple):
-    """What a loop that counts errors sends on a link that does not change, in bit/s/Hz at some SNRs.
+    """Efficiencies in bit/s/Hz of a loop that counts errors on a constant link, at SNRs [points].
 
     Attributes:
-        first: [windows, points] in each of the first windows of a transfer.
-        settled: [points] in the mean, in the long run.
+        first: [windows, points] efficiency in each of the first windows of a transfer.
+        settled: [points] mean efficiency in the long run.
     """
 
     first: Array
@@ -29,15 +29,16 @@ class Climb(NamedTuple):
 
 
 def climb(efficiency_bps_hz: Array, errors: Array) -> Climb:
-    """Play the loop of OpenAirInterface at many SNRs, with the expected share of failed blocks in each window.
+    """Simulate the loop of OpenAirInterface at many SNRs, with the expected share of failed blocks in each window.
 
-    It begins at MCS 9 with a share of errors of 0. After each window of 100 ms the share is nine tenths of the old one
-    and a tenth of that of the window; below 5 % the next scheme follows, above 15 % the one before, down to MCS 6.
+    The loop begins at MCS 9 with an error share of 0. After each window of 100 ms the error share becomes 0.9 of the
+    old value plus 0.1 of the window's share. Below 5 % the scheme moves up by one, above 15 % down by one, to at least
+    MCS 6.
     Source: `get_mcs_from_bler` of OpenAirInterface, 2024.
 
     Args:
-        efficiency_bps_hz: [schemes, points] what each MCS carries in the mean, all attempts counted.
-        errors: [schemes, points] share of its first transmissions that fail.
+        efficiency_bps_hz: [schemes, points] mean efficiency of each MCS, all attempts counted.
+        errors: [schemes, points] share of first transmissions that fail.
     """
     points = np.arange(errors.shape[1])
     mcs: IntArray = np.full(len(points), _START)

@@ -1,4 +1,4 @@
-"""What a path-loss law says about links, and what all laws share: the state of a link and the range of a formula."""
+"""Base classes of path-loss laws: the large-scale state of links, and the range of validity of formulas."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Propagation:
     """The large-scale state of links, every array in the same shape.
 
     Attributes:
-        loss_db: mean loss, including walls and vehicles in between; shadowing too where it has been added.
+        loss_db: mean loss, including walls and vehicles in between, and shadowing once it is added.
         los: whether the link has line of sight.
-        sigma_db: standard deviation of the shadowing that the law states for this state; 0 when it states none.
-        correlation_m: distance over which the shadowing falls to a correlation of 1/e; infinity when none is stated.
+        sigma_db: standard deviation of the shadowing that the law states for this link; 0 if it states none.
+        correlation_m: distance over which the correlation of the shadowing falls to 1/e; infinity if none is stated.
     """
 
     loss_db: Array
@@ -43,32 +43,25 @@ class Propagation:
     def of(
         cls, loss_db: Array, los: Mask | bool, sigma_db: Array | float = 0.0, correlation_m: Array | float = np.inf
     ) -> Propagation:
-        """The state in the common shape of its parts."""
-        shape = np.broadcast_shapes(*(np.shape(part) for part in (loss_db, los, sigma_db, correlation_m)))
-        return cls(
-            loss_db=np.broadcast_to(loss_db, shape),
-            los=np.broadcast_to(los, shape),
-            sigma_db=np.broadcast_to(sigma_db, shape),
-            correlation_m=np.broadcast_to(correlation_m, shape),
-        )
+        """The state with all arrays broadcast to their common shape."""
+        return cls(*np.broadcast_arrays(loss_db, los, sigma_db, correlation_m))
 
 
 class PathLoss(Component):
-    """The law of mean attenuation over distance.
+    """Mean attenuation of a link as a deterministic function of geometry, carrier and random draws.
 
-    A kind is a deterministic function of geometry, carrier and draws. The higher antenna of a link counts as the base
-    station, so a link loses as much one way as the other.
+    The higher antenna of a link counts as the base station, so the loss is the same in both directions.
     """
 
     STATES_SIGMA: ClassVar[bool] = False
-    """Whether the law states the standard deviation of shadowing, as `shadowing: of-path-loss` needs."""
+    """Whether the law states the standard deviation of shadowing, which `shadowing: of-path-loss` needs."""
     PLACED: ClassVar[bool] = False
-    """Whether the law is of certain places, so that a distance alone tells nothing."""
+    """Whether the law needs coordinates, so that a distance alone is not enough."""
 
     def on_site(
         self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
     ) -> PathLoss:
-        """The law as it is for these stations, for kinds that read a file.
+        """The law for these stations, for kinds that read a file.
 
         Args:
             carrier_hz: carrier in Hz.
@@ -77,20 +70,20 @@ class PathLoss(Component):
             data_dir: folder of files.
 
         Raises:
-            DataError: the file cannot be used, or is of other stations.
+            DataError: the file cannot be used, or belongs to other stations.
         """
         return self
 
     @property
     def gains(self) -> Gains | None:
-        """What it knows of places; None for a law of the distance."""
+        """The table of gains of a law that needs coordinates; None for a law of the distance."""
         return None
 
     @property
     def los_correlation_m(self) -> float:
-        """Distance over which line of sight comes and goes as devices move: its correlation falls to 1/e.
+        """Distance in m of movement over which the correlation of line of sight falls to 1/e.
 
-        50 m, that of UMa and UMi in TR 38.901 Table 7.6.3.1-2, for every law that states none of its own.
+        The default of 50 m is the value of UMa and UMi in TR 38.901 Table 7.6.3.1-2.
         """
         return 50.0
 
@@ -99,7 +92,7 @@ class PathLoss(Component):
         """State of each link, in the broadcast shape of `hop` and `draws`.
 
         Raises:
-            ScenarioError: when a link lies outside the range of the formula and the law is not told to extrapolate.
+            ScenarioError: a link is outside the range of the formula, and extrapolation is not allowed.
         """
 
     def loss_db(self, hop: Hop, carrier_hz: float, draws: LinkDraws | None = None) -> Array:
@@ -108,15 +101,17 @@ class PathLoss(Component):
 
 
 class SitePathLoss(PathLoss):
-    """A law with two states, with and without line of sight, fitted to measurements within stated ranges."""
+    """A law with the two states of line of sight, fitted to measurements within stated ranges.
+
+    Ignored here: correlation of line of sight between neighbouring devices; draws keyed by place add it.
+    """
 
     STATES_SIGMA: ClassVar[bool] = True
 
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
-    """Whether each link draws its line of sight from the law's probability, or all have it, or none."""
-
+    """Whether line of sight is drawn per link with the law's probability, or set for all links, or for none."""
     outside: Literal["error", "extrapolate"] = "error"
-    """What to do beyond the ranges of the formula: refuse, or use it as it stands. Short links are always clamped."""
+    """Action outside the ranges of the formula: an error, or extrapolation. Short links are always clamped."""
 
     def sees(self, probability: Array, draws: LinkDraws) -> Mask:
         """Whether each link has line of sight, from its probability and the setting `los`."""
@@ -125,17 +120,13 @@ class SitePathLoss(PathLoss):
         return np.asarray(draws.los < probability)
 
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
-        """Refuse values outside [low, high] unless told to extrapolate; the last digits of a position do not matter."""
+        """Check that values are within [low, high], as `require_range`, unless extrapolation is allowed."""
         if self.outside == "error":
             require_range(f"path_loss {self.kind}", what, value, low, high)
 
 
 def require_range(where: str, what: str, value: Array | float, low: float, high: float) -> None:
-    """Refuse values outside the range [low, high] of a formula, with a relative tolerance of 1e-9 for rounding.
-
-    Raises:
-        ScenarioError: naming the formula, the quantity and the first value outside.
-    """
+    """Raise a `ScenarioError` for values outside the range [low, high] of a formula, with a tolerance of 1e-9."""
     values = np.atleast_1d(value)
     beyond = (values < low - 1e-9 * high) | (values > high + 1e-9 * high)
     if beyond.any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from fednet_emu.arrays import Array, exp, log10
@@ -16,14 +18,13 @@ HANDSET_HEIGHT_M = 1.5
 class D2dOutdoor(SitePathLoss):
     """Two handsets outdoors: WINNER+ B1 (D5.3) with the offsets of TR 36.843, and never less than free space.
 
-    Heights are fixed at 1.5 m (0.8 m effective), up to 5 km. Shadowing is 7 dB in either state; TR 36.843 gives no
-    distance over which it is correlated, so that of street canyons is stated, 10 m with line of sight and 13 m without.
-    Below 3 m the loss is that of free space, below 1 m constant.
-    Ignored here: the actual heights but for the 3D distance, streets, bodies that hold the handsets.
+    Heights are fixed at 1.5 m (0.8 m effective), distances go up to 5 km. Shadowing is 7 dB in either state; TR 36.843
+    gives no correlation distance, so the one of street canyons is used, 10 m with line of sight and 13 m without.
+    Below 3 m the loss is the free-space loss, below 1 m constant.
+    Ignored here: actual heights except in the 3D distance, streets, bodies that hold the handsets.
     """
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.45, 6.0)
         self.within("distance in m", hop.distance_3d_m, 0.0, 5000.0)
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
@@ -41,19 +42,16 @@ class D2dOutdoor(SitePathLoss):
 class D2dIndoor(SitePathLoss):
     """Two handsets in one building: 89.5 + 16.9 log10(d_km) dB with line of sight, 147.4 + 43.3 log10(d_km) without.
 
-    Shadowing: 3 dB with line of sight, 4 dB without; correlated over 10 and 6 m as in offices, and line of sight over
-    10 m as there. Without line of sight the loss is never less than with it; below 1 m it is constant. Corridors guide
-    waves, so with line of sight it may be less than in free space. Fitted at 2 GHz.
-    Ignored here: walls and floors one by one, and the carrier.
+    Shadowing: 3 dB with line of sight, 4 dB without, correlated over 10 and 6 m. Line of sight is correlated over 10 m.
+    TR 36.843 states no correlation distances; these are the ones of offices. Without line of sight the loss is never
+    less than with it; below 1 m it is constant. Corridors guide waves, so with line of sight the loss may be less than
+    in free space. Fitted at 2 GHz.
+    Ignored here: individual walls and floors, and the carrier.
     """
 
-    @property
-    def los_correlation_m(self) -> float:
-        """10 m, as in offices: TR 36.843 states none."""
-        return 10.0
+    los_correlation_m: ClassVar[float] = 10.0
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.45, 6.0)
         self.within("distance in m", hop.distance_3d_m, 0.0, 150.0)
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
@@ -92,7 +90,7 @@ def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
 def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
     """WINNER+ B1 loss without line of sight, before the offset of -5 dB: (44.9 - 6.55 log10 h) dB per decade.
 
-    The frequency term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes those at 700 MHz and 2 GHz.
+    The frequency term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
     Ignored here: heights other than 1.5 m.
     """
     f, log_h = carrier_ghz(carrier_hz), log10(HANDSET_HEIGHT_M)
@@ -110,10 +108,7 @@ def b1_breakpoint_m(carrier_hz: float) -> float:
 
 
 def b1_los_probability(distance_m: Array) -> Array:
-    """Probability of line of sight between handsets outdoors: min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36).
-
-    Ignored here: that neighbours see each other together.
-    """
+    """Probability of line of sight between handsets outdoors: min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36)."""
     decay = exp(-distance_m / 36.0)
     return np.minimum(18.0 / distance_m, 1.0) * (1.0 - decay) + decay
 

@@ -1,12 +1,12 @@
-"""A link as propagation formulas need it: the geometry of its ends, and every random number, drawn by the caller."""
+"""The inputs of propagation formulas: the geometry of links, and random numbers drawn by the caller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import scipy
+from scipy.special import ndtri
 
 from fednet_emu.arrays import Array
 
@@ -21,8 +21,8 @@ class Hop:
         distance_2d_m: horizontal distance between transmitter and receiver.
         tx_height_m: height of the transmitting antenna above ground.
         rx_height_m: height of the receiving antenna above ground.
-        place_m: coordinates [..., 2] of the devices, for laws of certain places; None where only distances are known.
-        station: number of the station at the other end of all of these links.
+        place_m: coordinates [..., 2] of the devices, for laws that need them; None where only distances are known.
+        station: index of the station at the other end of all these links.
     """
 
     distance_2d_m: Array
@@ -52,16 +52,16 @@ class Hop:
 
     @property
     def high_m(self) -> Array:
-        """Height of the higher antenna: formulas that tell a base station from a device take it for the former."""
+        """Height of the higher antenna, which formulas with different ends take for the base station."""
         return np.maximum(self.tx_height_m, self.rx_height_m)
 
     @property
     def low_m(self) -> Array:
-        """Height of the lower antenna, which such formulas take for the device."""
+        """Height of the lower antenna, which formulas with different ends take for the device."""
         return np.minimum(self.tx_height_m, self.rx_height_m)
 
     def at_least(self, distance_2d_m: float) -> Hop:
-        """The same hops with every horizontal distance below a minimum raised to it."""
+        """A copy with horizontal distances of at least `distance_2d_m`; shorter ones are raised to it."""
         return replace(self, distance_2d_m=np.maximum(self.distance_2d_m, distance_2d_m))
 
 
@@ -69,17 +69,17 @@ class Hop:
 class LinkDraws:
     """One value per link of each random quantity; arrays broadcast against the hop.
 
-    Key `shadowing`, `los` and `environment` by the unordered pair of ends, so that a link is the same both ways, and
-    `indoor`, `building` and `depth` by the device alone: whoever is indoors is so for every base station.
+    Key `shadowing`, `los` and `environment` by the unordered pair of ends, so that a link is the same in both
+    directions, and `indoor`, `building` and `depth` by the device alone: a device is indoors for all base stations.
 
     Attributes:
-        shadowing: standard normal, times the standard deviation of the shadowing.
+        shadowing: standard normal, multiplied by the standard deviation of the shadowing.
         los: uniform in (0, 1); line of sight where it is below the probability.
         environment: uniform in (0, 1); the effective environment height of the urban macro model.
         indoor: uniform in (0, 1); indoors where it is below the share of indoor devices.
         building: uniform in (0, 1); a high-loss building where it is below their share.
-        depth: uniform in (0, 1); how far inside the building.
-        penetration: standard normal; the spread of the loss through walls, or through the vehicle in between.
+        depth: uniform in (0, 1); the depth inside the building.
+        penetration: standard normal; the variation of the loss through walls, or through a vehicle in between.
     """
 
     shadowing: Array
@@ -92,20 +92,14 @@ class LinkDraws:
 
     @classmethod
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
-        """Draws from a source of uniforms in the open interval (0, 1), asked once for each attribute by its name."""
-        return cls(
-            shadowing=np.asarray(scipy.special.ndtri(uniform("shadowing"))),
-            los=uniform("los"),
-            environment=uniform("environment"),
-            indoor=uniform("indoor"),
-            building=uniform("building"),
-            depth=uniform("depth"),
-            penetration=np.asarray(scipy.special.ndtri(uniform("penetration"))),
-        )
+        """Draws from a source of uniforms in the open interval (0, 1), called once per attribute with its name."""
+        names = [field.name for field in fields(cls)]
+        normal = ("shadowing", "penetration")
+        return cls(*(np.asarray(ndtri(uniform(name))) if name in normal else uniform(name) for name in names))
 
     @classmethod
     def typical(cls, shadowing: Array | None = None) -> LinkDraws:
-        """Every draw at its median: the likelier state of each link, and median shadowing unless it is given."""
+        """All draws at their medians: each link in its likelier state, with median shadowing unless it is given."""
         half, zero = np.asarray(0.5), np.asarray(0.0)
         shadowing = zero if shadowing is None else shadowing
         return cls(shadowing, los=half, environment=half, indoor=half, building=half, depth=half, penetration=zero)

@@ -1,4 +1,4 @@
-"""Path loss from a table of places: what a ray tracer has found in a street."""
+"""Path loss from a table of gains at places, the output of a ray tracer."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from fednet_emu.radio.propagation.base import PathLoss, Propagation, free_space_
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 _APART_M = 0.1
-"""Most by which coordinates of stations, and heights, may differ from those of the table."""
+"""Largest difference between coordinates of stations, or heights, in the scenario and in the table."""
 _OFF_DB = 3.0
-"""Most by which the mean of direct paths may differ from free space."""
+"""Largest difference between the mean gain of direct paths and free space."""
 
 
 class TablePathLoss(PathLoss):
     """Gains of a ray tracer on a grid of places, a column for each station: an .npz file, or a folder of DeepMIMO 4.
 
-    The file has `gain_db` [places, stations], `xyz_m` [places, 3], `stations_m` [stations, 3], `carrier_hz` and, if the
-    tracer knows it, `los` [places, stations]. A gain is the power sum over all paths; it has the multipath and the
-    obstacles in it, so there is neither fading nor shadowing on top. Minus infinity is for places that nothing reaches.
-    Ignored here: delays of the paths, and antenna patterns other than those that were traced.
+    The file has `gain_db` [places, stations], `xyz_m` [places, 3], `stations_m` [stations, 3], `carrier_hz` and
+    optionally `los` [places, stations]. A gain is the power sum over all paths. It includes multipath and obstacles, so
+    fading and shadowing must be off. Places without any path have a gain of minus infinity.
+    Ignored here: delays of the paths, and antenna patterns other than the traced ones.
     """
 
     kind = "table"
     PLACED: ClassVar[bool] = True
 
     path: str
-    """The file or folder; a relative path is sought in the data folder first."""
+    """The file or folder; a relative path is looked up in the data folder first."""
     between: Literal["nearest", "bilinear"] = "nearest"
-    """What holds between places of the grid: the gain of the nearest one, or that of the four around, linear in dB."""
+    """Interpolation between places of the grid: the nearest place, or the four places around, linear in dB."""
     outside: Literal["refuse", "no-link"] = "refuse"
-    """What to do with devices beyond the grid: end the run, or take them for out of reach."""
-
+    """Treatment of devices outside the grid: an error, or a link with no gain."""
     _gains: Gains | None = PrivateAttr(None)
 
     @override
@@ -72,11 +71,6 @@ class TablePathLoss(PathLoss):
         return self._gains
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """The state of links between stations and places.
-
-        Raises:
-            ScenarioError: A device is beyond the grid, or the links are not those of a station.
-        """
         gains = self._gains
         if gains is None or hop.place_m is None:
             raise ScenarioError(
@@ -99,14 +93,14 @@ class TablePathLoss(PathLoss):
             corners = [(dx, dy) for dx in (0, 1) for dy in (0, 1)]
             weights = [(along_x if dx else 1 - along_x) * (along_y if dy else 1 - along_y) for dx, dy in corners]
             values = [own_db[column + dx, row + dy] for dx, dy in corners]
-            # a corner without weight does not count, even if nothing reaches it
+            # a corner with weight 0 must not count, even if its gain is minus infinity
             parts = [w * np.where(w > 0, v, 0.0) for w, v in zip(weights, values, strict=True)]
             gain_db = np.add.reduce(parts)
         return Propagation.of(-np.where(beyond, -np.inf, gain_db), los[near] & ~beyond)
 
 
 def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
-    """The line below each coordinate, and how far it is on the way to the next one, from 0 to 1."""
+    """Index of the grid line below each coordinate, and the relative position (0 to 1) up to the next line."""
     line = np.clip(np.searchsorted(lines_m, at_m, side="right") - 1, 0, len(lines_m) - 2)
     return line, np.clip((at_m - lines_m[line]) / (lines_m[line + 1] - lines_m[line]), 0.0, 1.0)
 
@@ -114,7 +108,7 @@ def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
 def _unfit(
     gains: Gains, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array
 ) -> Iterator[tuple[str, str]]:
-    """Why a table is not that of a scenario, and what would be right."""
+    """Yield each reason why a table does not fit a scenario, with its remedy."""
     device_m, station_m = heights_m
     if gains.carrier_hz is not None and abs(gains.carrier_hz - carrier_hz) > 1e-6 * carrier_hz:
         yield f"is of another carrier, got {gains.carrier_hz:g} Hz for {carrier_hz:g} Hz", "set channel.carrier_hz"

@@ -28,32 +28,27 @@ HIGHWAY_BEHIND = {
 class V2v(PathLoss):
     """Two vehicles on an urban grid or a highway, 0.5 to 100 GHz; links shorter than 1 m count as 1 m.
 
-    A vehicle in between costs a Gaussian number of dB that depends on whose antennas are below its roof, and never
-    less than 0 dB. Shadowing: 3 dB in sight or blocked, 4 dB behind buildings; correlated over 10 m in cities and 25 m
-    on highways (TR 36.885 Table A.1.4-1).
-    Ignored here: the grid of streets (which vehicles share one), and which vehicle is in between.
+    The loss through a vehicle in between is Gaussian in dB and at least 0 dB; it depends on which antennas are below
+    the roof of this vehicle. Shadowing: 3 dB in sight or blocked, 4 dB behind buildings; correlated over 10 m in cities
+    and 25 m on highways (TR 36.885 Table A.1.4-1). A blocked link has no line of sight.
+    Ignored here: the street grid (which vehicles share a street), and which vehicle is in between.
     """
 
     STATES_SIGMA: ClassVar[bool] = True
 
     road: Literal["urban", "highway"]
     """The environment."""
-
     los: Literal["probabilistic", "always", "blocked", "never"] = "probabilistic"
-    """The state of links: drawn, or all in sight, or all blocked by a vehicle, or all behind buildings."""
-
+    """State of the links: drawn, all in sight, all blocked by a vehicle, or all behind buildings."""
     density: Literal["low", "medium", "high"] | None = None
-    """Density of vehicles; it selects the measured state probabilities (Boban, Gong and Xu 2016). Null for those of
-    TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""
-
+    """Density of vehicles, which selects the measured state probabilities (Boban, Gong and Xu 2016). Null takes the
+    probabilities of TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""
     blocker_height_m: float = Field(default=1.6, gt=0)
     """Height of the vehicles in between: 1.6 m for cars, 3.0 m for lorries."""
-
     outside: Literal["error", "extrapolate"] = "error"
-    """What to do with carriers outside 0.5 to 100 GHz: refuse, or use the formula as it stands."""
+    """Action for carriers outside 0.5 to 100 GHz: an error, or extrapolation."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """State of each link; a blocked one has no line of sight."""
         distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)
         if self.outside == "error":
             require_range("path_loss v2v", "carrier in GHz", f, 0.5, 100.0)
@@ -73,7 +68,7 @@ class V2v(PathLoss):
         )
 
     def probabilities(self, distance_2d_m: Array) -> tuple[Array, Array]:
-        """Probability of each link to be in sight, and to be behind buildings; it is blocked otherwise."""
+        """Probabilities per link of being in sight, and of being behind buildings; a link is blocked otherwise."""
         one, zero = np.ones_like(distance_2d_m), np.zeros_like(distance_2d_m)
         if self.los != "probabilistic":
             return {"always": (one, zero), "blocked": (zero, zero), "never": (zero, one)}[self.los]
@@ -86,9 +81,9 @@ class V2v(PathLoss):
 def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Array:
     """Loss through a vehicle between two others, TR 37.885 clause 6.2.1: at least 0 dB, log-normal in linear power.
 
-    Mean 9 + max(0, 15 log10(d) - 41) dB and deviation 4.5 dB when both antennas are below the roof in between, mean
-    5 + ... and deviation 4 dB when one is, nothing when none is.
-    Ignored here: several vehicles in between, and its place.
+    Mean 9 + max(0, 15 log10(d) - 41) dB and deviation 4.5 dB if both antennas are below the roof of the vehicle in
+    between, mean 5 + max(0, ...) dB and deviation 4 dB if one is, 0 dB if none is.
+    Ignored here: several vehicles in between, and the position of the vehicle.
     """
     far_db = np.maximum(0.0, 15.0 * log10(np.maximum(hop.distance_3d_m, 1.0)) - 41.0)
     both, none = hop.high_m < blocker_height_m, hop.low_m > blocker_height_m
@@ -111,7 +106,7 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
 def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
     """Probabilities in sight and behind buildings on an urban grid (Boban, Gong and Xu 2016, as in ns-3).
 
-    Ignored here: the plan of the streets, over which these are averaged.
+    Ignored here: the street plan; the probabilities are averages over it.
     """
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
@@ -123,7 +118,7 @@ def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Arra
 def highway_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
     """Probabilities in sight and behind obstacles on a highway (Boban, Gong and Xu 2016, as in ns-3).
 
-    The fits are parabolas, held from where they turn: 463 to 500 m in sight, 817 to 1017 m behind.
+    The fits are parabolas, constant beyond their vertex: 463 to 500 m in sight, 817 to 1017 m behind obstacles.
     Ignored here: curves and bridges.
     """
     a, b, c = HIGHWAY_SEEN[density]

@@ -1,4 +1,4 @@
-"""The ergodic rate: what a link carries on average over its fading, for transmissions of very many blocks."""
+"""The ergodic rate: the mean rate of a link over its fading, for transmissions of very many blocks."""
 
 from __future__ import annotations
 
@@ -24,23 +24,21 @@ _ANY_HZ = 1e-30
 
 
 class ErgodicRate(RateLaw):
-    """The mean of another law's rate over fading, as a law of the mean SINR.
+    """The mean of another law's rate over fading, as a function of the mean SINR.
 
     E[R] is the integral of P(gain > s / SINR) dR(s): jumps of R enter exactly, its smooth part on a grid of 0.02 dB.
-    The result is kept on the same grid from -60 to 80 dB and interpolated in ln R, within 1e-4 of the exact mean where
-    at least one block in 10^6 carries bits; means below 1e-9 of the law's unit, and SINRs below -60 dB, count as none.
-    Above 80 dB the rate continues as a straight line over dB.
-    Ignored here: the fading of interferers (they count with their mean), and the scatter that a finite number of
-    blocks leaves.
+    The mean is tabulated on the same grid from -60 to 80 dB and interpolated in ln R. It is within 1e-4 of the exact
+    mean where at least one block in 10^6 carries bits. Means below 1e-9 bit/s/Hz, and at SINRs below -60 dB, count as
+    0. Above 80 dB the rate continues as a straight line over dB.
+    Ignored here: the fading of interferers (their mean power counts), and the variation over a finite number of blocks.
     """
 
     kind = "ergodic"
 
     law: RateLaw
     """The law of one block."""
-
     fading: AnyFading
-    """The law of the gain of one block."""
+    """The fading of one block."""
 
     @model_validator(mode="after")
     def _has_a_mean(self) -> Self:
@@ -49,15 +47,12 @@ class ErgodicRate(RateLaw):
 
     @property
     def min_sinr(self) -> float:
-        """Lowest mean SINR at which the average counts."""
         return self._means.min_sinr(0)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Mean rate of one transmission in bit/s."""
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Mean rates of many transmissions in bit/s, in the broadcast shape."""
         if self.law.PER_HERTZ:
             return self._means.at(0, sinr) * bandwidth_hz
         return self._means.at(0, np.broadcast_arrays(sinr, bandwidth_hz)[0])
@@ -68,12 +63,12 @@ class ErgodicRate(RateLaw):
 
 
 class NarrowedErgodicRate(ErgodicRate):
-    """The mean of a narrowed rate over fading, as a law of the mean SINR and the bandwidth.
+    """The mean of a narrowed rate over fading, as a function of the mean SINR and the bandwidth.
 
-    On a band whose narrowest part is b, a block carries r(s) - b (r(s / b) - e(s / b)) bit/s/Hz, where e is the law on
-    the whole band and r the narrowed one if parts could be of any width. So the mean is that of two laws at two SINRs,
-    within 1e-4 of the exact one where at least one block in 10^5 carries bits.
-    Ignored here: what `ErgodicRate` ignores.
+    On a band whose narrowest part is b, the rate of a block is r(s) - b (r(s / b) - e(s / b)) bit/s/Hz, where e is the
+    law on the whole band and r the narrowed law with parts of any width. The mean therefore needs the means of two laws
+    at two SINRs; it is within 1e-4 of the exact mean where at least one block in 10^5 carries bits.
+    Ignored here: the same as in `ErgodicRate`.
     """
 
     law: Narrowed
@@ -81,15 +76,12 @@ class NarrowedErgodicRate(ErgodicRate):
 
     @property
     def min_sinr(self) -> float:
-        """Lowest mean SINR at which the average counts, on a band of one block."""
         return self._means.min_sinr(1)
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """That of the law."""
         return self.law.narrowest_part(bandwidth_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Mean rates of many transmissions in bit/s, in the broadcast shape."""
         part = self.law.narrowest_part(bandwidth_hz)
         sinr, on_one_block = np.broadcast_arrays(sinr, sinr / part)
         laws = np.array([0, 0, 1]).reshape(-1, *[1] * sinr.ndim)
@@ -99,16 +91,16 @@ class NarrowedErgodicRate(ErgodicRate):
 
     @cached_property
     def _means(self) -> Means:
-        """Means of the rates on a band of 1 Hz with parts of any width, and without any."""
+        """Means on a band of 1 Hz of the law with parts of any width, and of the law on the whole band."""
         any_width, none = (Narrowed(law=self.law.law, narrowest_hz=width_hz) for width_hz in (_ANY_HZ, 1.0))
         return Means.of([any_width, none], self.fading)
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
-    """The mean of a law over fading, which is a law of the mean SINR.
+    """The mean of a rate law over fading, as a rate law of the mean SINR.
 
     Raises:
-        ValueError: this law or fading has no mean.
+        ValueError: this rate law or this fading has no mean.
     """
     if isinstance(law, Narrowed):
         return NarrowedErgodicRate(law=law, fading=fading)
@@ -117,11 +109,11 @@ def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Means:
-    """Mean rates of some laws over fading, on a band of 1 Hz.
+    """Mean rates of rate laws over fading, on a band of 1 Hz.
 
     Attributes:
-        log_rates: [laws, points] their natural logarithms on the grid, minus infinity where nothing gets through.
-        rise: [laws] growth per step of the grid at its upper end, where fading no longer changes it.
+        log_rates: [laws, points] natural logarithms of the mean rates on the grid, minus infinity for a rate of 0.
+        rise: [laws] growth of the rate per grid step at the upper end, where fading no longer matters.
     """
 
     log_rates: Array
@@ -129,24 +121,24 @@ class Means:
 
     @classmethod
     def of(cls, laws: Sequence[RateLaw], fading: Fading) -> Means:
-        """Average these laws."""
+        """Tabulate the means of these laws."""
         before, last = db_to_linear(HIGH_DB - STEP_DB), db_to_linear(HIGH_DB)
         rise = [law.rate_bps(last, 1.0) - law.rate_bps(before, 1.0) for law in laws]
         return cls(np.stack([_log_means(law, fading) for law in laws]), np.array(rise))
 
     def min_sinr(self, law: int) -> float:
-        """Lowest mean SINR of the grid at which the mean of a law counts."""
+        """Lowest mean SINR of the grid at which a law, given by its index, has a rate above 0."""
         first = int(np.argmax(np.isfinite(self.log_rates[law])))
         return db_to_linear(LOW_DB + first * STEP_DB)
 
     def at(self, law: IntArray | int, sinr: Array) -> Array:
-        """Mean rates in bit/s of laws, by their numbers, at mean SINRs, in the shape of these."""
+        """Mean rates in bit/s of laws, given by their indices, at mean SINRs, in the shape of `sinr`."""
         points = self.log_rates.shape[1]
         with np.errstate(divide="ignore"):
             place = (10.0 * log10(sinr) - LOW_DB) / STEP_DB
         below = np.maximum(np.minimum(place, points - 2), 0).astype(np.int64)
         share = np.maximum(np.minimum(place - below, 1.0), 0.0)
-        with np.errstate(invalid="ignore"):  # minus infinity times zero, where nothing gets through
+        with np.errstate(invalid="ignore"):  # minus infinity times zero, where the rate is 0
             log_rate = (1.0 - share) * self.log_rates[law, below] + share * self.log_rates[law, below + 1]
         counts = (log_rate > -np.inf) & (place >= 0.0)
         rate = np.where(counts, exp(np.where(counts, log_rate, 0.0)), 0.0)
@@ -154,7 +146,7 @@ class Means:
 
 
 def _log_means(law: RateLaw, fading: Fading) -> Array:
-    """Natural logarithm of a law's mean rate on the grid, minus infinity where nothing gets through."""
+    """Natural logarithm of a law's mean rate on the grid, minus infinity where the rate is 0."""
     snr_db = _grid_db(LOW_DB, HIGH_DB)
     edges = db_to_linear(_grid_db(LOW_DB - _TAIL_DB, HIGH_DB + _TAIL_DB))
     grid = law.rates_bps(edges, 1.0)
@@ -166,17 +158,14 @@ def _log_means(law: RateLaw, fading: Fading) -> Array:
         cell = np.searchsorted(edges, sinr) - 1
         if 0 <= cell < len(smooth):
             smooth[cell] -= rise
-    mean += _correlate(smooth, _survival(fading, len(smooth), len(snr_db)), len(snr_db)) + grid[0]
+    # P(gain > s / SINR) over the difference in dB of the middle of a cell of s and a point of SINR
+    first_db = -_TAIL_DB + 0.5 * STEP_DB - (len(snr_db) - 1) * STEP_DB
+    gain_db = _grid_db(first_db, first_db + (len(smooth) + len(snr_db) - 2) * STEP_DB)
+    survival = 1.0 - fading.cdf(db_to_linear(gain_db))
+    mean += _correlate(smooth, survival, len(snr_db)) + grid[0]
     with np.errstate(divide="ignore"):
         logs: Array = log(np.where(mean > _NOTHING_BPS_HZ, mean, 0.0))
     return logs
-
-
-def _survival(fading: Fading, cells: int, points: int) -> Array:
-    """P(gain > s / SINR) by the difference in dB of the middle of a cell of s and a point of SINR."""
-    first_db = -_TAIL_DB + 0.5 * STEP_DB - (points - 1) * STEP_DB
-    gain_db = _grid_db(first_db, first_db + (cells + points - 2) * STEP_DB)
-    return 1.0 - fading.cdf(db_to_linear(gain_db))
 
 
 def _grid_db(low_db: float, high_db: float) -> Array:
@@ -192,11 +181,7 @@ def _correlate(weight: Array, kernel: Array, points: int) -> Array:
 
 
 def require_mean(law: RateLaw, fading: Fading) -> None:
-    """Refuse laws whose average over fading means nothing.
-
-    Raises:
-        ValueError: saying which, and what to choose instead.
-    """
+    """Raise a `ValueError` for a rate law or a fading without a meaningful average over fading."""
     if law.outage_sinr > 0:
         raise ValueError(
             "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "

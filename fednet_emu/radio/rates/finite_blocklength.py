@@ -18,36 +18,32 @@ _HALVINGS = 100
 class FiniteBlocklength(RateLaw):
     """Best possible rate C - sqrt(V / n) Q^-1(e) of blocks of n symbols that fail with probability e.
 
-    C = log2(1 + SINR) and V = (1 - (1 + SINR)^-2) log2(e)^2 are those of complex Gaussian noise. Blocks that fail are
-    sent again, which leaves a share 1 - e of the rate; below the SINR where the formula is zero nothing gets through.
+    C = log2(1 + SINR) and V = (1 - (1 + SINR)^-2) log2(e)^2 are capacity and dispersion under complex Gaussian noise.
+    Failed blocks are sent again, which leaves a share 1 - e of the rate; where the formula is negative, the rate is 0.
     Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes, the delay of retransmissions.
     """
 
     block_symbols: int = Field(ge=100)
     """Complex symbols n per block; the approximation is good from about 100."""
-
     error_rate: float = Field(gt=0, lt=0.5)
     """Probability e that a block fails."""
 
     @property
     def min_sinr(self) -> float:
-        """The SINR at which the approximation is zero."""
         return self._zero_sinr
 
     @property
     def peaks(self) -> Array:
-        """The SINR of most bits per joule, where the approximation has its tangent through the origin."""
+        """The SINR with most bits per joule, where the tangent of the approximation goes through the origin."""
         return np.array([self._best_sinr])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
         if sinr <= self._zero_sinr:
             return 0.0
         penalty = self._penalty * math.sqrt(-math.expm1(-2.0 * math.log1p(sinr)))
         return bandwidth_hz * (1.0 - self.error_rate) * max(math.log1p(sinr) - penalty, 0.0) / math.log(2.0)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
         nats = log1p(sinr) - self._penalty * np.sqrt(-expm1(-2.0 * log1p(sinr)))
         efficiency_bps_hz = (1.0 - self.error_rate) * np.maximum(nats, 0.0) / math.log(2.0)
         return bandwidth_hz * np.where(sinr <= self._zero_sinr, 0.0, efficiency_bps_hz)

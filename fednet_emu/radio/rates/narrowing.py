@@ -1,4 +1,4 @@
-"""Narrowing: a sender that is too weak for its whole band puts all its power on part of it."""
+"""Narrowing: a sender that is too weak for its whole band puts all its power on part of the band."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _JUST_ABOVE = 1 + 1e-14
 
 
 class _Ramps(NamedTuple):
-    """Where narrowing helps: below each of some SINRs, in rising order, with how many bit/s/Hz per unit of SINR.
+    """SINRs below which narrowing helps, and the rates there per unit of SINR.
 
     Attributes:
-        peaks: [n] SINRs (linear).
-        slopes: [n + 1] the best rate per hertz and SINR at this peak or a higher one; 0 after the last.
+        peaks: [n] SINRs (linear) in rising order.
+        slopes: [n + 1] best efficiency in bit/s/Hz per unit of SINR at this peak or a higher one; 0 after the last.
     """
 
     peaks: list[float]
@@ -30,30 +30,27 @@ class _Ramps(NamedTuple):
 
 
 class Narrowed(OfLaw):
-    """Another law's rate on the best part of the band: a part x has the SINR s / x, and carries x B e(s / x) bit/s.
+    """Another law's rate on the best part of the band: a part x has the SINR s / x and the rate x B e(s / x).
 
     Above the highest peak of e(s) / s the whole band is best. Below the SINR s_min of the least efficiency e, the part
-    s / s_min is, and carries B e s / s_min; no part is narrower than `narrowest_hz`, and with a weaker signal the link
-    carries what the law gives on one such block, which is nothing below a least efficiency. A band that is narrower
-    than `narrowest_hz` is used as it is. Steps of a staircase are reached in the same way: just below a step on a
-    little less of the band, and below the lowest one by the scheme of most bits per joule.
-    So more power never lowers the rate, nor does a wider band with the same power, from `narrowest_hz` on.
-    Ignored here: that resource blocks are whole, their width where a part serves to reach a higher step, and frequency
-    selectivity, by which some parts of a band are better than others.
+    s / s_min is best, with the rate B e s / s_min. No part is narrower than `narrowest_hz`: with an even weaker signal
+    the rate is the law's rate on one block of this width, and a band narrower than `narrowest_hz` is used as a whole.
+    With a staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below
+    the lowest step it uses the scheme with most bits per joule.
+    As a consequence, more power never lowers the rate, nor does a wider band (from `narrowest_hz`) with the same power.
+    Ignored here: resource blocks are whole, also where a part serves to reach a higher step, and under frequency
+    selectivity some parts of a band are better than others.
     """
 
     law: RateLaw
-    """The law of a given part of the band."""
-
+    """The law on a given part of the band."""
     narrowest_hz: float = Field(gt=0)
     """Width in Hz of the narrowest part."""
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Narrowest part of a band that a sender may use: 1 for a band that is no wider than `narrowest_hz`."""
         return np.minimum(self.narrowest_hz / bandwidth_hz, 1.0)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s, at its SINR on the whole band."""
         highest_peak, rate_bps, _ = self._whole_band
         if sinr >= highest_peak:
             return rate_bps(sinr, bandwidth_hz)
@@ -66,7 +63,6 @@ class Narrowed(OfLaw):
         return bandwidth_hz * sinr * slopes[0] if on_one_block >= peaks[0] else rate_bps(on_one_block, narrow_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape, at their SINRs on the whole band."""
         highest_peak, _, rates_bps = self._whole_band
         whole_bps = rates_bps(sinr, bandwidth_hz)
         if least(sinr, None, initial=math.inf) >= highest_peak:
@@ -81,7 +77,7 @@ class Narrowed(OfLaw):
 
     @cached_property
     def _whole_band(self) -> tuple[float, Callable[[float, float], float], Callable[[Array, Array | float], Array]]:
-        """The SINR from which on the whole band is best, and the law there: what most transmissions need."""
+        """The SINR from which the whole band is best, and the two functions of the law, read once for speed."""
         return self._ramps.peaks[-1], self.law.rate_bps, self.law.rates_bps
 
     @cached_property
@@ -92,10 +88,10 @@ class Narrowed(OfLaw):
 
 
 def narrowed(law: RateLaw, narrowest_hz: float) -> RateLaw:
-    """The law of a sender that may put its power on part of its band; the law itself where that never helps.
+    """The law of a sender that may put its power on part of its band; `law` itself where narrowing never helps.
 
-    That is so with a rate that belongs to a transmission and not to a hertz, with a sender that does not adapt and so
-    loses transmissions, and with a law without a least SINR.
+    Narrowing never helps if the rate does not depend on the bandwidth, if the sender does not adapt and loses
+    transmissions in outage, or if the law has no least SINR.
     """
     adapts = law.PER_HERTZ and law.outage_sinr == 0
     return Narrowed(law=law, narrowest_hz=narrowest_hz) if adapts and len(law.peaks) else law

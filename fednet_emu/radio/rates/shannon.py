@@ -1,4 +1,4 @@
-"""Rate laws: how many bits per second a signal-to-interference-and-noise ratio and a bandwidth carry."""
+"""Shannon's rate law with a gap to capacity, and the fixed rate."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ _linear = lru_cache(db_to_linear)
 class Shannon(Repeating):
     """Adaptive rate B log2(1 + SINR / gap) within the efficiencies of a modulation table; below the lowest, repetition.
 
-    The transmitter knows the SINR of every block and adapts at once, so it waits rather than lose data. The default gap
+    The transmitter knows the SINR of every block and adapts to it, so it pauses instead of losing data. The default gap
     of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to 1.8 dB measured); with `gap_db: 0`,
-    `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0` this is the capacity of the channel.
+    `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0` the rate is the capacity of the channel.
     Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
     """
 
     gap_db: float = Field(default=2.0, ge=0)
-    """SINR beyond Shannon's that the code needs; for uncoded M-QAM at a bit error rate b it is -ln(5 b) / 1.5."""
-
+    """SINR in dB that the code needs above Shannon's limit; for uncoded M-QAM the ratio -ln(5 b) / 1.5 at a bit error
+    rate b."""
     max_efficiency_bps_hz: float | None = Field(default=CQI_15_BPS_HZ, gt=0)
     """Efficiency in bit/s/Hz of the highest modulation and code; null for no upper limit."""
-
     min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
-    """Efficiency of the lowest modulation and code: below it blocks are repeated (`repetitions`)."""
+    """Efficiency in bit/s/Hz of the lowest modulation and code, below which blocks are repeated (`repetitions`)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -52,17 +51,16 @@ class Shannon(Repeating):
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """The lowest efficiency e and its SINR, gap (2^e - 1)."""
+        """The SINR gap (2^e - 1) of the lowest efficiency e, and e."""
         efficiency_bps_hz = self.min_efficiency_bps_hz
         return db_to_linear(self.gap_db) * math.expm1(efficiency_bps_hz * _LN_2), efficiency_bps_hz
 
     @cached_property
     def _terms(self) -> tuple[float, float, float, float, float]:
-        """The gap as a ratio, the highest efficiency, and what repetition takes."""
+        """The gap as a ratio, the highest efficiency, and the numbers of `_repeats`."""
         return _linear(self.gap_db), self.max_efficiency_bps_hz or math.inf, *self._repeats
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
         gap, highest_bps_hz, lowest, enough, slope = self._terms
         if sinr < enough:
             return bandwidth_hz * slope * sinr if sinr >= lowest else 0.0
@@ -70,7 +68,6 @@ class Shannon(Repeating):
         return bandwidth_hz * (efficiency_bps_hz if efficiency_bps_hz < highest_bps_hz else highest_bps_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
         gap, highest_bps_hz, lowest, enough, slope = self._terms
         efficiency_bps_hz = log1p(sinr / gap)
         efficiency_bps_hz /= _LN_2
@@ -82,9 +79,9 @@ class Shannon(Repeating):
 
 
 class FixedRate(RateLaw):
-    """One rate whatever the channel, and an outage below a SINR threshold: a fixed modulation and code.
+    """One rate for every channel, with an outage below a SINR threshold: a fixed modulation and code.
 
-    The rate belongs to a transmission, not to a hertz: a share of the band carries it just the same.
+    The rate belongs to the transmission: on a share of the band it is the same.
     Ignored here: bandwidth, adaptation, and bit errors above the threshold.
     """
 
@@ -94,29 +91,23 @@ class FixedRate(RateLaw):
 
     bit_rate_bps: float = Field(gt=0, le=1e18)
     """Rate of every transmission in bit/s."""
-
     threshold_db: float | None = None
     """SINR in dB below which a block is in outage; null for no outage at any SINR."""
-
     on_outage: Literal["lose", "stall"] = "lose"
     """`lose`: one block in outage loses the whole transmission; `stall`: that block carries nothing, the others do."""
 
     @property
     def outage_sinr(self) -> float:
-        """The threshold when an outage loses the transmission, zero when it only stalls."""
         return self.min_sinr if self.on_outage == "lose" else 0.0
 
     @property
     def min_sinr(self) -> float:
-        """The threshold as a ratio."""
         return 0.0 if self.threshold_db is None else db_to_linear(self.threshold_db)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s, the same for every bandwidth."""
         return 0.0 if self.on_outage == "stall" and sinr < self.min_sinr else self.bit_rate_bps
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
         sinrs, _ = np.broadcast_arrays(sinr, bandwidth_hz)
         threshold = self.min_sinr if self.on_outage == "stall" else 0.0
         return np.where(sinrs < threshold, 0.0, self.bit_rate_bps)

@@ -1,7 +1,7 @@
-"""Reception: what a base station makes of the signals of its antennas.
+"""Reception: combining of the signals of a base station's antennas.
 
-SINRs are those of the receiver that is best for the purpose and knows all channels, under fading that is independent
-between antennas (Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1 and 8.3.2; Winters,
+SINRs assume the optimal receiver of each kind, with perfect channel knowledge and independent fading between antennas
+(Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1 and 8.3.2; Winters,
 Salz and Gitlin, IEEE Trans. Commun. 42, 1994).
 """
 
@@ -18,17 +18,18 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Reception(Component):
-    """What a base station makes of the signals of its antennas, on the uplink.
+    """Combining of the signals of a base station's antennas, on the uplink.
 
-    The power of a signal is its mean at one antenna times a sum of fading gains, one for each of `branches` antennas.
-    A signal that is not nulled adds to the noise of another what it does at a single antenna, with its own fading gain:
-    the projection of one channel on another has that law under Rayleigh fading, |h* g|^2 / |h|^2 ~ Exp(1).
-    Ignored here: correlation between antennas, errors and cost of learning the channels, and that two signals disturb
-    each other by the same projection (each SINR has its own law, but theirs are independent of each other).
+    The power of a signal is its mean at one antenna times the sum of the fading gains of `branches` antennas. A signal
+    that is not nulled interferes with the power that it has at a single antenna, with its own fading gain: under
+    Rayleigh fading the projection of one channel on another has this distribution, |h* g|^2 / |h|^2 ~ Exp(1).
+    Ignored here: correlation between antennas, errors and cost of channel estimation, and the common projection by
+    which two signals interfere with each other (each SINR has the right distribution, but the two are independent
+    here).
     """
 
     NULLS: ClassVar[bool] = False
-    """Whether signals of one cell in the same part of the band do not disturb each other."""
+    """Whether signals of one cell in the same part of the band do not interfere with each other."""
 
     if TYPE_CHECKING:  # pydantic lets no field implement an abstract property: only the type checker sees this one
 
@@ -37,18 +38,18 @@ class Reception(Component):
             """Antennas of each base station."""
 
     def branches(self, senders: int) -> int:
-        """How many antennas' gains add up in a signal, of so many that are in the same part of the band at once."""
+        """Number of antennas whose gains add up in a signal, if `senders` use the same part of the band at once."""
         return self.antennas
 
     def of_pairs(self, snr: Array, receiver: IntArray, senders: int) -> Array:
-        """Mean SNR of sender j at the receiver of sender i, [n, n], after combining, with so many senders in a cell.
+        """Mean SNR [n, n] of sender j at the receiver of sender i after combining.
 
         Ignored here: fading.
 
         Args:
-            snr: [n, n] the same with all antennas' gains added up.
+            snr: [n, n] mean SNR with the gains of all antennas added up.
             receiver: [n] receiver of each sender.
-            senders: how many send at once in a cell.
+            senders: number of senders at once in a cell.
         """
         single = snr / self.antennas
         nulled = (receiver[:, None] == receiver[None, :]) & self.NULLS
@@ -60,21 +61,17 @@ class SingleAntenna(Reception):
     """One antenna."""
 
     kind = "single"
-
-    @property
-    def antennas(self) -> int:
-        """One."""
-        return 1
+    antennas: ClassVar[int] = 1
 
 
 ONE_ANTENNA = SingleAntenna()
 
 
 class MaximumRatio(Reception):
-    """Maximum-ratio combining: antennas weighted by their channels, so that their gains |h|^2 add up.
+    """Maximum-ratio combining: antennas are weighted by their channels, so their gains |h|^2 add up.
 
-    A lone signal has the SNR of all antennas together: under Rayleigh fading a gain with the law Gamma(N, 1), of mean
-    N. Others in the same band are noise, without a gain of the array.
+    A lone signal has the sum of the SNRs of all antennas: under Rayleigh fading its gain is Gamma(N, 1) distributed
+    with mean N. Other signals in the same band are noise, without an array gain.
     """
 
     kind = "mrc"
@@ -84,10 +81,10 @@ class MaximumRatio(Reception):
 
 
 class ZeroForcing(Reception):
-    """Zero forcing: the antennas are weighted so that the other signals of the cell vanish.
+    """Zero forcing: the antennas are weighted so that the other signals of the cell cancel.
 
-    With K senders at once that takes K - 1 of the N antennas: under Rayleigh fading a signal's gain has the law
-    Gamma(N - K + 1, 1). A lone signal is combined as by `mrc`. Other cells are noise, without a gain of the array.
+    With K senders at once this uses K - 1 of the N antennas: under Rayleigh fading the gain of a signal is Gamma(N - K
+    + 1, 1) distributed. A lone signal is combined as by `mrc`. Signals of other cells are noise, without an array gain.
     """
 
     NULLS: ClassVar[bool] = True
@@ -95,10 +92,9 @@ class ZeroForcing(Reception):
     kind = "zf"
 
     antennas: int = Field(4, gt=0, le=1000)
-    """Antennas of each base station (N), the most that may send in the same part of the band at once."""
+    """Antennas of each base station (N), and the largest number of senders in the same part of the band at once."""
 
     def branches(self, senders: int) -> int:
-        """N - K + 1."""
         return self.antennas - senders + 1
 
 

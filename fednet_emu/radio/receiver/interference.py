@@ -1,4 +1,4 @@
-"""Interference: the SINR of transmissions that are on the air together."""
+"""Interference: the SINR of simultaneous transmissions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from fednet_emu.arrays import Array, Mask
 
 
 class Decoded(NamedTuple):
-    """SINR of each transmission when its turn came, and whether the receiver could decode it."""
+    """SINR of each transmission at its step of the cancellation, and whether the receiver could decode it."""
 
     sinr: Array
     decoded: Mask
 
 
 def sum_of_others(power: Array, axis: int = -1) -> Array:
-    """Sum, for each entry, all other entries along an axis, in the shape of `power`: the interference to each signal.
+    """For each entry, the sum of all other entries along an axis, in the shape of `power`: the interference.
 
-    It adds the sums of the entries before and after. "Total minus own" would leave only rounding errors if the own
-    entry is far above the others: 100 % error from 160 dB on. Powers are not negative, so nothing cancels, and the
-    relative error for n entries is at most n rounding errors of 2e-16, whatever their range.
-    Ignored here: nothing.
+    The result is the sum of the entries before plus the sum of the entries after. "Total minus own" would leave only
+    rounding errors for an entry far above the others (100 % error from 160 dB). Powers are not negative, so no digits
+    cancel, and the relative error for n entries is at most n rounding errors of 2e-16, for any range of powers.
     """
     along = np.asarray(power, np.float64).swapaxes(axis, 0)
     others = np.zeros(along.shape)
@@ -34,18 +33,18 @@ def sum_of_others(power: Array, axis: int = -1) -> Array:
 def successive_cancellation(
     received_w: Array, noise_w: Array | float, threshold: float = 0.0, residual: float = 0.0
 ) -> Decoded:
-    """Uplink NOMA: decode the strongest first, take it off, go on until one falls below the threshold.
+    """Uplink NOMA: decode and subtract signals from the strongest to the weakest, until one is below the threshold.
 
     With threshold 0 and residual 0 the rates log2(1 + SINR) add up to log2(1 + sum of all / noise) exactly (Tse and
-    Viswanath, Fundamentals of Wireless Communication, section 6.1). One that is not decoded stays in the way of all
-    weaker ones, which then fail at the same threshold too. Equal powers are taken in the order given.
-    Ignored here: errors that propagate from a wrongly decoded signal, other than through `residual`.
+    Viswanath, Fundamentals of Wireless Communication, section 6.1). A signal that is not decoded interferes with all
+    weaker signals, which then fail at the same threshold, too. Equal powers are decoded in the order given.
+    Ignored here: errors that propagate from a wrongly decoded signal, except through `residual`.
 
     Args:
         received_w: [..., n] received power of each transmission.
         noise_w: noise power of the receiver, in a shape that broadcasts against [..., 1].
         threshold: SINR (linear) below which a transmission cannot be decoded.
-        residual: share of a decoded signal's power that cancellation leaves behind.
+        residual: share of the power of a decoded signal that remains after cancellation.
     """
     rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])
     rows, count = rows_w.shape
@@ -57,9 +56,7 @@ def successive_cancellation(
         order += np.arange(0, rows * count, count)[:, None]  # places in the flat array: faster than along an axis
     sorted_w = rows_w.reshape(-1)[order]
     over_w = np.zeros(sorted_w.shape)
-    np.add.accumulate(
-        sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1]
-    )  # from the weakest up: no cancellation of digits
+    np.add.accumulate(sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1])  # from the weakest: no cancellation of digits
     over_w += noise_w
     clean = sorted_w / (over_w + residual * _before(sorted_w) if residual else over_w)
     decoded = np.ones(clean.shape, np.bool_)
@@ -74,7 +71,7 @@ def successive_cancellation(
 
 
 def _before(sorted_w: Array) -> Array:
-    """Sums [rows, n] of all that stand before each place in its row."""
+    """Sums [rows, n] of the entries before each entry in its row."""
     before_w = np.zeros(sorted_w.shape)
     np.add.accumulate(sorted_w[:, :-1], axis=1, out=before_w[:, 1:])
     return before_w

@@ -1,4 +1,4 @@
-"""Power control: how strongly each sender transmits."""
+"""Power control: the transmit power of each sender."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class PowerControl(Component):
 
     @abstractmethod
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Radiated powers in W [n], each chosen from the sender's own link as if it were alone.
+        """Radiated powers in W [n], each chosen from the sender's own link, without interference.
 
         Args:
-            max_power_w: [n] cap of each sender.
+            max_power_w: [n] maximum power of each sender.
             gain: [n] mean power gain of each sender's link.
             noise_w: noise power of the receiver.
-            bandwidth_hz: width that each transmission occupies.
+            bandwidth_hz: bandwidth of each transmission.
         """
 
 
@@ -45,16 +45,15 @@ class FullPower(PowerControl):
 class OpenLoop(PowerControl):
     """Fractional path-loss compensation of LTE and NR, min(P_max, P0 + 10 log10(M) + alpha PL) in dBm.
 
-    This is TS 38.213 clause 7.1.1 for the uplink data channel. M counts resource blocks of 180 kHz, so one formula
-    serves every subcarrier spacing.
+    Source: TS 38.213 clause 7.1.1 for the uplink data channel. M is the number of resource blocks of 180 kHz, so one
+    formula serves every subcarrier spacing.
     Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
     """
 
     target_dbm: float
     """Target P0 in dBm of the received power per resource block under full compensation; usually -80 to -110."""
-
     compensation: float = Field(default=1.0, ge=0, le=1)
-    """Share alpha of the path loss that is made up for; 0.8 favours the cell centre, 1 treats all alike."""
+    """Share alpha of the path loss that is compensated; 0.8 favours the cell centre, 1 treats all devices alike."""
 
     @override
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
@@ -65,11 +64,11 @@ class OpenLoop(PowerControl):
 class TargetSnr(PowerControl):
     """The power with which each sender reaches the same SNR, at most its maximum power: truncated channel inversion.
 
-    Ignored here: interference, which takes no part in the choice, and the error of path-loss estimates.
+    Ignored here: interference, which does not affect the choice, and the error of path-loss estimates.
     """
 
     target_snr_db: float
-    """SNR in dB over noise alone, averaged over fading, that every sender aims at."""
+    """Target SNR in dB of every sender, over noise alone and averaged over fading."""
 
     @override
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
@@ -77,7 +76,7 @@ class TargetSnr(PowerControl):
 
 
 class Feasibility(NamedTuple):
-    """Whether targets can be met at all, the spectral radius that says so, and the lowest powers (infinite if not)."""
+    """Whether the targets can be met, the spectral radius of the criterion, and the lowest powers (else infinity)."""
 
     feasible: bool
     spectral_radius: float
@@ -95,7 +94,7 @@ def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array |
         target: [n] SINR that each pair needs (linear).
         gain: [n, n] power gain to receiver i from sender j.
         noise_w: [n] noise power of each receiver.
-        max_power_w: cap of each sender.
+        max_power_w: maximum power of each sender.
     """
     own = np.diagonal(gain)
     coupling = np.asarray(gain / own[:, None] - np.diag(np.ones(len(own)))) * target[:, None]

@@ -9,8 +9,7 @@ import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.nr.grants import NrGrants
-from fednet_emu.radio.nr.blocks import NrBlocks
-from fednet_emu.radio.nr.transport_blocks import transport_block_bit
+from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
 from tests.network.media import HandMadeLinks, medium_of
 from tests.network.medium.moving import played
 from tests.network.medium.test_movement import medium_on

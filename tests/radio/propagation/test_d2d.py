@@ -17,7 +17,7 @@ from fednet_emu.radio.propagation.d2d import (
     indoor_los_probability,
 )
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
-from fednet_emu.radio.propagation.tr38901.office import IndoorOffice
+from fednet_emu.radio.propagation.tr38901.indoor import IndoorOffice
 
 with (Path(__file__).parents[1] / "reference" / "winnerplus_b1_d2d_formula_points.csv").open(encoding="utf-8") as _file:
     POINTS = list(csv.DictReader(_file))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fednet_emu.radio.propagation.tr38901.buildings import OutdoorToIndoor
-from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory
+from fednet_emu.radio.propagation.tr38901.indoor import IndoorFactory
 from fednet_emu.radio.propagation.tr38901.urban import UrbanMacro
 from tests.radio.propagation.test_tr38901 import draws, hop
 

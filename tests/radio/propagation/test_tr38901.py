@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.tr38901.buildings import OutdoorToIndoor, OutdoorToIndoorBelow6GHz
-from fednet_emu.radio.propagation.tr38901.factory import IndoorFactory, inf_nlos_loss_db
-from fednet_emu.radio.propagation.tr38901.office import (
+from fednet_emu.radio.propagation.tr38901.indoor import (
+    IndoorFactory,
     IndoorOffice,
+    inf_nlos_loss_db,
     inh_mixed_los_probability,
     inh_open_los_probability,
 )

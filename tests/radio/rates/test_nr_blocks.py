@@ -12,9 +12,8 @@ from scipy.special import ndtr, ndtri
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.channel import Channel
-from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
 from fednet_emu.radio.nr.mcs import NrMcs
-from fednet_emu.radio.nr.transport_blocks import transport_block_bit
 from tests.quick import examples
 
 REFERENCE = Path(__file__).parents[1] / "reference"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fednet_emu.radio.channel import RATE_LAWS
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.nr.mcs import NrMcs
-from fednet_emu.radio.rate_laws import RATE_LAWS
 from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from tests.quick import examples

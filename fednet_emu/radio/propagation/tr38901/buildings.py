@@ -1,4 +1,4 @@
-"""Buildings: what it costs to reach a device indoors from outside (TR 38.901 clause 7.4.3)."""
+"""Building entry loss of devices indoors (TR 38.901 clause 7.4.3)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fednet_emu.radio.propagation.link import LinkDraws
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """How links enter buildings.
+    """Building entry of each link.
 
     Attributes:
-        indoor: whether the device of each link is indoors.
-        depth_m: the part of the horizontal distance that lies indoors, zero outdoors.
-        loss_db: loss through the wall and inside, its random spread included, zero outdoors.
+        indoor: whether the device is indoors.
+        depth_m: indoor part of the horizontal distance, zero outdoors.
+        loss_db: loss through the wall and inside, including its random variation, zero outdoors.
     """
 
     indoor: Mask
@@ -36,7 +36,7 @@ class Buildings(Component):
 
     @abstractmethod
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Building entry of each link; `depth_m` is the depth in m of the site's devices if they are indoors."""
+        """Building entry of each link; `depth_m` is the depth in m that the site assigns to an indoor device."""
 
 
 class NoBuildings(Buildings):
@@ -45,27 +45,24 @@ class NoBuildings(Buildings):
     kind = "none"
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Nobody is indoors."""
         return Entry(np.zeros_like(depth_m, dtype=bool), np.zeros_like(depth_m), np.zeros_like(depth_m))
 
 
 class OutdoorToIndoor(Buildings):
     """Low-loss and high-loss buildings of Table 7.4.3-2: glass and concrete walls, 0.5 dB per metre inside.
 
-    The wall's loss varies with standard deviation 4.4 dB (low) or 6.5 dB (high).
-    Ignored here: the floor that a device is on (give its height), and the correlation of devices in one building.
+    The loss of the wall varies with a standard deviation of 4.4 dB (low) or 6.5 dB (high).
+    Ignored here: the floor of a device (set its height), and the correlation of devices in one building.
     """
 
     kind = "o2i"
 
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors; 0.8 in the calibration of TR 38.901 for cities."""
-
     high_loss_share: float = Field(ge=0, le=1)
     """Share of buildings with coated windows: 0 in the country, 0.5 in many studies of cities, 1 for modern offices."""
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Entry of each link through a low-loss or a high-loss wall."""
         indoor = np.asarray(draws.indoor < self.indoor_share)
         high = draws.building < self.high_loss_share
         wall_db = np.where(high, high_loss_wall_db(carrier_hz), low_loss_wall_db(carrier_hz))
@@ -80,8 +77,9 @@ class OutdoorToIndoor(Buildings):
 class OutdoorToIndoorBelow6GHz(Buildings):
     """The single-frequency model of Table 7.4.3-3: 20 dB through the wall and 0.5 dB per metre of U(0, 25) m inside.
 
-    TR 38.901 gives it for UMa and UMi, for backward compatibility below 6 GHz.
-    Ignored here: the wall's material, the carrier, and any spread of the wall's loss.
+    TR 38.901 gives it for UMa and UMi, for backward compatibility below 6 GHz. The depth of this model replaces the
+    depth of the site.
+    Ignored here: the material of the wall, the carrier, and any variation of the loss of the wall.
     """
 
     kind = "o2i-single-frequency"
@@ -90,7 +88,6 @@ class OutdoorToIndoorBelow6GHz(Buildings):
     """Share of the devices that are indoors."""
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Entry of each link, as deep as this model says rather than the site."""
         indoor, inside_m = np.asarray(draws.indoor < self.indoor_share), 25.0 * draws.depth
         return Entry(indoor, np.where(indoor, inside_m, 0.0), np.where(indoor, 20.0 + 0.5 * inside_m, 0.0))
 
@@ -117,8 +114,7 @@ def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
     """Quantile of the smaller of two independent depths that are uniform on (0, `deepest_m`), as in clause 7.4.3.1.
 
     `deepest_m` is 25 m in cities and 10 m in the country. P(depth < x) = 1 - (1 - x / deepest)^2, so one uniform number
-    stands for both draws.
-
+    replaces both draws.
     Ignored here: the plan of the building.
     """
     return deepest_m * (1.0 - np.sqrt(1.0 - uniform))

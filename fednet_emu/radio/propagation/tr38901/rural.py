@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,19 +31,18 @@ class RuralMacro(SitePathLoss):
     """Base stations at 10 to 150 m over open country (RMa), devices at 1 to 10 m, 10 m to 10 km away (5 km unseen).
 
     Shadowing: with line of sight 4 dB up to the breakpoint and 6 dB beyond, 8 dB without and indoors; correlated over
-    37 m with line of sight and 120 m without. Line of sight itself is correlated over 60 m. Horizontal distances below
-    10 m count as 10 m.
+    37 m with line of sight and 120 m without. Line of sight itself is correlated over 60 m (Table 7.6.3.1-2). Devices
+    indoors are up to 10 m inside. Horizontal distances below 10 m count as 10 m.
     Ignored here: hills, forests and the curvature of the earth.
     """
 
     kind = "3gpp-rma"
+    los_correlation_m: ClassVar[float] = 60.0
 
     building_height_m: float = Field(default=5.0, ge=5, le=50)
     """Average height h of buildings."""
-
     street_width_m: float = Field(default=20.0, ge=5, le=50)
     """Average width W of streets."""
-
     buildings: AnyBuildings = NoBuildings()
     """Which devices are indoors, and the building entry loss; only low-loss buildings exist here (clause 7.4.3.1)."""
 
@@ -61,14 +60,11 @@ class RuralMacro(SitePathLoss):
             )
         return self
 
-    @property
-    def los_correlation_m(self) -> float:
-        """60 m (Table 7.6.3.1-2)."""
-        return 60.0
-
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """State of each link; devices indoors are up to 10 m inside."""
-        self._check(hop, carrier_hz)
+        self.within("carrier in GHz", carrier_ghz(carrier_hz), *CARRIER_GHZ)
+        self.within("height of the higher antenna in m", hop.high_m, 10.0, 150.0)
+        self.within("height of the lower antenna in m", hop.low_m, 1.0, 10.0)
+        self.within("distance in m", hop.distance_2d_m, 0.0, LONGEST_M)
         hop = hop.at_least(SHORTEST_M)
         depth_m = np.minimum(lesser_of_two_depths_m(draws.depth, DEEPEST_M), hop.distance_2d_m)
         entry = self.buildings.enter(carrier_hz, draws, depth_m)
@@ -85,12 +81,6 @@ class RuralMacro(SitePathLoss):
             correlation_m=np.where(entry.indoor | ~los, 120.0, 37.0),
         )
 
-    def _check(self, hop: Hop, carrier_hz: float) -> None:
-        self.within("carrier in GHz", carrier_ghz(carrier_hz), *CARRIER_GHZ)
-        self.within("height of the higher antenna in m", hop.high_m, 10.0, 150.0)
-        self.within("height of the lower antenna in m", hop.low_m, 1.0, 10.0)
-        self.within("distance in m", hop.distance_2d_m, 0.0, LONGEST_M)
-
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
     """Distance 2 pi h_BS h_UT f / c from which rural loss with line of sight grows by 40 dB per decade.
@@ -101,10 +91,7 @@ def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
 
 
 def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Array:
-    """Rural loss with line of sight; both branches meet at the breakpoint but for its 2D and 3D distance (0.001 dB).
-
-    Ignored here: the ranges of validity, which the component checks.
-    """
+    """Rural loss with line of sight; both branches meet at the breakpoint, within 0.001 dB."""
     breakpoint_m = rma_breakpoint_m(hop, carrier_hz)
     far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * log10(hop.distance_3d_m / breakpoint_m)
     near_db = _near_db(hop.distance_3d_m, carrier_hz, building_height_m)
@@ -112,10 +99,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """Rural formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss.
-
-    Ignored here: the maximum, which the component takes.
-    """
+    """Rural formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss."""
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04
@@ -129,10 +113,7 @@ def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, stre
 
 
 def rma_los_probability(outdoor_m: Array) -> Array:
-    """Probability of line of sight over a horizontal distance outdoors.
-
-    Ignored here: that neighbours see the base station together; key the draws by place to add it.
-    """
+    """Probability of line of sight over a horizontal distance outdoors."""
     return exp(-np.maximum(outdoor_m - 10.0, 0.0) / 1000.0)
 
 

@@ -1,9 +1,9 @@
-"""Factories: indoor halls full of machines (TR 38.901 Tables 7.4.1-1 and 7.4.2-1)."""
+"""Indoor sites: offices and factory halls (TR 38.901 Tables 7.4.1-1 and 7.4.2-1)."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,11 +13,54 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
+
+class IndoorOffice(SitePathLoss):
+    """Base stations under the ceiling of an office (InH), up to 150 m away in a straight line (3D distance).
+
+    Shadowing: 3 dB with line of sight, 8.03 dB without; correlated over 10 and 6 m. Line of sight itself is correlated
+    over 10 m (Table 7.6.3.1-2). Links shorter than 1 m count as 1 m.
+    Ignored here: individual walls and floors, antenna heights except in the 3D distance.
+    """
+
+    kind = "3gpp-inh"
+    los_correlation_m: ClassVar[float] = 10.0
+
+    layout: Literal["open", "mixed"] = "mixed"
+    """An open-plan office, or one with rooms and corridors."""
+
+    def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
+        self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
+        self.within("3D distance in m", hop.distance_3d_m, 0.0, 150.0)
+        probability = inh_open_los_probability if self.layout == "open" else inh_mixed_los_probability
+        los = self.sees(probability(hop.distance_2d_m), draws)
+        distance_m, f = np.maximum(hop.distance_3d_m, 1.0), carrier_ghz(carrier_hz)
+        seen_db = 32.4 + 17.3 * log10(distance_m) + 20.0 * log10(f)
+        unseen_db = 17.3 + 38.3 * log10(distance_m) + 24.9 * log10(f)
+        return Propagation.of(
+            np.where(los, seen_db, np.maximum(seen_db, unseen_db)),
+            los,
+            sigma_db=np.where(los, 3.0, 8.03),
+            correlation_m=np.where(los, 10.0, 6.0),
+        )
+
+
+def inh_mixed_los_probability(distance_2d_m: Array) -> Array:
+    """Probability of line of sight in an office with rooms and corridors."""
+    near = exp(-np.maximum(distance_2d_m - 1.2, 0.0) / 4.7)
+    return np.where(distance_2d_m < 6.5, near, 0.32 * exp(-(distance_2d_m - 6.5) / 32.6))
+
+
+def inh_open_los_probability(distance_2d_m: Array) -> Array:
+    """Probability of line of sight in an open-plan office."""
+    near = exp(-np.maximum(distance_2d_m - 5.0, 0.0) / 70.8)
+    return np.where(distance_2d_m <= 49.0, near, 0.54 * exp(-(distance_2d_m - 49.0) / 211.7))
+
+
 Hall = Literal["SL", "DL", "SH", "DH", "HH"]
 
 
 class Clutter(NamedTuple):
-    """What stands in a hall: the share of floor covered, the size and the height of a machine in m."""
+    """Machines of a hall: the share of the floor that they cover, and the size and height of one in m."""
 
     density: float
     size_m: float
@@ -28,10 +71,10 @@ CALIBRATION = {"S": Clutter(0.2, 10.0, 2.0), "D": Clutter(0.6, 2.0, 6.0)}
 """Sparse and dense clutter of the calibration of TR 38.901 (Table 7.8-7)."""
 
 UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5.9), "DH": (33.63, 21.9, 4.0)}
-"""Constant, slope per decade and shadowing in dB of each hall without line of sight; 20 log10(f) comes on top."""
+"""Constant, slope per decade and shadowing in dB of each hall without line of sight; the loss has 20 log10(f) more."""
 
 SEEING_LESS, OVERLOOKED = ("SL", "DL", "SH", "DH"), ("SH", "DH")
-"""Halls in which clutter hides devices from the base station, and those in which its height matters."""
+"""Halls in which clutter may block line of sight, and halls in which the height of the clutter matters."""
 
 
 class IndoorFactory(SitePathLoss):
@@ -47,13 +90,10 @@ class IndoorFactory(SitePathLoss):
 
     hall: Hall
     """Clutter and heights: SL, DL (base station within the clutter), SH, DH (above it), HH (both ends above)."""
-
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
-    """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense). Not for HH, as all of these."""
-
+    """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense). Not for HH."""
     clutter_size_m: float | None = Field(default=None, gt=0)
-    """Typical width of a machine in m; null for 10 m (sparse) or 2 m (dense)."""
-
+    """Typical width of a machine in m; null for 10 m (sparse) or 2 m (dense). Not for HH."""
     clutter_height_m: float | None = Field(default=None, gt=0, le=10)
     """Effective height of the clutter in m; null for 2 m (sparse) or 6 m (dense). Only for SH and DH."""
 
@@ -75,7 +115,7 @@ class IndoorFactory(SitePathLoss):
 
     @property
     def clutter(self) -> Clutter:
-        """What stands in the hall, the calibration of the report where nothing is set."""
+        """The clutter of the hall; numbers that are not set are from the calibration of the report."""
         standard = CALIBRATION[self.hall[0]] if self.hall != "HH" else CALIBRATION["S"]
         own = (self.clutter_density, self.clutter_size_m, self.clutter_height_m)
         return Clutter(*(value if mine is None else mine for mine, value in zip(own, standard, strict=True)))
@@ -86,7 +126,6 @@ class IndoorFactory(SitePathLoss):
         return self.clutter.size_m / 2.0
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """State of each link."""
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
         self.within("3D distance in m", hop.distance_3d_m, 0.0, 600.0)
         los = self.sees(inf_los_probability(hop, self.hall, self.clutter), draws)
@@ -109,7 +148,7 @@ def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Loss in a hall without line of sight: never less than with it, and in DL never less than in SL.
+    """Loss in a hall without line of sight, at least the loss with it, and in DL at least the loss in SL.
 
     Ignored here: antenna heights other than through the 3D distance.
     """
@@ -121,12 +160,10 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
 
 
 def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:
-    """Probability of line of sight, exp(-d / k); a high base station looks over the clutter and k grows.
-
-    Ignored here: that neighbours see the base station together; key the draws by place to add it.
+    """Probability of line of sight, exp(-d / k), where k is larger for a base station above the clutter.
 
     Raises:
-        ScenarioError: when a hall with a high base station has it, or the devices, on the wrong side of the clutter.
+        ScenarioError: in a hall with a high base station, an antenna is on the wrong side of the clutter's height.
     """
     if hall == "HH":
         return np.ones_like(hop.distance_3d_m)
