@@ -1,4 +1,4 @@
-"""A device as an algorithm sees it: a view on the arrays of the federation, created when needed."""
+"""Devices in the interface for algorithms: views on the arrays of the federation, created on demand."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ Fed = Any
 """A `Federation`, whose file imports this one."""
 
 Statistic = Literal["loss", "square", "samples"]
-"""One number about a device's training, which it sends on request.
+"""A number about the training of a device, which the device sends on request.
 
-loss: the mean loss of its steps; square: the mean of the squared losses of all samples of all steps, each before its
-step; samples: how many of its samples, each counted once, these were.
+loss: mean loss of its steps; square: mean over the samples of all steps of the squared loss before the step; samples:
+number of different samples in these steps.
 """
 
 
 class Terms(TypedDict, total=False):
-    """Keywords of `Device.train` and `Device.training`, beside the model, the plan and the key.
+    """Keywords of `Device.train` and `Device.training`, in addition to the model, the plan and the key.
 
-    A step goes along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), f being the mean loss of a batch.
+    The direction of a step is scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), where f is the mean loss
+    of a batch.
 
     Attributes:
-        subset: the device's samples to use, by their place among its own; all when None.
-        data: what stands for `task.data`, row by row, for example with other labels.
-        of: whose samples are used, such as the server's that are public.
+        subset: indices of the samples to use, among the device's own samples; None for all.
+        data: replacement for `task.data`, row by row, for example with other labels.
+        of: device whose samples are used, such as the server with public samples.
         model: another model with the same parameters.
-        difference: whether the result is the trained parameters minus w instead; neither of the two is then held.
-            Running statistics, as of batch norm, are in it as they are after training.
+        difference: whether the result is the trained parameters minus w; neither of the two is then kept in memory.
+            Running statistics, as in batch norm, have their values after training.
         scale: factor of the gradient of the loss.
-        linear: gradient of an added linear term, a value of one number for each parameter.
-        drift: what each step adds after the optimizer, times -lr: neither momentum nor clipping acts on it.
+        linear: gradient [P] of an added linear term, a deferred value.
+        drift: vector [P] that each step adds after the optimizer, times -lr, without momentum and clipping.
         prox: factor of the proximal term.
-        anchor: the model of the proximal term; w when None.
+        anchor: model of the proximal term; None for w.
         l1: weight of the sum of the absolute values of the parameters.
-        loss: function of outputs [B, ...] and targets [B, ...] that gives the loss [B] of each sample.
+        loss: function from outputs [B, ...] and targets [B, ...] to the loss [B] of each sample.
         augment: augmentation of the inputs of a batch.
-        mask: factors [P] of the whole step, a tensor; 0 freezes a parameter. One object for all jobs that share it.
-        targets: value of the targets [n, ...] that `loss` compares the outputs with, one for each of the samples.
-        base: value of the weights under adapters.
+        mask: tensor of factors [P] of the whole step; 0 freezes a parameter. Jobs with the same mask share one object.
+        targets: deferred targets [n, ...] for `loss`, one for each sample.
+        base: deferred weights under adapters.
     """
 
     subset: IntArray | None
@@ -76,7 +77,7 @@ _VALUES = frozenset({"linear", "drift", "anchor", "targets", "base"})
 
 
 def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
-    """Raise an `AlgorithmError` for arguments of `Device.train` that it does not take."""
+    """Raise an `AlgorithmError` for invalid arguments of `Device.train`."""
     if type(w) is not Deferred:
         what = f"starts from a model, got {w!r}"
         raise AlgorithmError("k.train", what, "look at `lost` before using a payload, and give a value of `fed.defer`")
@@ -94,11 +95,11 @@ def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
 
 
 class Invitation(NamedTuple):
-    """What a device knows of the exchange in which it takes part.
+    """The exchange in which a device takes part.
 
     Attributes:
-        cohort: who takes part.
-        ends_s: when the server stops waiting, in simulated s; None when all have answered.
+        cohort: all devices of the exchange.
+        ends_s: simulated time in s at which the server stops waiting; None to wait for all replies.
         statistics: numbers about its training that a device sends with its reply.
     """
 
@@ -111,12 +112,12 @@ _ALONE = Invitation()
 
 
 class Device:
-    """One device, or the server (whose `index` is -1). Views on the same device are equal, so they serve as keys.
+    """One device, or the server (`index` -1). Views on the same device are equal and hash alike.
 
     Attributes:
-        index: its number.
+        index: number of the device.
         invitation: the exchange in which it takes part.
-        measured: the statistics of its latest training in that exchange, in the order in which they were asked for.
+        measured: statistics of its latest training in this exchange, in the order of `Invitation.statistics`.
     """
 
     __slots__ = ("_federation", "index", "invitation", "measured")
@@ -150,13 +151,13 @@ class Device:
 
     @property
     def expected_downlink_rate_bps(self) -> float:
-        """Rate in bit/s of the server's downlink to this device, defined as for `expected_rate_bps`."""
+        """Rate in bit/s of the server's downlink to this device, defined as `expected_rate_bps`."""
         return float(self._federation.network.expected_downlink_bps(self.index))
 
     def train(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Computation:
         """Event of local training on the device's own samples; its value is a `Trained` (params, loss).
 
-        The arguments are those of `training`: for example `yield k.train(w, plan, t)`.
+        It has the arguments of `training`: for example `yield k.train(w, plan, t)`.
         """
         work, fed = self.training(w, plan, *key, **terms), self._federation
         fed.asks()  # as `compute`, without its call
@@ -169,11 +170,11 @@ class Device:
         Args:
             w: the parameters to start from.
             plan: steps and batches.
-            key: names the batches' random stream beside the device, for example the round.
-            terms: whose samples, and further terms of the local objective, as `Terms` has them.
+            key: name of the random stream of the batches, together with the device; for example the round.
+            terms: samples, and further terms of the local objective; see `Terms`.
 
         Raises:
-            AlgorithmError: an argument has another type, or there is no such keyword.
+            AlgorithmError: an argument has another type, or a keyword does not exist.
         """
         check_training(w, plan, terms)
         asked, fed, difference = self.invitation.statistics, self._federation, terms.pop("difference", False)
@@ -192,7 +193,8 @@ class Device:
     def evaluate(self, models: Deferred | Sequence[Deferred]) -> Computation:
         """Event of a forward pass over all samples of the device; its value is an `Evaluated` (loss, accuracy).
 
-        Of several models it is a list of them, and one computation. Nothing is drawn at random: there is no dropout.
+        With a sequence of models it is one computation, whose value is a list. There is no dropout, so it is
+        deterministic.
         """
         return self.compute(self._federation.learner.evaluate(self, models))
 
@@ -201,7 +203,7 @@ class Device:
 
         Args:
             w: the model.
-            key: names the batch's random stream beside the device, for example the round.
+            key: name of the random stream of the batch, together with the device; for example the round.
             batch_size: samples of the batch; None for all.
         """
         plan = SgdPlan(lr=0.0, batch_size=batch_size, steps=1)
@@ -210,7 +212,7 @@ class Device:
         return self.compute(Work(flop, loss, w.number, loss.number))
 
     def compute(self, work: Work) -> Computation:
-        """Do some work as soon as the processor is free; the event's value is the work's result."""
+        """Event of some work, which starts when the processor is free; its value is the result of the work."""
         self._federation.asks()
         computation: Computation = self._federation.processors.run(self.index, work)
         return computation

@@ -1,4 +1,4 @@
-"""An exchange: a message to each device of a cohort, what each does with it, and the replies that arrive; retries."""
+"""An exchange: a message to each device of a cohort, the work of each device, and the replies; retries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery, Transfer
 
 Send = Callable[[], Event]
-"""Makes one attempt; the value of the event is a `Delivery`, or a list of them."""
+"""Function that makes one attempt; the value of the event is a `Delivery`, or a list of them."""
 
 Client = Callable[..., Process]
-"""What a device does: `client(fed, k, *parts of the message, *arguments)`, a process that returns the reply to send. A
-`Delivery` is the outcome of what it has sent by itself."""
+"""The work of a device: `client(fed, k, *parts of the message, *arguments)`, a process that returns the reply to send.
+A client that has sent its reply itself returns the `Delivery`."""
 
 PAUSE_S = 1e-3
 """Pause in s before the second attempt; it doubles after each attempt."""
@@ -34,23 +34,23 @@ PATIENCE_S = 604_800.0
 """Timeout in s: no attempt begins later than a week after the first."""
 
 BEYOND_REACH = "unreachable"
-"""Reason of a loss because the link carries nothing: where nobody moves, sending again fails for ever."""
+"""Loss reason of a link with a rate of 0. Without movement, every retry fails."""
 NO_CONNECTION = "connect"
-"""Reason of a loss because the path is too long to connect in time: sending again fails for ever."""
+"""Loss reason of a path that is too long to connect in time. Every retry fails."""
 LEFT = frozenset({"away", "left"})
-"""Reasons of a loss because the device was not there; an empty battery is none."""
+"""Loss reasons of an absent device, except for an empty battery."""
 GONE = LEFT | {"empty"}
-"""Reasons of a loss because the device is away: sending again fails until it returns, which may be never."""
+"""Loss reasons of an absent device. Retries fail until the device returns, which may never happen."""
 
 
 class Exchange(NamedTuple):
-    """How an exchange goes.
+    """Settings of an exchange.
 
     Attributes:
-        deadline_s: longest time in s that the server waits; who is late is cancelled and left out.
-        retries: number of times that a lost reply is sent again at once.
-        patience_s: time in s for which lost messages are sent again, in both directions; None for not at all.
-        sums: whether the server needs the mean of the replies only, so that they may add up over the air.
+        deadline_s: longest time in s that the server waits; late devices are cancelled and left out.
+        retries: number of immediate retries of a lost reply.
+        patience_s: time in s for which lost messages are sent again, in both directions; None for no retries.
+        sums: whether the server only needs the mean of the replies, so that they may add up over the air.
         statistics: numbers about its training that each device sends with its reply.
         counts: whether these devices count as invited in the round.
     """
@@ -67,10 +67,10 @@ class Arrived(list[tuple[Device, Any]]):
     """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
 
     Attributes:
-        cohort: who was invited; `measured` of a device holds the statistics that it has sent.
-        replies: the deliveries of all replies, lost ones too, in that order.
+        cohort: the invited devices; `measured` of a device has the statistics that it has sent.
+        replies: the deliveries of all replies, including lost ones, in the order of the cohort.
         sent: the message that the devices started from.
-        mean: makes the weighted mean of the differences to a model of the models that have arrived.
+        mean: function for the weighted mean of the differences between the arrived models and a given model.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Arrived(list[tuple[Device, Any]]):
         return [k for k, _ in self]
 
     def part(self, number: int) -> list[Any]:
-        """This part of every reply, of those that have several."""
+        """The part with this index of every reply, for replies with several parts."""
         return [payload[number] for _, payload in self]
 
     @property
     def models(self) -> list[Deferred]:
-        """The first part of every reply, or all of it."""
+        """The first part of every reply, or the whole reply if it has one part."""
         return [payload[0] if isinstance(payload, tuple) else payload for _, payload in self]
 
     @property
@@ -102,11 +102,11 @@ class Arrived(list[tuple[Device, Any]]):
     def average(
         self, weighting: Literal["samples", "uniform"] | Sequence[float] = "samples", lr: float = 1.0
     ) -> Deferred:
-        """The model that was sent, moved by lr times the weighted mean of the differences to it of those that came.
+        """The sent model plus lr times the weighted mean of the differences between the arrived models and it.
 
-        It is the model that was sent, bit for bit, if none came or all equal it. Running statistics, as of batch norm,
-        are no parameters: they become the weighted mean, whatever lr is. The models are given away, as by
-        `Federation.accumulate`.
+        The result is the sent model, bit for bit, if no model has arrived or all are equal to it. Running statistics,
+        as in batch norm, become the weighted mean for any lr. The arrived models cannot be used afterwards,
+        as with `Federation.accumulate`.
 
         Args:
             weighting: `samples` weights devices by their numbers of samples; or a weight for each reply.
@@ -128,11 +128,10 @@ class Arrived(list[tuple[Device, Any]]):
 def average(
     w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf = mean_update, statistics: int = 0
 ) -> Accumulation:
-    """Move w [P] by lr times the weighted mean of the differences to it of the models that come one by one.
+    """Move w [P] by lr times the weighted mean of differences between models, which arrive one by one, and w.
 
-    The last `statistics` entries, running statistics, move by the mean itself.
-
-    Summing differences instead of models leaves w bit-identical when all models equal w.
+    The last `statistics` entries are running statistics and move by the mean itself. Because differences are summed
+    instead of models, w stays bit-identical when all models equal w.
     """
     update = yield from mean(w, weights)
     return moved(w, update, lr, statistics)
@@ -141,7 +140,7 @@ def average(
 def exchange(
     fed: Fed, cohort: Iterable[Device], message: Any, client: Client, args: Sequence[Any], how: Exchange
 ) -> Process:
-    """Process whose value is what has `Arrived`, as `Federation.exchange` says."""
+    """The process of `Federation.exchange`."""
     cohort = list(cohort)
     ends_s = None if how.deadline_s is None else fed.now_s + how.deadline_s
     invitation = Invitation(cohort, ends_s, how.statistics)
@@ -172,7 +171,7 @@ def exchange(
 def _arrived(
     fed: Fed, invited: Sequence[Device], replies: Sequence[Delivery], message: Any, mean: MeanOf, how: Exchange
 ) -> Arrived:
-    """What has arrived; it is counted where the exchange says so."""
+    """The arrived replies, counted for the round if the exchange counts."""
     arrived = Arrived(fed, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(invited), len(arrived))
@@ -189,9 +188,9 @@ def asked(
     *,
     summed: bool = False,
 ) -> Process:
-    """A device: receive the message, do what `client` says, send the reply; if summed, have it ready to send.
+    """The process of one device: receive the message, run `client`, send the reply, or return it if replies are summed.
 
-    A message that is on its way already is a `Transfer`.
+    `message` is a `Transfer` if it is already on its way.
     """
     if how.patience_s is None and not fed.presence.foreseen:
         got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
@@ -202,7 +201,7 @@ def asked(
     parts = got.payload if isinstance(got.payload, tuple) else (got.payload,)
     base = parts[0] if fed.links.compresses_uploads else None
     working = client(fed, k, *parts, *args)
-    del got, parts, message  # a model is in memory no longer than the client needs it
+    del got, parts, message  # free the model as soon as the client no longer needs it
     reply = yield from working
     if isinstance(reply, Completion):
         raise not_awaited(reply, "its value")
@@ -218,14 +217,13 @@ def asked(
 
 
 def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Transfer]:
-    """The transfers of one message to all devices."""
     fed.asks(len(cohort))
     transfers: list[Transfer] = fed.links.downlinks([k.index for k in cohort], message)
     return transfers
 
 
 def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
-    """Send, and again while it is lost and that is allowed; to satellites at their next pass."""
+    """Send with the retries of the exchange; to satellites at their next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
@@ -242,7 +240,7 @@ def retrying(
     moving: bool,
     presence: Presence,
 ) -> Process:
-    """Send until it has arrived, as `Federation.retry` says; `moving` tells whether links change."""
+    """The process of `Federation.retry`; `moving` is whether links change over time."""
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
@@ -271,7 +269,7 @@ def retrying(
 
 
 def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
-    """When the first device returns that had left and is known to return; `FOREVER_NS` if there is none."""
+    """The earliest known return of a device that had left; `FOREVER_NS` if no return is known."""
     if not presence.foreseen:
         return FOREVER_NS
     each = [delivery for value in values for delivery in ([value] if isinstance(value, Delivery) else value)]

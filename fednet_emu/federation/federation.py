@@ -1,4 +1,4 @@
-"""The federation: everything an algorithm can do. Each verb that takes simulated time returns an event to `yield`."""
+"""The federation: all operations of an algorithm. Those that take simulated time return an event to `yield`."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Federation:
     """Devices, links, training and records of one run.
 
     Attributes:
-        clock, streams: simulated time; randomness by name.
+        clock, streams: simulated time; random streams by name.
         ledger, graph: records; deferred values.
         network, processors: uplink, downlink and sidelink; the processors of the devices and the server.
-        links: sizes, headers and compression of what is sent.
-        presence: when the devices are there.
+        links: sizes, headers and compression of payloads.
+        presence: times at which the devices are present.
         timing_only: whether nothing is trained or evaluated.
-        observers: called at the end of every round; they must not change the run.
+        observers: functions called at the end of every round, which must not change the run.
         learner: the learning plane.
         memory: values that an algorithm keeps during the run, by name; see `state` for objects of a class.
-        kept: values that an algorithm with its own learning keeps in case the run is cut off.
+        kept: values that an algorithm with its own learning stores for a resumed run.
         workers: number of processes in which such an algorithm may train.
-        asks: is called for each transfer or computation that the algorithm asks for, or with the number of several.
+        asks: function called for each transfer or computation of the algorithm, or with their number.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class Federation:
         self._observer = Observer(clock, ledger, evaluation, score, stop.patience)
         stop.refuse_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
 
-    # ---- who is there ------------------------------------------------------------------------------------------------
+    # ---- devices -----------------------------------------------------------------------------------------------------
 
     @property
     def n_devices(self) -> int:
-        """Number of devices, there or away."""
+        """Number of devices, present or away."""
         return self.presence.count
 
     def device(self, index: int) -> Device:
@@ -121,14 +121,14 @@ class Federation:
         return (Device(self, index) for index in range(self.n_devices))
 
     def cohort(self, size: int | float, *key: Any, among: IntArray | None = None) -> Cohort:
-        """Event with up to `size` devices that have training samples, drawn uniformly among those that are there.
+        """Event with up to `size` devices that have training samples, drawn uniformly among the devices present.
 
-        An int is a number of devices, a float a share of all devices: 1.0 means all, 1 one of them. They come in the
-        order of their numbers; when all are away, as soon as one returns. `key` names the draw, for example the round.
-        With `among`, numbers in order, no others are drawn.
+        An int is a number of devices, a float a share of all devices: 1.0 means all devices, 1 one device. The result
+        is in the order of their numbers. If all are away, the event waits for the first to return. `key` names the
+        random stream, for example the round. With `among`, sorted numbers of devices, only these are drawn.
 
         Raises:
-            AlgorithmError: the size is neither a whole number from 1 on nor a share up to 1.0.
+            AlgorithmError: the size is neither a whole number of at least 1 nor a share up to 1.0.
         """
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
@@ -136,68 +136,69 @@ class Federation:
         return Cohort(self.clock, able, count, self.streams("cohort", *key), partial(Device, self))
 
     def somebody_there(self) -> Cohort:
-        """Event: a device with training samples is there."""
+        """Event that triggers as soon as a device with training samples is present."""
         return self.cohort(1)
 
     # ---- links -------------------------------------------------------------------------------------------------------
 
     def shared(self, payload: Any) -> Shared:
-        """Mark a payload for broadcast: one transmission serves all devices that are sent it in one instant.
+        """Mark a payload for broadcast: one transmission serves all devices that it is sent to at the same instant.
 
-        What arrives is the payload itself. Deferred values need no mark; others are sent one by one without it.
+        Devices receive the payload without the mark. Deferred values need no mark; unmarked payloads of other types are
+        sent one by one.
         """
         return self.links.shared(payload)
 
     def downlink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
         """Send from the server to a device; the event's value is the `Delivery`.
 
-        With `network.downlink.mode: broadcast`, devices that are sent the same deferred value, or the same `shared`
-        payload, in one instant are served by one transmission, as long as the worst of them needs.
+        With `network.downlink.mode: broadcast`, one transmission serves all devices that the same deferred value, or
+        the same `shared` payload, is sent to at the same instant. It lasts as long as the slowest of them needs.
         """
         self.asks()
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
-        """The server's model as devices read it; with compression another one, from which the server goes on.
+        """The model that devices receive for a model of the server; with compression it replaces the server's model.
 
-        Devices that have what was published before are then sent the compressed update, and all others the model.
+        Devices with the previously published model then receive the compressed update, and all others the model.
         """
         return self.links.published(model)
 
     def uplink(
         self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0, since: Since = None
     ) -> Transfer:
-        """Send from a device to the server, with this part of its power; the event's value is the `Delivery`.
+        """Send from a device to the server with a part of its power; the event's value is the `Delivery`.
 
-        `since`, which `network.uplink.compression` needs, is the model, known to the server, that the device started
-        from. It has an entry for each part of a tuple: a model, 0 if the part is an update, None if it goes whole.
+        `since` is the model that the device started from and that the server knows; `network.uplink.compression` needs
+        it. For a tuple it has one entry per part: a model, 0 if the part is an update, None if it is sent uncompressed.
         """
         self.asks()
         return self.links.uplink(device.index, payload, size_bit, power_part, since)
 
     def exchange(self, cohort: Iterable[Device], message: Any, client: Client, *args: Any, **how: Any) -> Process:
-        """Send a message to every device, let each do what `client` says, and collect the replies.
+        """Send a message to every device, run `client` on each, and collect the replies.
 
-        For example `arrived = yield from fed.exchange(cohort, w, self.client, t)`; the value is what has `Arrived`.
+        For example `arrived = yield from fed.exchange(cohort, w, self.client, t)`; the value is an `Arrived`.
 
         Args:
             cohort: the devices.
-            message: a value or a tuple of parts, which may be broadcast; or a function that gives that of a device.
+            message: a value or a tuple of parts, which may be broadcast; or a function from a device to its message.
             client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message.
-                What it returns is sent: the first part of it, where the uplink compresses, as an update from the first
-                part of the message. What is to be sent in another way is a `Reply`.
+                Its return value is the reply. If the uplink compresses, the first part of the reply is sent as an
+                update from the first part of the message. A `Reply` has other options of the upload.
             args: further arguments of `client`.
-            how: `deadline_s`, `retries` and what else an `Exchange` has.
+            how: `deadline_s`, `retries` and the other fields of `Exchange`.
         """
         self._rounds.deadline_s = how.get("deadline_s")
         return exchange(self, cohort, message, client, args, Exchange(**how))
 
     def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
-        """An exchange with one device, whose value is the `Delivery` of its reply; it does not count as invited."""
+        """An exchange with one device; its value is the `Delivery` of the reply. It does not count as an invitation."""
         return asked(self, device, message, client, args, Exchange())
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Count devices that were invited in this round, and replies that have arrived; `exchange` does so itself."""
+        """Add to the numbers of invited devices and arrived replies of this round, as `exchange` does itself."""
         self._rounds.answered(invited, arrived)
 
     def sidelink(
@@ -205,8 +206,8 @@ class Federation:
     ) -> AllOf:
         """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
 
-        With `network.sidelink.mode: broadcast` it is one transmission. `cluster` is that of them all, for an access
-        scheme that lets clusters send side by side. A scenario without a sidelink is a `ScenarioError`.
+        With `network.sidelink.mode: broadcast` it is one transmission. `cluster` is the cluster of all these devices,
+        for an access scheme in which clusters send in parallel. A scenario without a sidelink is a `ScenarioError`.
         """
         self.asks()
         return self.all_of(self.links.sidelink(sender.index, receivers, payload, size_bit, cluster))
@@ -220,26 +221,28 @@ class Federation:
         patience_s: float = PATIENCE_S,
         to_the_gone: bool = True,
     ) -> Process:
-        """Send until it has arrived; the value is that of the last attempt, lost only when that was, too.
+        """Send again until the message arrives; the value is the `Delivery` of the last attempt.
 
         For example `got = yield from fed.retry(lambda: fed.uplink(k, w), attempts=3)`.
 
         Args:
-            send: function that makes one attempt, or a sequence of them, which run at the same time; those that were
-                lost are sent again when all have ended, and the value is the list of their values.
-            attempts: most attempts; None for no limit but `patience_s`. At rest, a device out of reach gets one.
+            send: function that makes one attempt, or a sequence of functions whose attempts run in parallel. When all
+                have ended, the lost ones are sent again; the value is then the list of their values.
+            attempts: largest number of attempts; None for no limit except `patience_s`. A device that is out of reach
+                and does not move gets one attempt.
             pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
-            to_the_gone: whether to go on when a device is away; synchronous rounds do better with False. To a satellite
-                that has set it is always sent again at its next pass, which counts as no attempt.
+            to_the_gone: whether to retry when a device is away; for synchronous rounds False is better. A message to a
+                satellite that has set is always sent again at its next pass, which does not count as an attempt.
         """
         how = {"to_the_gone": to_the_gone, "moving": self.network.moving}
         return retrying(self.clock, send, attempts, pause_s, patience_s, presence=self.presence, **how)
 
     def digraph(self, *name: int) -> Digraph:
-        """Who can send to whom from device to device now; `name` names the draw, the number of the round first.
+        """The current graph of sidelinks between devices; `name` names the random stream, the round first.
 
-        Without a sidelink topology, or with an impossible one, this is a `ScenarioError`.
+        Raises:
+            ScenarioError: there is no sidelink topology, or an impossible one.
         """
         return self.network.digraph(*name)
 
@@ -247,13 +250,13 @@ class Federation:
 
     @property
     def task(self) -> LearningTask:
-        """Model and samples, or a `RuntimeError` where the algorithm brings its own."""
+        """Model and samples; a `RuntimeError` if the algorithm has its own."""
         if self._task is None:
             raise RuntimeError("task: there is none, got an algorithm that brings its own model and data; use those")
         return self._task
 
     def initial_model(self) -> Deferred:
-        """The model before training; it is evaluated as round 0."""
+        """The model before training, which is evaluated as round 0."""
         model = self.learner.initial()
         self.ledger.given.add(model.number)
         self._observer.see(model, after_round=0)
@@ -266,35 +269,35 @@ class Federation:
 
     @property
     def n_statistics(self) -> int:
-        """Number of running statistics, as of batch norm, at the end of a vector of the model: no parameters."""
+        """Number of running statistics (batch norm) at the end of a vector of the model."""
         return 0 if self._task is None else self._task.model.n_statistics
 
     def without_statistics(self, w: Deferred) -> Deferred:
-        """A model with zeros in the place of its running statistics; the model itself if it has none."""
+        """A model whose running statistics are replaced by zeros; the model itself if it has none."""
         return self.defer(without_statistics, w, self.n_statistics) if self.n_statistics else w
 
     def zeros(self) -> Deferred:
-        """A zero for each parameter of the model that is trained."""
+        """A vector with a zero for each trained parameter of the model."""
         return self.learner.zeros()
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
-        """The result of a cheap pure function of deferred values; `size` scalars, that of the first one by default."""
+        """The result of a cheap pure function of deferred values, with `size` scalars (default: as the first value)."""
         return self.graph.call(function, *args, size=size)
 
     def accumulate(
         self, function: Callable[..., Accumulation], parts: Sequence[Deferred], *args: Any, size: int | None = None
     ) -> Deferred:
-        """The result of a sum that gets its parts one by one, so that the models of a round need not fit in memory.
+        """The result of a sum over parts that are computed one by one, so that they need not fit in memory together.
 
-        `function(*args)` is a generator: each `(yield)` is the value of the next part, and it returns the result.
-        Otherwise as `defer`; but the parts are given away: nothing but further sums, made at once, may use them.
+        `function(*args)` is a generator: each `(yield)` is the value of the next part, and it returns the result. In
+        all else it is like `defer`, but afterwards only further sums, created immediately, may use the parts.
         """
         return self.graph.accumulate(function, parts, *args, size=size)
 
     def read(self, value: Deferred, nominal: Any = None) -> Any:
         """Return the computed value of a deferred value.
 
-        A timing-only run does not compute it: it returns `nominal` instead and sets `learner.nominal`.
+        A timing-only run computes no values: it returns `nominal` and sets `learner.nominal`.
         """
         return self.learner.read(value, nominal)
 
@@ -313,29 +316,29 @@ class Federation:
         return self.clock.now_s
 
     def sleep(self, duration_s: float) -> Sleep:
-        """Event that comes after a duration."""
+        """Event that triggers after a duration."""
         self._rounds.wait(PAUSE)
         return self.clock.sleep(duration_s)
 
     def start(self, process: Process) -> Started:
-        """Start a process beside the caller's."""
+        """Start a process that runs in parallel with the caller."""
         self.local_rounds.alone = False
         return self.clock.process(process)
 
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
         """Event with the results of all processes, in their order.
 
-        Those that have not ended at the deadline are cancelled there; their result is a `Delivery` lost for "deadline".
+        Processes that are unfinished at the deadline are cancelled; their result is a `Delivery` lost for "deadline".
         """
         self._rounds.deadline_s, self.local_rounds.alone = deadline_s, False
         return gather(self.clock, processes, deadline_s, late=lambda: Delivery.given_up(self.now_s))
 
     def cancel(self, started: Started) -> None:
-        """Cancel a process where it waits, as a deadline does: its result is a `Delivery` lost for "deadline"."""
+        """Cancel a process, as a deadline does: its result is a `Delivery` lost for "deadline"."""
         cancel(started, Delivery.given_up(self.now_s))
 
     def all_of(self, events: Iterable[Event]) -> AllOf:
-        """Event that comes when all of these have come, with the list of their values in the given order."""
+        """Event that triggers when all these events have triggered, with the list of their values in this order."""
         return AllOf(self.clock, list(events))
 
     def inbox(self) -> Inbox:
@@ -344,7 +347,7 @@ class Federation:
 
     @property
     def round(self) -> int:
-        """Rounds ended so far."""
+        """Number of completed rounds."""
         return self._rounds.ended
 
     def rounds(self) -> Iterator[int]:
@@ -354,12 +357,14 @@ class Federation:
             yield self.round
 
     def end_of_round(self, model: Models | None, *, invited: int | None = None, arrived: int | None = None) -> None:
-        """Record a round (or a step of the server) that has ended with this global model; evaluate it when due.
+        """Record a completed round (or step of the server) with its global model, and evaluate the model when due.
 
-        Where each device has a model of its own, give them all, in the order of the devices; each is evaluated on its
-        test samples. An algorithm that brings its own learning gives None and reports scores by `report`. What is no
-        model, and a round that has not waited for anything, is an `AlgorithmError`. `invited` and `arrived` are those
-        of the exchanges of the round unless they are given.
+        If each device has its own model, `model` is the list of all models in the order of the devices, and each is
+        evaluated on its device's test samples. An algorithm with its own learning passes None and calls `report`.
+        `invited` and `arrived` are counted from the exchanges of the round by default.
+
+        Raises:
+            AlgorithmError: `model` is not a model, or the round has not waited for any event.
         """
         self.learner.check(model, "fed.end_of_round")
         self._rounds.refuse_unheard(self.network.unheard())
@@ -370,24 +375,21 @@ class Federation:
             observer(self)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of the records, with the number of the present round (from 1) and the simulated time.
-
-        Either is left out that the row gives itself.
-        """
+        """Add a row to a series of the records, by default with the current round (from 1) and the simulated time."""
         self.ledger.record(series, **{"round": self.round + 1, "simulated_s": self.now_s} | values)
 
     def report(self, after_round: int, *, loss: float | None, accuracy: float | None) -> None:
-        """Record scores that an algorithm with its own learning has measured itself; None is unknown."""
+        """Record scores measured by an algorithm with its own learning; None for an unknown score."""
         self._observer.report(after_round, loss, accuracy)
 
     def divergence(self) -> str:
-        """Return why the run has diverged: a loss was not finite, or the last is too large; empty if it has not."""
+        """Return the reason why the run has diverged (a loss is not finite, or the last is too large), else ""."""
         return self._observer.divergence()
 
     @property
     def stopped(self) -> bool:
         """Whether a stop rule ends the run at the end of the latest round."""
-        if self._observer.not_finite and self._stop.only_accuracy:  # it would never end
+        if self._observer.not_finite and self._stop.only_accuracy:  # the run would never end
             return True
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
         return self._observer.out_of_patience or self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
@@ -397,20 +399,20 @@ class Federation:
 
     @property
     def accuracy(self) -> float | None:
-        """The latest pooled accuracy, if any was measured."""
+        """The latest pooled accuracy; None before the first."""
         return self._observer.accuracy
 
     @property
     def latest(self) -> Models | None:
-        """The latest global model, or the latest models of all devices, for observers; None before the first."""
+        """The latest global model, or the latest models of all devices; None before the first."""
         return self._observer.latest
 
     @rare_garbage_collection()
     def run(self, algorithm: Any) -> Models | None:
-        """Run an algorithm, an `algorithms.base.Algorithm`, until it or a stop rule ends it; evaluate the final model.
+        """Run an `algorithms.base.Algorithm` until it ends or a stop rule applies, and evaluate the final model.
 
         Raises:
-            Deadlock: the algorithm waits for what can never come; says who, and which transfers were lost.
+            Deadlock: all processes wait for events that cannot occur; the error lists them and the lost transfers.
         """
         self._rounds.trusted = type(algorithm).__module__.startswith("fednet_emu.algorithms.")
         process: Process = algorithm.run(self)
@@ -428,7 +430,7 @@ class Federation:
         return self.latest
 
     def close(self) -> None:
-        """Stop all transfers and computations, so that the ledger accounts for them, and what trains."""
+        """Stop all transfers and computations, so that the ledger accounts for them, and stop the training."""
         self._end()
         self.graph.close()
 

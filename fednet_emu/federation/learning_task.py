@@ -1,4 +1,4 @@
-"""The learning task of a run: one model, and every device's own samples of one dataset."""
+"""The learning task of a run: one model, and the samples of one dataset on each device."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Scores(NamedTuple):
-    """Metrics of one model on the test set, and on every device's share of it if those were asked for.
+    """Metrics of one model on the test set, and optionally on each device's share of it.
 
     Attributes:
-        pooled: over the whole test set.
-        by_device: over every device's share, or None.
-        worst_train_loss: the largest loss of a device on its own training samples; nan if not asked for.
-        attack_success: share of the attack's trial samples that become its target; nan without an attack.
-        validation: over the validation samples; None if not asked for.
+        pooled: metrics on the whole test set.
+        by_device: metrics on each device's share, or None.
+        worst_train_loss: largest loss of a device on its own training samples; nan if not measured.
+        attack_success: share of the trial samples of an attack that are classified as its target; nan without an
+            attack.
+        validation: metrics on the validation samples; None if not measured.
     """
 
     pooled: Metrics
@@ -41,25 +42,25 @@ class Scores(NamedTuple):
 
     @property
     def accuracies(self) -> Array:
-        """Accuracies of the devices that have test samples; empty when there are none."""
+        """Accuracies of the devices with test samples; empty if there are none."""
         if self.by_device is None or self.by_device.accuracy is None:
             return np.empty(0)
         return self.by_device.accuracy[self.by_device.samples > 0]
 
 
 class LearningTask:
-    """Samples are laid out device by device, so that a device's data is one contiguous slice, used without copying.
+    """A model and the samples of all devices, in the order of the devices, so that a device's data is a slice.
 
     Attributes:
-        model: what is trained.
-        data: the training samples of all devices, and the server's own behind them; without inputs in a timing-only
-            run.
-        offsets: int64 [n_devices + 2], where the rows of each device, and of the server at last, begin and end.
+        model: the trained model.
+        data: training samples of all devices, then of the server; without inputs in a timing-only run.
+        offsets: int64 [n_devices + 2], first row of each device and of the server, and the end.
         n_samples: int64 [n_devices], training samples of each device.
-        sets: int64 [n_rows], which set of its device a row is in (-1 for the server's); None where there are no sets.
+        sets: int64 [n_rows], index of the set of its device that a row belongs to (-1 for the server's rows); None
+            without sets.
         outputs: number of outputs of the model.
-        test_shares: float64 [classes], how frequent the classes are in the test set; empty without classes.
-        groups: int64 [n_devices], the true group of each device; None unless groups see the data differently.
+        test_shares: float64 [classes], frequency of each class in the test set; empty without classes.
+        groups: int64 [n_devices], true group of each device; None unless groups have different views of the data.
     """
 
     def __init__(
@@ -82,8 +83,13 @@ class LearningTask:
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
         y = _joined(_rows(samples.train_y, order), server.y).to(device)
-        self.sets = None if train.sets is None else _padded(torch.from_numpy(train.sets), len(y)).to(device)
-        self.test_shares = np.empty(0) if samples.classes is None else _shares(samples.test_y, samples.classes)
+        self.sets = None
+        if train.sets is not None:
+            sets = torch.from_numpy(train.sets)
+            self.sets = torch.nn.functional.pad(sets, (0, len(y) - len(sets)), value=-1).to(device)
+        self.test_shares = np.empty(0)
+        if samples.classes is not None:
+            self.test_shares = np.bincount(samples.test_y.numpy(), minlength=samples.classes) / len(samples.test_y)
         if timing_only:
             self.data = TrainData(torch.empty(len(y), 0), y)
         else:
@@ -94,7 +100,7 @@ class LearningTask:
             self._validation = Held(self._validation.x.to(device), self._validation.y.to(device))
 
     def slice_of(self, device: int) -> slice:
-        """The rows of `data` that belong to a device, or to the server (-1)."""
+        """The rows of `data` of a device, or of the server (-1)."""
         bounds = self._bounds
         place = device % (len(bounds) - 1)
         return slice(bounds[place], bounds[place + 1])
@@ -111,17 +117,17 @@ class LearningTask:
         return len(self._validation.y)
 
     def validation_error(self, vector: torch.Tensor) -> float:
-        """The share of the validation samples that a classifier gets wrong."""
+        """The error rate of a classifier on the validation samples."""
         accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
         return float("nan") if accuracy is None else 1.0 - accuracy
 
     def validation(self, vectors: Sequence[torch.Tensor]) -> Metrics:
-        """The mean scores of models on the validation samples."""
+        """Mean scores of models on the validation samples."""
         x, y = self._validation.x, self._validation.y
         own = {vector: score_samples(self.model, vector, x, y).pooled() for vector in dict.fromkeys(vectors)}
         found = [own[vector] for vector in vectors]
-        accuracies = [its.accuracy for its in found if its.accuracy is not None]
-        return Metrics(fmean(its.loss for its in found), fmean(accuracies) if accuracies else None, len(y))
+        accuracies = [metrics.accuracy for metrics in found if metrics.accuracy is not None]
+        return Metrics(fmean(metrics.loss for metrics in found), fmean(accuracies) if accuracies else None, len(y))
 
     def train_loss(self, vector: torch.Tensor, device: int) -> float:
         """Mean loss of a model on all of a device's own training samples, without dropout."""
@@ -131,7 +137,7 @@ class LearningTask:
     def score(
         self, vector: torch.Tensor, *, per_device: bool, train_loss: bool = False, metrics: Sequence[Metric] = ()
     ) -> Scores:
-        """Metrics of a model on the pooled test set, on every device's share of it and on training samples if asked."""
+        """Metrics of a model on the test set, and optionally on each device's share of it and on training samples."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y, metrics=metrics)
         scores = self._scores(samples, self._test_order, per_device=per_device)
         worst = self._worst_train_loss([vector] * len(self.n_samples)) if train_loss else math.nan
@@ -155,9 +161,9 @@ class LearningTask:
         train_loss: bool = False,
         metrics: Sequence[Metric] = (),
     ) -> Scores:
-        """Metrics of every device's own model on its own share of the test set, pooled over all those samples.
+        """Metrics of each device's own model on its own share of the test set, pooled over all these samples.
 
-        The success of an attack is not asked for: it is that of one model.
+        The success of an attack is not measured, because it belongs to one model.
 
         Raises:
             ScenarioError: no device has a test sample.
@@ -176,11 +182,12 @@ class LearningTask:
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
 
     def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
-        """Metrics of the mean of every device's own model on the pooled test set; how far and how good they are.
+        """Metrics on the test set of the mean of all devices' own models, with their distance and their accuracies.
 
-        Two metrics are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of parameters to that mean over the
-        devices with training samples, and `own_accuracy`, the mean of their own models' accuracies on the pooled test
-        set. By device are its own model's scores on its share, its distance, and its accuracy on the pooled test set.
+        Two metrics are added over the devices with training samples: `consensus`, the distance sqrt(mean |x_i -
+        mean|^2) of parameters x_i to their mean, and `own_accuracy`, the mean accuracy of the devices' own models on
+        the test set. By device, they are its own distance and accuracy, next to the scores of its own model on its
+        share.
         """
         counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
         mean = stacked[torch.from_numpy(counted)].mean(0)
@@ -201,20 +208,12 @@ class LearningTask:
 
 
 def _rows(samples: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """The samples in this order, without a copy where they are in it already, as data often are that are large."""
+    """The samples in this order, without a copy if they already have it, as large data often do."""
     if len(order) == len(samples) and torch.equal(order, torch.arange(len(order))):
         return samples
     return samples[order]
 
 
 def _joined(devices: torch.Tensor, server: torch.Tensor) -> torch.Tensor:
-    """The devices' rows and the server's behind them; without a copy where the server has none."""
+    """The rows of the devices, then the rows of the server; without a copy if the server has none."""
     return torch.cat([devices, server]) if len(server) else devices
-
-
-def _padded(sets: torch.Tensor, length: int) -> torch.Tensor:
-    return torch.nn.functional.pad(sets, (0, length - len(sets)), value=-1)
-
-
-def _shares(labels: torch.Tensor, classes: int) -> Array:
-    return np.bincount(labels.numpy(), minlength=classes) / len(labels)

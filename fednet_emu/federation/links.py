@@ -1,4 +1,4 @@
-"""The links of a federation: payloads in, transfers out; sizes, headers, broadcasts and compression in between."""
+"""The links of a federation, from payloads to transfers: sizes, headers, broadcasts and compression."""
 
 from __future__ import annotations
 
@@ -23,19 +23,16 @@ from fednet_emu.records.ledger import SERVER
 
 @final
 class Links:
-    """Sends payloads over the network, as `Federation` says.
+    """Sends payloads over the network, for the verbs of `Federation`.
 
     Attributes:
-        grants: what was planned for the uploads of a round, by device.
-        compresses_uploads: whether `since` is of use, so that it has to be kept until the upload.
-        statistics: how many running statistics are at the end of a vector, by its size; they are never compressed.
+        grants: planned grants for the uploads of a round, by device.
+        compresses_uploads: whether uploads use `since`, so that the base model is kept until the upload.
+        statistics: number of running statistics at the end of a vector, by its size; they are never compressed.
 
     Args:
-        network: what carries them, and its settings.
-        graph: makes deferred values.
-        streams: the randomness of the run.
-        read: reads the bits of a message that depend on its values.
-        base_bit: what the first message to each device brings along.
+        read: function for the bits of a message that depend on its values.
+        base_bit: additional bits of the first message to each device (frozen weights under adapters).
     """
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, base_bit: int = 0) -> None:
@@ -51,7 +48,7 @@ class Links:
 
     @property
     def sends_plainly(self) -> bool:
-        """Whether messages have the sizes of their payloads: no compression, no weights that a device still lacks."""
+        """Whether messages have the sizes of their payloads: no compression, and no frozen weights to send first."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
     def parcel(self, payload: Any) -> Message:
@@ -59,12 +56,12 @@ class Links:
         return parcel(payload, None, self._wire_bit)
 
     def shared(self, payload: Any) -> Shared:
-        """Mark a payload for broadcast, by the next number."""
+        """Mark a payload for broadcast with a new number."""
         self._shared += 1
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device; of a model that was published only the update, if it has the last one."""
+        """Send from the server to a device; a published model as an update, if the device has the previous one."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -81,16 +78,16 @@ class Links:
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
-        """Send from the server to several devices, to each what `downlink` would."""
+        """Send one payload from the server to several devices, as `downlink` to each."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
         return self._network.downlink.send_all(SERVER, devices, parcel(payload, None, self._wire_bit))
 
     def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
-        """Send from a device to the server; of a model only the update, if `since` is given and is of use.
+        """Send from a device to the server; if the uplink compresses and `since` is given, as an update.
 
         Raises:
-            ScenarioError: the uplink carries sums only.
+            ScenarioError: the uplink only carries sums over the air.
         """
         if self._network.superposition is not None:
             raise ScenarioError(
@@ -112,7 +109,7 @@ class Links:
         return transfer
 
     def superposed(self, device: int, payload: Deferred, power_part: float) -> Transfer:
-        """Send from a device to the server, analogue and without headers; an entry counts as many bits as a number."""
+        """Send from a device to the server, analogue and without headers; an entry counts as `FLOAT_BIT` bits."""
         message = Message(payload, payload.size * FLOAT_BIT, payload.number)
         return self._network.uplink.send(device, SERVER, message, power_part=power_part)
 
@@ -131,20 +128,20 @@ class Links:
         return [medium.send(sender, receiver.index, message, cluster=cluster) for receiver in receivers]
 
     def published(self, model: Deferred) -> Deferred:
-        """The server's model as the devices read it that are sent it."""
+        """The model that devices receive for a model of the server."""
         return model if self._publications is None else self._publications.publish(model)
 
     def update_bit(self, n: int) -> int:
-        """Bits on the uplink of the update of a model of n parameters, at most, headers aside."""
+        """Largest number of bits of an update with n parameters on the uplink, without headers."""
         return bits_of(self._up, n, self.statistics.get(n, 0))
 
 
 @final
 class EdgeServers:
-    """Edge servers, one in each base station, with its number.
+    """Edge servers, one at each base station, with the number of the base station.
 
-    What a device sends to or receives from its edge server is an uplink or downlink of the federation, which the base
-    station that serves it carries.
+    Transfers between a device and its edge server are uplinks and downlinks of the federation, through the serving base
+    station.
     """
 
     def __init__(self, fed: Fed) -> None:
@@ -156,7 +153,7 @@ class EdgeServers:
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:
-        """The edge server that serves a device now, and receives what it begins to send now."""
+        """The edge server that serves a device now, and receives the uploads that it starts now."""
         return self._network.serving_cell(device.index)
 
     def up(self, edge: int, payload: Any) -> BackhaulMessage:

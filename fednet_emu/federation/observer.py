@@ -1,4 +1,4 @@
-"""The observer of a run: it evaluates the global model when due, at no simulated time, no bits and no energy."""
+"""The observer of a run, which evaluates the global model at no cost in simulated time, bits and energy."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.records.summaries import divergence
 
 Models = Deferred | Sequence[Deferred]
-"""One global model, or every device's own, in the order of the devices."""
+"""One global model, or the models of all devices, in the order of the devices."""
 
 OBSERVE = EventPriority(4)
-"""After everything else of an instant."""
+"""Priority of evaluations: after all other events of an instant."""
 
 
 class Observer:
-    """Evaluates the initial model, the model after every so many rounds or seconds, and the last one.
+    """Evaluates the initial model, the model at regular rounds or simulated times, and the last model.
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
-        accuracy: the latest pooled accuracy, if any was measured; that of a run that has diverged counts for nothing.
-        not_finite: why a run has diverged of which some loss was not finite, whatever followed; empty if none was.
+        accuracy: the latest pooled accuracy; None before the first, and after divergence.
+        not_finite: error sentence of the first loss that was not finite; empty if all were finite.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class Observer:
         self.accuracy: float | None = None
         self.not_finite = ""
         self._latest_round = 0
-        self._scores: Scores | None = None  # of the latest round's model, once known
-        self._judged = True  # whether the loss is known, so that divergence shows in it
+        self._scores: Scores | None = None  # scores of the latest round's model, once known
+        self._judged = True  # whether the loss is known, so that it shows divergence
         self._recorded_ns = -1
         self._instants = 0
         self._until_ns = FOREVER_NS
         self._timer: Timer | None = None
 
     def see(self, model: Models, after_round: int) -> None:
-        """Take note of a new global model; evaluate it if it is due."""
+        """Store a new global model, and evaluate it if an evaluation is due."""
         if after_round != self._latest_round:
             self._scores = None
         self.latest, self._latest_round = model, after_round
@@ -64,7 +64,7 @@ class Observer:
             self.evaluate()
 
     def evaluate(self) -> None:
-        """Evaluate the latest model, unless that has been done."""
+        """Evaluate the latest model unless it has been evaluated."""
         if self._score is None or self.latest is None or self._scores is not None:
             return
         self._scores = scores = self._score(self.latest)
@@ -77,7 +77,7 @@ class Observer:
             self._validated(self._patience, scores.validation)
 
     def _validated(self, patience: Patience, found: Metrics) -> None:
-        """Note how good the model is on the validation samples."""
+        """Record the validation scores, and count evaluations without a gain."""
         accuracy = math.nan if found.accuracy is None else found.accuracy
         value = -found.loss if patience.metric == "loss" else accuracy
         self._without_gain += 1
@@ -88,26 +88,26 @@ class Observer:
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether the model has not become better on the validation samples for as long as the run may go on."""
+        """Whether the number of evaluations without a gain on the validation samples has reached its limit."""
         return self._patience is not None and self._without_gain >= self._patience.evaluations
 
     def report(self, after_round: int, loss: float | None, accuracy: float | None) -> None:
-        """Record scores that the algorithm has measured itself; None is unknown."""
+        """Record scores measured by the algorithm; None for an unknown score."""
         self._latest_round, self._judged, self.accuracy = after_round, loss is not None, accuracy
         self._record(Scores(Metrics(math.nan if loss is None else loss, accuracy, 0), None))
         if self.divergence():
             self.accuracy = None
 
     def divergence(self) -> str:
-        """Return why the run has diverged: a loss was not finite, or the last is too large; empty if it has not."""
+        """Return the reason why the run has diverged (a loss is not finite, or the last is too large), else ""."""
         if not self.not_finite and self._judged:
             return divergence(self._ledger)
         return self.not_finite
 
-    # ---- every so many seconds ---------------------------------------------------------------------------------------
+    # ---- evaluations at regular simulated times ----------------------------------------------------------------------
 
     def start(self, until_s: float | None) -> None:
-        """From now on, look at the model every so many seconds, at the last before `until_s`."""
+        """Start the evaluations at regular simulated times before `until_s`."""
         self._until_ns = FOREVER_NS if until_s is None else to_ns(until_s)
         self._set_timer()
 

@@ -1,4 +1,4 @@
-"""The size of what is sent."""
+"""Payloads of messages and their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.network.air.transfer import Message
 
 
 class Shared(NamedTuple):
-    """A payload that several devices may be sent by one transmission, and the number that tells it from others."""
+    """A payload for several devices in one transmission, with the number of this broadcast."""
 
     payload: Any
     number: int
@@ -35,11 +35,7 @@ def n_scalars(payload: Any) -> int:
 
 
 def whole_bit(size_bit: float) -> int:
-    """A size that was given, as an integer.
-
-    Raises:
-        ValueError: it is no whole number of bits.
-    """
+    """A size as an integer; a `ValueError` if it is not a whole number of bits."""
     if not (size_bit >= 0 and size_bit % 1 == 0):
         raise ValueError(
             f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"

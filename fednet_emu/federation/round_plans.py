@@ -1,4 +1,4 @@
-"""Planned rounds: the planner is told what the server knows, and its grants go to links and processors."""
+"""Planned rounds: the planner receives the server's knowledge, and its grants set links and processors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,7 @@ from fednet_emu.units import db_to_linear
 
 @final
 class RoundPlans:
-    """Plans rounds where the uplink's access is `planned`, and does nothing elsewhere.
-
-    Args:
-        network: the links, at their mean SNRs.
-        processors: the clocks.
-        links: what sends.
-        ledger: records; a plan is in the series `plan`.
-    """
+    """Plans rounds if the uplink's access is `planned`, else has no effect. Plans are in the series `plan`."""
 
     def __init__(self, network: Network, processors: Processors, links: Links, ledger: Ledger) -> None:
         self._network, self._processors, self._links, self._ledger = network, processors, links, ledger
@@ -40,7 +33,7 @@ class RoundPlans:
         self._planner: Planner | None = access.planner if isinstance(access, Planned) and uplink.rates is None else None
         law = uplink.band.law
         self._law = law.law if isinstance(law, ErgodicRate) else law
-        self._told = False
+        self._warned = False
 
     @property
     def active(self) -> bool:
@@ -48,7 +41,7 @@ class RoundPlans:
         return self._planner is not None
 
     def clear(self) -> None:
-        """Forget what was granted."""
+        """Remove all grants."""
         self._links.grants.clear()
         self._processors.granted.clear()
 
@@ -58,11 +51,11 @@ class RoundPlans:
         """Grant parts of the band, powers and clocks for a round, and return the devices that take part in it.
 
         Args:
-            devices: who has been chosen, at least one.
+            devices: the chosen devices, at least one.
             flop: nominal work [N] of every device of the federation.
-            n_samples: their samples [N].
-            down_bit: size of what each receives, without headers.
-            up_bit: size of what each uploads, without headers.
+            n_samples: samples [N] of every device.
+            down_bit: size of the download of each device, without headers.
+            up_bit: size of the upload of each device, without headers.
             t: the round, from 0.
         """
         self.clear()
@@ -78,17 +71,17 @@ class RoundPlans:
             download_s = self._download_s(numbers, overhead.wire_bit(down_bit))
             round_ = self._round(numbers, download_s, flop[numbers], n_samples[numbers], overhead.wire_bit(up_bit))
             kept += self._granted(planner, numbers, round_, t)
-        if not kept and not self._told:
-            self._told = True
+        if not kept and not self._warned:
+            self._warned = True
             kind = planner.kind
             text = f"lets none of the {len(devices)} devices of round {t + 1} upload; loosen its limits"
             warnings.warn(f"network.uplink.access: the planner {kind} {text}", stacklevel=2)
         return sorted(kept)
 
     def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> list[int]:
-        """Plan for the devices of a cell that have links; the others take part without a grant.
+        """Plan the devices of a cell that have a working link, and give the others `_LEAST_GRANT`.
 
-        A plan that leaves devices out is made again without them, because they do not receive the model.
+        If a plan leaves devices out, planning is repeated without them, because they do not receive the model.
         """
         able = (round_.gamma > 0) & np.isfinite(round_.ready_s)
         for device in numbers[~able].tolist():
@@ -112,14 +105,14 @@ class RoundPlans:
         self._ledger.record("plan", round=t + 1, device=device, **what)
 
     def _download_s(self, numbers: IntArray, down_bit: int) -> Array:
-        """Expected times [n] of the model's way to each device by itself."""
+        """Expected times [n] in s to send the model to each device alone."""
         if not down_bit:
             return np.zeros(len(numbers))
         with np.errstate(divide="ignore"):
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """The round if the model is sent to these of its devices: a broadcast takes as long as the slowest needs."""
+        """The round if only the devices in `there` receive the model: a broadcast lasts as long as for the slowest."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_
@@ -155,6 +148,6 @@ class RoundPlans:
 
 
 _CONSTANT = 1e9
-"""Efficiency that planners take for devices whose power while sending does not follow the radiated power."""
+"""Amplifier efficiency in plans for devices whose power while sending is independent of the radiated power."""
 _LEAST_GRANT = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
-"""A tiny part of the band for a device that no plan can help, since it has no link."""
+"""A tiny part of the band, for a device without a working link, which is left out of the plan."""

@@ -1,4 +1,4 @@
-"""The count of the rounds of a run, their records, and the end of a run that would go on for ever."""
+"""The rounds of a run: their number, their records, and the detection of runs that would never end."""
 
 from __future__ import annotations
 
@@ -11,39 +11,32 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
-"""A run ends after this many rounds in a row in which nothing arrives, because it would never end otherwise."""
+"""Number of successive rounds without an arrival after which a run ends, because it would never end otherwise."""
 
 MAX_TURNS = 1000
-"""A run ends after this many turns of a loop over `Federation.rounds` in which no round has ended."""
+"""Number of iterations of `Federation.rounds` without the end of a round after which a run ends."""
 MAX_REQUESTS = 10_000
-"""A run ends after this many requests of the algorithm for each device in which no round has ended."""
+"""Number of requests of the algorithm per device without the end of a round after which a run ends."""
 PAUSE = 0.01
-"""A pause counts as this part of a request, since an algorithm may look often for what it waits for."""
+"""A pause counts as this part of a request, because an algorithm may poll often."""
 
 AWAY_S = 86_400.0
-"""Where devices move, they may come back into reach: a run then also goes on for this long without anything."""
+"""Least time in s without an arrival before a run with moving devices ends, because they may return into reach."""
 
 
 def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
-    """Whether nothing will ever arrive, after so many attempts in a row, and so long, in which nothing has."""
+    """Whether no message will ever arrive, after `fruitless` successive attempts and `lasted_s` without an arrival."""
     return fruitless >= MAX_FRUITLESS_ROUNDS and (not moving or lasted_s >= AWAY_S)
 
 
 @final
 class Rounds:
-    """Counts rounds and records each.
-
-    Args:
-        clock: simulated time.
-        ledger: takes the records.
-        n_devices: how many devices there are.
-        moving: whether devices move.
-        ends_by_time: whether the run ends at some simulated time whatever the algorithm does.
+    """Counts and records rounds.
 
     Attributes:
-        ended: rounds ended so far.
-        deadline_s: the deadline of the latest round, if it had one, for messages.
-        trusted: whether the algorithm is known to end its rounds, however long they are.
+        ended: number of completed rounds.
+        deadline_s: deadline of the latest round, for error messages; None without one.
+        trusted: whether the algorithm is known to end its rounds, for any length of them.
     """
 
     def __init__(
@@ -54,40 +47,32 @@ class Rounds:
         self.deadline_s: float | None = None
         self.trusted = False
         self._started_ns = 0
-        self._answered: tuple[int, int] | None = None  # devices invited and replies arrived, once counted
+        self._answered: tuple[int, int] | None = None  # numbers of invited devices and arrived replies
         self._fruitless = self._fruitful_ns = 0
         self._work, self._turns, self._requests, self._counted_ns = 0, 0, 0.0, 0  # since the end of a round
         self._most, self._ends_by_time = MAX_REQUESTS * max(n_devices, 1), ends_by_time
 
     def turn(self) -> None:
-        """Note that the algorithm begins a round.
-
-        Raises:
-            AlgorithmError: it has begun too many without ending one.
-        """
+        """Count an iteration of the rounds; an `AlgorithmError` after too many without the end of a round."""
         self._turns += 1
         if self._turns > MAX_TURNS:
             self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
 
     def request(self, count: int = 1) -> None:
-        """Note that the algorithm asks for a transfer or a computation, or for several; errors are those of `wait`."""
+        """Count requests of transfers and computations; raises the errors of `wait`."""
         self._work += count
         self._requests += count  # as `wait`, without its call
         if self._requests > self._most:
             self.wait(0.0)
 
     def wait(self, part: float = 1.0) -> None:
-        """Note that the algorithm asks for something that it has to wait for, a cohort or a pause for example.
-
-        Raises:
-            AlgorithmError: it has asked for too much without ending a round.
-        """
+        """Count a wait, for a cohort or a pause; an `AlgorithmError` after too many without the end of a round."""
         self._requests += part
         if self._requests > self._most:
             self._refuse_endless("fed.end_of_round", f"{self._most} transfers, computations and cohorts")
 
     def _refuse_endless(self, verb: str, what: str) -> None:
-        """Raise an error unless the algorithm is trusted, or time ends the run and goes on."""
+        """Raise an error, unless the algorithm is trusted or simulated time proceeds and will end the run."""
         since_s = self._counted_ns / NS_PER_S
         if self.trusted or (self._ends_by_time and self._clock.now > self._counted_ns):
             self._turns, self._requests, self._counted_ns = 0, 0.0, self._clock.now
@@ -98,11 +83,7 @@ class Rounds:
 
     @staticmethod
     def refuse_unheard(transfers: list[Unheard]) -> None:
-        """Raise an error if no process can wait any more for one of these transfers, which have ended.
-
-        Raises:
-            AlgorithmError: names it.
-        """
+        """Raise an `AlgorithmError` for an ended transfer that no process can wait for any more."""
         for transfer in transfers:
             if transfer.is_forgotten:
                 what = f"nobody has waited for its delivery, got {transfer.describe()} at the end of a round"
@@ -110,23 +91,23 @@ class Rounds:
                 raise AlgorithmError("transfer", what, remedy)
 
     def _refuse_unawaited(self) -> None:
-        """Raise an error if the algorithm has asked for something, and yet nothing can have ended."""
+        """Raise an error if the algorithm has made requests, and none can have ended."""
         if self._work and not (len(self._ledger.transfers) or len(self._ledger.computes)):
             what = f"round {self.ended + 1} ends at 0 s, got {self._work} transfers and computations not waited for"
             remedy = "write `yield` before the verbs that send, compute and gather"
             raise AlgorithmError("fed.end_of_round", what, remedy)
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Count devices that were invited in this round, and replies that have arrived."""
+        """Add to the numbers of invited devices and arrived replies of this round."""
         known = self._answered or (0, 0)
         self._answered = known[0] + invited, known[1] + arrived
 
     def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
-        """Record a round that ends now; the next one starts. Numbers that are not given are those counted.
+        """Record the end of a round, and start the next one. The numbers default to the counted ones.
 
         Raises:
-            AlgorithmError: nothing that the algorithm has asked for can have ended, or nobody knows the numbers.
-            Deadlock: nothing has arrived for too many rounds.
+            AlgorithmError: no request of the algorithm can have ended, or a number is neither given nor counted.
+            Deadlock: no reply has arrived for too many rounds.
         """
         now_ns, counted = self._clock.now, self._answered
         if not now_ns:

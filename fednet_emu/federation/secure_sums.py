@@ -1,19 +1,25 @@
-"""Sums of uploads that the server cannot read one by one: the steps of secure aggregation, on the air."""
+"""Secure aggregation: sums of uploads that the server cannot read one by one, with all messages on the air.
+
+Shares of secrets: Shamir, "How to Share a Secret", CACM 22(11), 1979, over the prime 2^127 - 1. Masks are SHAKE-256 of
+a secret. Two devices agree on a secret by Diffie and Hellman modulo this prime, which is too short for real use: it
+stands for X25519, whose sizes are used on the air.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import shake_256
 from typing import final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.devices.processors import Work
 from fednet_emu.federation.device import Device, Fed
-from fednet_emu.federation.masks import PRIME, Words, agreed, mask, opened, shares
 from fednet_emu.federation.sums import Sums, mean_update
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import NS_PER_S, Process, to_ns
@@ -22,12 +28,54 @@ from fednet_emu.learning.graph.accumulation import Accumulation
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.secure_aggregation import Graph, SecureAggregation
 
+PRIME = 2**127 - 1
+_GENERATOR, _BYTE = 3, 16
+
+Words = NDArray[np.uint64]
+"""Unsigned entries modulo a power of two."""
+
 TOO_FEW = "threshold"
-"""Why a vector that has arrived counts for nothing: fewer devices are left than open a sum."""
+"""Loss reason of arrived vectors: fewer devices are left than the threshold to unmask the sum."""
+
+
+def agreed(secret: int, other: int) -> int:
+    """The common secret that two devices derive from their secrets; it is symmetric."""
+    return pow(pow(_GENERATOR, other, PRIME), secret, PRIME)
+
+
+def mask(secret: int, n: int, bit: int) -> Words:
+    """The mask [n] of a secret, with `bit` (at most 64) random bits per entry."""
+    drawn = np.frombuffer(shake_256(secret.to_bytes(_BYTE, "big")).digest(8 * n), np.uint64)
+    return drawn & np.uint64(2**bit - 1)
+
+
+def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int]:
+    """A share for each holder, numbered from 0; `threshold` shares reveal the secret, and fewer reveal nothing."""
+    drawn = shake_256(b"shares" + secret.to_bytes(_BYTE, "big")).digest(_BYTE * (threshold - 1))
+    powers = [int.from_bytes(drawn[at : at + _BYTE], "big") for at in range(0, len(drawn), _BYTE)]
+    found = {}
+    for holder in holders:
+        value = 0
+        for coefficient in reversed([secret, *powers]):
+            value = (value * (holder + 1) + coefficient) % PRIME
+        found[holder] = value
+    return found
+
+
+def opened(known: Mapping[int, int]) -> int:
+    """The secret of at least `threshold` shares, by holder."""
+    secret = 0
+    for holder, share in known.items():
+        above = below = 1
+        for other in known:
+            if other != holder:
+                above, below = above * (other + 1) % PRIME, below * (other - holder) % PRIME
+        secret += share * above * pow(below, -1, PRIME)
+    return secret % PRIME
 
 
 def sums_of(fed: Fed) -> Sums | SecureSums | None:
-    """How uploads add up on their way to the server: over the air, or masked; None if each comes by itself."""
+    """The way in which uploads add up before the server: over the air, or masked; None if they arrive one by one."""
     air, rule = fed.network.superposition, fed.network.settings.uplink.secure_aggregation
     if air is not None:
         return Sums(fed.clock, fed.links, air, fed.streams, fed.record)
@@ -36,16 +84,13 @@ def sums_of(fed: Fed) -> Sums | SecureSums | None:
 
 @dataclass(frozen=True)
 class SecureMean:
-    """What the server makes of the masked vectors of an attempt.
+    """The mean that the server computes from the masked vectors of an attempt.
 
     Attributes:
-        rule: the settings.
-        graph: the neighbours of each device that has shared its secrets, those among them.
-        came: whose vectors have come, in the order of the parts.
-        answers: whose shares have come.
-        threshold: how many shares open a secret.
-        streams: the randomness of the run.
-        attempt: number of the attempt.
+        graph: neighbours of each device that has shared its secrets, among these devices.
+        came: devices whose vectors have arrived, in the order of the parts.
+        answers: devices whose shares have arrived.
+        threshold: number of shares that reveal a secret.
     """
 
     rule: SecureAggregation
@@ -57,7 +102,7 @@ class SecureMean:
     attempt: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """The mean [P] of the differences to w [P], rounded, of the models that come, whose weights are equal."""
+        """The mean [P] of the quantised differences between the models, which arrive one by one, and w [P]."""
         rule, n, real = self.rule, len(self.came), self.rule.masks == "real"
         total = np.zeros(w.numel(), np.uint64)
         for i in self.came:
@@ -75,17 +120,17 @@ class SecureMean:
         return self.rule.entry_bit(len(self.graph))
 
     def secret(self, what: str, i: int) -> int:
-        """The secret key of a device, or the secret of its own mask."""
+        """The secret key of a device (`what` is "key"), or the secret of its own mask ("own")."""
         drawn = self.streams("secure-aggregation", what, self.attempt, i).bytes(16)
         return int.from_bytes(drawn, "big") % PRIME
 
     def masks_of(self, i: int, m: int) -> Words:
-        """All masks [m] of a device together."""
+        """The sum [m] of all masks of a device."""
         own = self.secret("key", i)
         return mask(self.secret("own", i), m, self.bit) + self._pairs(i, own, self.graph[i], m)
 
     def _pairs(self, i: int, key: int, others: Iterable[int], m: int) -> Words:
-        """The masks [m] that a device with this key has in common with others, as it adds them."""
+        """The sum [m] of the pairwise masks of a device with this key and others, with the signs of the device."""
         total = np.zeros(m, np.uint64)
         for j in sorted(others):
             common = mask(agreed(key, self.secret("key", j)), m, self.bit)
@@ -93,7 +138,7 @@ class SecureMean:
         return total
 
     def left(self, m: int) -> Words:
-        """The masks [m] that are left in the sum, from the shares that the server has received."""
+        """The masks [m] that remain in the sum, computed from the shares that the server has received."""
         total, came = np.zeros(m, np.uint64), frozenset(self.came)
         for i, others in self.graph.items():
             holders = sorted({i, *others})
@@ -105,7 +150,7 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """The entries [P] of a vector before it is masked: 0 to twice `rule.largest`, which stands for `rule.clip`."""
+    """The quantised entries [P] of a vector before masking, from 0 (-`rule.clip`) to 2 `rule.largest` (`rule.clip`)."""
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
     return found
@@ -113,22 +158,23 @@ def levels(update: Tensor, rule: SecureAggregation) -> Words:
 
 @final
 class SecureSums:
-    """Lets the devices of a round take the steps of secure aggregation, each message on the air.
+    """Runs the steps of secure aggregation for the devices of a round, with each message on the air.
 
-    The series `secure_aggregation` has a row for each step: how many devices take part (`asked`), whose message has
-    come (`arrived`), how many are needed, when it began, and the bits of the messages that have come, headers aside.
+    The series `secure_aggregation` has a row for each step: the numbers of devices that take part (`asked`), whose
+    message has arrived (`arrived`) and that are needed, the start, and the bits of the arrived messages without
+    headers.
     """
 
     def __init__(self, fed: Fed, rule: SecureAggregation) -> None:
         self._fed, self._rule, self._attempts = fed, rule, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the vectors, and the mean that the server makes of them.
+        """Process whose value is the deliveries of the vectors, and the function for their mean.
 
         Args:
             size: entries of a vector.
-            pairs: devices, and processes that return a device and what it has ready, or a lost `Delivery`.
-            deadline_s: until when vectors have to come, in s from now.
+            pairs: devices, and processes that return a device and its vector, or a lost `Delivery`.
+            deadline_s: latest arrival of vectors, in s from now.
         """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
@@ -160,12 +206,12 @@ class SecureSums:
 
 
 class _Steps:
-    """The steps of an attempt; devices are numbered by their places in the cohort.
+    """The steps of an attempt; devices are numbered by their position in the cohort.
 
     Attributes:
-        keyed: who has sent its public keys.
-        shared: who has shared its secrets.
-        lost: what devices have lost that do not take the next step.
+        keyed: devices that have sent their public keys.
+        shared: devices that have shared their secrets.
+        lost: lost deliveries of the devices that do not take the next step.
     """
 
     def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
@@ -175,7 +221,7 @@ class _Steps:
         self.lost: dict[int, Delivery] = {}
 
     def keys(self, key_bit: int) -> Process:
-        """Public keys: who has sent its own and has those of its neighbours."""
+        """Step of public keys; its value is the devices that have sent and received keys."""
         fed, everybody = self._fed, frozenset(range(len(self._devices)))
         whole, posted = len(self._graph[0]) == len(everybody) - 1, fed.shared(None)
         self.keyed = heard = yield from self._heard("keys", everybody, lambda i: 2 * key_bit)
@@ -184,12 +230,15 @@ class _Steps:
         return (yield from self._sent_down(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
 
     def shares(self, share_bit: int, able: frozenset[int]) -> Process:
-        """Shares by way of the server: who has those of its neighbours."""
+        """Step of shares, through the server; its value is the devices that have received their neighbours' shares."""
         self.shared = yield from self._heard("shares", able, lambda i: 2 * share_bit * len(self._graph[i] & self.keyed))
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Masked vectors: who has trained and sent one, each as soon as it can; their deliveries go into `replies`."""
+        """Step of masked vectors, each sent when it is trained; its value is the devices whose vectors have arrived.
+
+        The deliveries are stored in `replies`.
+        """
         started_ns = self._fed.clock.now
         got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())
         for i, delivery in zip(clients, got, strict=True):
@@ -206,13 +255,13 @@ class _Steps:
         return (yield self._fed.uplink(k, update, bit))
 
     def unmask(self, share_bit: int, came: frozenset[int]) -> Process:
-        """Shares that open the sum, of each secret one: who has sent its own."""
+        """Step of the shares that unmask the sum; its value is the devices whose shares have arrived."""
         self._until_ns = None
         bit = {i: share_bit * (1 + len(self._graph[i] & self.shared)) for i in came}
         return (yield from self._heard("unmask", came, bit.__getitem__))
 
     def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
-        """All of these send: whose message has come; nobody if they are too few."""
+        """Send a message from each of these devices; the value is the senders that arrived, none if too few."""
         if not able:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}
@@ -221,12 +270,12 @@ class _Steps:
         return there if len(there) >= self._needed else frozenset()
 
     def _sent_down(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
-        """All of these are sent something: who has received it."""
+        """Send a message to each of these devices; the value is the devices that have received it."""
         fed = self._fed
         return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))
 
     def _arrived(self, transfers: dict[int, Event]) -> Process:
-        """Whose transfers have arrived in time."""
+        """Wait for transfers, by device; the value is the devices whose transfers have arrived in time."""
         fed = self._fed
         got = yield AllOf(fed.clock, list(transfers.values()), self._left_s(), lambda: Delivery.given_up(fed.now_s))
         self.lost |= {i: delivery for i, delivery in zip(transfers, got, strict=True) if delivery.lost}

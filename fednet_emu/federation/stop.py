@@ -1,4 +1,4 @@
-"""When a run ends, and when it is evaluated."""
+"""Stop rules and evaluation times of a run."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
 
 NO_ACCURACY = "a regression has no accuracy"
 COSTS = ("rounds", "simulated_s", "bits", "energy_j")
-"""What a run spends."""
+"""Costs of a run."""
 
 
 class Milestone(Component):
-    """The accuracy that a run must have once it has spent so much; one that has less is hopeless, and ends."""
+    """The least accuracy of a run at a given cost; a run with a lower accuracy ends, because it is hopeless."""
 
     _one_cost = exactly_one(*COSTS)
 
     rounds: int | None = Field(None, gt=0)
-    """Number of rounds after which the accuracy counts."""
+    """Number of rounds after which the accuracy is compared."""
     simulated_s: float | None = Field(None, gt=0, le=1e9)
-    """Simulated time in s after which it counts."""
+    """Simulated time in s after which the accuracy is compared."""
     bits: float | None = Field(None, gt=0)
-    """Bits on the air of all links together after which it counts."""
+    """Bits on the air of all links together after which the accuracy is compared."""
     energy_j: float | None = Field(None, gt=0)
-    """Energy in J, as `energy_j` of the summary, after which it counts."""
+    """Energy in J, as `energy_j` of the summary, after which the accuracy is compared."""
     accuracy: float = Field(gt=0, le=1)
-    """Lowest pooled test accuracy, between 0 and 1, with which the run goes on."""
+    """Lowest pooled test accuracy, between 0 and 1, with which the run continues."""
 
     def is_missed(self, spent: Mapping[str, float], accuracy: float) -> bool:
-        """Whether a run that has spent so much of each cost has too low an accuracy."""
+        """Whether a run with these costs, by the names in `COSTS`, has too low an accuracy."""
         return accuracy < self.accuracy and any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS)
 
 
 class Patience(Component):
-    """The run ends when its model has not become better on the validation samples for some evaluations in a row.
+    """Early stopping: the run ends after a number of evaluations without a gain on the validation samples.
 
-    These are `server.validation_samples`, on which nothing is trained; the test set decides nothing. They are scored
-    whenever the model is evaluated (`evaluation.every_rounds`), the initial one too, as the series `validation` says.
-    The result is the last model, not the best. Where each device has a model of its own, their mean score counts.
+    The validation samples (`server.validation_samples`) are used neither for training nor for testing. They are scored
+    at each evaluation of the model (`evaluation.every_rounds`), including the initial one, in the series `validation`.
+    The result is the last model, not the best. If each device has its own model, the mean of their scores counts.
     """
 
     evaluations: int = Field(10, gt=0)
     """Number of evaluations in a row without a gain after which the run ends."""
     metric: Literal["loss", "accuracy"] = "loss"
-    """What is to become better: the loss falls, or the accuracy rises."""
+    """Score that must improve: the loss must fall, or the accuracy rise."""
     least_gain: float = Field(0.0, ge=0)
-    """By how much an evaluation must be better than the best before it to count as a gain."""
+    """Least improvement over the best earlier evaluation that counts as a gain."""
 
 
 class Stop(Component):
-    """Limits; whichever comes first ends the run. Simulated time ends it at once, the others at the end of a round."""
+    """Limits of a run. The first one reached ends it: simulated time immediately, the others at the end of a round."""
 
     rounds: int | None = Field(None, gt=0)
     """Largest number of rounds of the algorithm; null for no limit."""
@@ -66,15 +66,14 @@ class Stop(Component):
     bits: float | None = Field(None, gt=0)
     """Largest number of bits on the air of all links together, without the backhaul; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Largest energy in J of everything that the summary's `energy_j` has: transmissions, receptions, computations, the
-    backhaul, and the idle power of devices and base stations; null for no limit."""
+    """Largest energy in J, counted as `energy_j` of the summary: transmissions, receptions, computations, the backhaul,
+    and the idle power of devices and base stations; null for no limit."""
     accuracy: float | None = Field(None, gt=0, le=1)
     """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
-
     patience: Patience | None = None
-    """When a run ends that learns nothing more, beside the other limits; null for not at all."""
+    """Early stopping without progress, in addition to the other limits; null for none."""
     milestones: tuple[Milestone, ...] = ()
-    """What a run must have reached by when; one that misses a milestone ends at the end of that round."""
+    """Least accuracies at given costs; a run that misses a milestone ends at the end of that round."""
 
     @model_validator(mode="after")
     def _something_ends_the_run(self) -> Stop:
@@ -102,22 +101,22 @@ class Stop(Component):
             yield "patience", "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1"
 
     def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
-        """Whether a run that has come so far, at the end of a round, is over.
+        """Whether a limit is reached at the end of a round.
 
         Args:
-            spent: what it has spent, by the names in `COSTS`.
-            accuracy: its latest accuracy; None if none was measured.
+            spent: costs of the run, by the names in `COSTS`.
+            accuracy: latest accuracy; None if none was measured.
         """
         for name, limit in (("rounds", self.rounds), ("bits", self.bits), ("energy_j", self.energy_j)):
             if limit is not None and spent[name] >= limit:
                 return True
         if accuracy is None:
             return False
-        return accuracy >= (self.accuracy or math.inf) or any(its.is_missed(spent, accuracy) for its in self.milestones)
+        return accuracy >= (self.accuracy or math.inf) or any(m.is_missed(spent, accuracy) for m in self.milestones)
 
     @property
     def depends_on_learning(self) -> bool:
-        """Whether the end of the run depends on what is learnt."""
+        """Whether the end of the run depends on learnt models."""
         return self.accuracy is not None or bool(self.milestones) or self.patience is not None
 
     @property
@@ -126,11 +125,7 @@ class Stop(Component):
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
 
     def refuse_accuracy(self, *, timing_only: bool, regression: bool) -> None:
-        """Raise an error where the accuracy ends a regression, or alone a timing-only run.
-
-        Raises:
-            ScenarioError: the run has no accuracy.
-        """
+        """Raise a `ScenarioError` if the run has no accuracy and needs it to end: a regression, a timing-only run."""
         if regression and (self.accuracy is not None or self.milestones):
             key = "milestones" if self.accuracy is None else "accuracy"
             raise ScenarioError(f"stop.{key}: {NO_ACCURACY}, got one; leave it out, and give rounds or simulated_s")
@@ -142,26 +137,26 @@ class Stop(Component):
 
 
 class Evaluation(Component):
-    """When the global model is evaluated: an observer that costs no simulated time, no bits and no energy."""
+    """Evaluation of the global model, at no cost in simulated time, bits and energy."""
 
     every_rounds: int | None = Field(1, gt=0)
     """Number of rounds between two evaluations; null for none at the end of a round. The initial and the last model are
-    evaluated in any case."""
+    always evaluated."""
     every_s: float | None = Field(None, ge=1e-6)
-    """Simulated seconds between two evaluations of the global model as it is then, beside those at the ends of rounds;
-    null for none. A model that was evaluated before is not evaluated again: its scores are repeated."""
+    """Simulated seconds between two evaluations of the current global model, in addition to the ends of rounds; null
+    for none. The scores of a model that was evaluated before are repeated."""
     per_device: bool = False
-    """Whether each device's own share of the test set is evaluated too, for the worst device and the spread."""
+    """Whether each device's own share of the test set is evaluated, too, for the worst device and the spread."""
     train_loss: bool = False
-    """Whether the largest loss of a device on its own training samples is measured too."""
+    """Whether the largest loss of a device on its own training samples is measured, too."""
     consensus: bool = False
-    """Whether, where each device has a model of its own, the scores are those of the mean of these models on the whole
-    test set. Two columns are added: `consensus`, their distance to it, sqrt(mean |x_i - mean|^2) over the devices that
-    have training samples, and `own_accuracy`, the mean of their own accuracies on the whole test set. With
-    `per_device`, each device's own model is still evaluated on its share."""
+    """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
+    has a model. Two columns are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of the models to their mean
+    over the devices with training samples, and `own_accuracy`, the mean accuracy of the devices' own models on the
+    whole test set. With `per_device`, each device's own model is still evaluated on its share."""
     metrics: tuple[AnyMetric, ...] = ()
-    """What is measured beside loss and accuracy, on the test set and with `per_device` on each device's share of it:
-    a list of kinds, each with a column of its own in the records."""
+    """Metrics in addition to loss and accuracy, on the test set and with `per_device` on each device's share of it: a
+    list of kinds, each with its own column in the records."""
 
     @model_validator(mode="after")
     def _each_metric_has_its_own_column(self) -> Evaluation:

@@ -1,13 +1,13 @@
-"""Sums of uploads: each sent by itself and added up by the server, or all at once and added up by the air.
+"""Sums of uploads: sent one by one and added up by the server, or sent simultaneously and added up over the air.
 
 Over the air, device k sends s_k = p_k (x_k - w) / nu, where p_k is its weight and w the model that all started from.
-The scale nu is the largest root mean square of p_k (x_k - w) among those that send, so that no signal has more than
-unit power. The server, which knows who sends and the weights, reads
+The scale nu is the largest root mean square of p_k (x_k - w) among the senders, so that no signal has more than unit
+power. The server knows the senders and the weights, and computes
 
-    mean update = nu / P (sum of a_k s_k + n / sqrt(eta)),     P = sum of p_k over those that send,
+    mean update = nu / P (sum of a_k s_k + n / sqrt(eta)),     P = sum of p_k over the senders,
 
-with factors a_k = 1 for devices that know their channels, and noise n of power sigma^2 in every entry. The scale, who
-sends, and the start of a burst are agreed on a control channel that costs nothing.
+with factors a_k = 1 for devices that know their channels, and noise n of power sigma^2 in every entry. The scale, the
+senders, and the start of a burst are agreed on a control channel without cost.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.over_the_air import Superposition, relative_error
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]
-"""From w [P] and weights, the weighted mean [P] of the differences to w of the models that come one by one."""
+"""From w [P] and weights to the weighted mean [P] of the differences between models, which arrive one by one, and w."""
 
 
 @of_means
 def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
-    """The weighted mean of the differences to w [P] of the models that come one by one."""
+    """The weighted mean [P] of the differences between models, which arrive one by one, and w [P]."""
     update, total = torch.zeros_like(w), sum(weights)
     for weight in weights:
         update.add_((yield) - w, alpha=weight / total)
@@ -45,9 +45,9 @@ def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
 
 
 def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, statistics: int = 0) -> Accumulation:
-    """W [n] plus `factor` times the weighted sum of vectors [n] that come one by one; w itself without any.
+    """W [n] plus `factor` times the weighted sum of vectors [n], which arrive one by one; w itself without any.
 
-    The last `statistics` entries are running statistics: to them the weighted mean is added.
+    For the last `statistics` entries, running statistics, the weighted mean replaces the sum.
     """
     total, n = torch.zeros_like(w), len(w) - statistics
     for weight, share in zip(weights, shares_of(weights), strict=True):
@@ -60,7 +60,7 @@ def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, stati
 
 
 def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """W [n] plus `factor` times an update [n]; the last `statistics` entries, running statistics, plus the update."""
+    """W [n] plus `factor` times an update [n], with factor 1 for the last `statistics` entries (running statistics)."""
     if statistics and factor != 1.0:
         n = len(w) - statistics
         return w + torch.cat([factor * update[:n], update[n:]])
@@ -68,25 +68,23 @@ def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tens
 
 
 def without_statistics(w: Tensor, statistics: int) -> Tensor:
-    """W [n] with zeros in the place of the last `statistics` entries, which are running statistics."""
+    """W [n] with zeros for the last `statistics` entries, which are running statistics."""
     return torch.cat([w[: len(w) - statistics], w.new_zeros(statistics)])
 
 
 def shares_of(weights: Sequence[float]) -> list[float]:
-    """The weights of a mean: weights of at least 0 over their sum; equal ones if all are 0."""
+    """Non-negative weights divided by their sum; equal shares if all weights are 0."""
     total = sum(weights)
     return [weight / total if total > 0 else 1 / len(weights) for weight in weights]
 
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """What the server makes of a burst.
+    """The noisy mean that the server receives in a burst.
 
     Attributes:
-        factors: factor a_k with which each signal has arrived.
+        factors: factor a_k of each received signal.
         snr: eta / sigma^2, linear.
-        streams: the randomness of the run.
-        burst: number of the burst.
     """
 
     factors: Sequence[float]
@@ -95,7 +93,7 @@ class NoisyMean:
     burst: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """As `mean_update`, with misaligned signals and noise; w itself, bit for bit, if nobody has moved."""
+        """As `mean_update`, with misaligned signals and noise; zero, bit for bit, if all models equal w."""
         update, total, scale = torch.zeros_like(w), sum(weights), w.new_zeros(())
         for weight, factor in zip(weights, self.factors, strict=True):
             own = (yield) - w
@@ -108,15 +106,7 @@ class NoisyMean:
 
 @final
 class Sums:
-    """Over-the-air sums: lets devices that are ready send in one burst.
-
-    Args:
-        clock: simulated time.
-        links: what sends an upload.
-        air: the bursts.
-        streams: randomness.
-        record: adds a row to a series of the present round.
-    """
+    """Over-the-air sums: sends the uploads of all ready devices in one burst."""
 
     def __init__(
         self, clock: Clock, links: Links, air: Superposition, streams: Streams, record: Callable[..., None]
@@ -125,13 +115,13 @@ class Sums:
         self._streams, self._record, self._bursts = streams, record, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of what clients have ready, and the mean that the server makes of it.
+        """Process whose value is the deliveries of the uploads, and the function for their mean.
 
-        The server waits until all are ready, or for the last moment at which a burst can start; then all send.
+        The burst starts when all devices are ready, at the latest when it can just end before the deadline.
 
         Args:
-            size: numbers in an upload.
-            pairs: devices, and processes that return a device and what it has ready, or a lost `Delivery`.
+            size: entries of an upload.
+            pairs: devices, and processes that return a device and its upload, or a lost `Delivery`.
             deadline_s: the end of the round, in s from now.
 
         Raises:
@@ -159,12 +149,12 @@ class Sums:
                 transfer.cancel(replies[place])
             else:
                 transfers[place] = transfer
-        slots = self._clock.sleep(burst_s)  # they are reserved, even if nobody sends
+        slots = self._clock.sleep(burst_s)  # the slots are reserved even without a sender
         ended = yield AllOf(self._clock, [*transfers.values(), slots])
         for place, reply in zip(transfers, ended, strict=False):
             replies[place] = reply
         factors = [factor for place, factor in zip(ready, plan.factor.tolist(), strict=True) if not replies[place].lost]
-        error = relative_error(plan.snr, len(factors)) if factors else math.nan  # a burst of nobody has no SNR
+        error = relative_error(plan.snr, len(factors)) if factors else math.nan  # an empty burst has no SNR
         burst = {"snr": plan.snr if factors else math.nan, "relative_error": error}
         self._record("over_the_air", ready=len(ready), summed=len(factors), burst_s=burst_s, **burst)
         return replies, NoisyMean(factors, plan.snr, self._streams, self._bursts)

@@ -1,16 +1,15 @@
-"""Compressed transfers of models: their update since a model that both ends know.
+"""Compressed transfers of models, as updates from a model that both ends know.
 
-On the uplink, a device sends C(x - since + left), where `since` is the model that it started from and `left` is what
-its earlier messages left out, if the compression feeds that back. It compresses when it first sends; sent again after a
-loss, the message is the same. What was left out is remembered from then on, whether the message arrives or not: the
-device is told of no loss.
+On the uplink, a device sends C(x - since + left), where `since` is the model that it started from and `left` is the
+compression error of its earlier messages, if the compression uses error feedback. The device compresses once; a retry
+after a loss sends the same message. The compression error is stored whether or not the message arrives, because the
+device does not learn about losses.
 
-On the downlink, the server publishes models one after the other. Each is the one before, as the devices read it, and
-the compressed update since then; that is what the server itself goes on from, and what it left out is in its memory.
-Devices that have the one before are sent the update, all others the whole model.
+On the downlink, the server publishes a sequence of models. Each published model is the previous one plus the compressed
+update, the server continues from it, and the server stores the compression error. Devices with the previous published
+model receive the update, all others the whole model.
 
-Running statistics, as of batch norm, are no parameters: they travel as they are, at 32 bits for each, in both
-directions.
+Running statistics (batch norm) are sent uncompressed, with 32 bits each, in both directions.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
-"""The model that both ends know: 0 if the value is itself an update, None if it travels whole."""
+"""The model that both ends know: 0 if the value is itself an update, None to send the value uncompressed."""
 Since = Base | tuple[Base, ...]
 """The model that both ends know, or one for each part of a payload."""
 
 Read = Callable[[Deferred, int], int]
-"""Reads a value; a timing-only run takes the number given instead."""
+"""Reads a computed value; a timing-only run returns the given number instead."""
 
 
 class Sent(NamedTuple):
-    """What a receiver makes of a message [n], what the message has left out [n] if that is remembered, and its bits."""
+    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), and the bits."""
 
     model: Tensor
     left: Tensor | None
@@ -50,7 +49,7 @@ class Sent(NamedTuple):
 
 
 def bits_of(scheme: Compression, n: int, statistics: int) -> int:
-    """Bits of n numbers of which the last `statistics` are running statistics, which are not compressed."""
+    """Bits of n numbers, where the last `statistics` are running statistics and not compressed."""
     return (scheme.bit(n - statistics) if n > statistics else 0) + FLOAT_BIT * statistics
 
 
@@ -63,16 +62,16 @@ def sent(
     name: tuple[Any, ...],
     statistics: int = 0,
 ) -> Sent:
-    """Compress the update [n] from a base to x, or x itself, and what was left out before.
+    """Compress the update [n] from a base to x, or x itself, plus the compression error of earlier messages.
 
     Args:
         scheme: the compression.
         x: the model [n] of the sender.
         base: the model [n] that both ends know; None if x is an update.
-        left: what earlier messages left out [n]; None for nothing.
-        streams: the randomness of the run.
-        name: names the stream of the message.
-        statistics: how many of the last entries of x are running statistics, which are read as they are.
+        left: compression error [n] of earlier messages; None for none.
+        streams: random streams of the run.
+        name: name of the random stream of the message.
+        statistics: number of running statistics at the end of x, which are not compressed.
     """
     if statistics:
         n = len(x) - statistics
@@ -91,11 +90,7 @@ def sent(
 
 
 def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
-    """The message that a compression has made of v [n].
-
-    Raises:
-        AlgorithmError: it is no message, has another number of entries, or other bits than the compression says.
-    """
+    """The message of a compression for v [n]; an `AlgorithmError` for a wrong type, shape or number of bits."""
     where, remedy = f"{type(scheme).__name__}.compress", "return Message(read, bit)"
     if not (isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], Tensor)):
         raise AlgorithmError(where, f"makes no message, got {type(message).__name__}", remedy, line="")
@@ -112,7 +107,7 @@ def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
 
 @final
 class Compressor:
-    """One end's compressed messages: makes the deferred values, and remembers what is left out."""
+    """Compressed messages of one end: creates the deferred values, and stores the compression errors."""
 
     def __init__(
         self, scheme: Compression, graph: Graph, streams: Streams, read: Read, statistics: Mapping[int, int]
@@ -122,7 +117,7 @@ class Compressor:
         self._left: dict[tuple[int, ...], Deferred] = {}
 
     def send(self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int) -> tuple[Deferred, int]:
-        """What the receiver makes of message `number` of the sender named `who`, and its bits."""
+        """The model that the receiver reads in message `number` of the sender `who`, and the bits of the message."""
         n, name, statistics = x.size, ("compression", *who, number), self._statistics.get(x.size, 0)
         what = self.scheme, x, base, self._left.get(who), self._streams, name, statistics
         both = self._graph.call(sent, *what, size=2 * n)
@@ -137,7 +132,7 @@ class Compressor:
 
 @dataclass(slots=True)
 class _Sender:
-    """What a device has sent: how many messages, and the latest until it arrives."""
+    """Messages of a device: their number, and the latest one until it arrives."""
 
     messages: int = 0
     key: tuple[int, ...] = ()
@@ -147,17 +142,17 @@ class _Sender:
 
 @final
 class Uploads:
-    """The compressed uplink: what arrives of payloads, parts of which are sent as updates."""
+    """The compressed uplink, which sends parts of payloads as updates."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since) -> tuple[Any, int]:
-        """What the server reads of a device's payload, and the bits; the same again while it has not arrived.
+        """The payload that the server reads, and its bits; the same message again until it has arrived.
 
         Raises:
-            ValueError: `since` has not one entry for each part of the payload.
+            ValueError: `since` does not have one entry for each part of the payload.
         """
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
@@ -179,9 +174,9 @@ class Uploads:
         return self._compressor.send(part, known, (device, place), self._senders[device].messages)
 
     def until_arrived(self, device: int, transfer: Transfer) -> None:
-        """Keep the message of a device for a further attempt until this transfer has delivered it."""
+        """Keep the message of a device for further attempts until this transfer has delivered it."""
 
-        def ended(event: Any) -> None:  # a reference to `transfer` would be a cycle for as long as it never comes
+        def ended(event: Any) -> None:  # a reference to `transfer` would be a cycle if it never triggers
             if not event.lost:
                 self._senders[device].payload = None
 
@@ -190,13 +185,13 @@ class Uploads:
 
 @dataclass(slots=True)
 class _Published:
-    """The latest model that was published.
+    """The latest published model.
 
     Attributes:
-        source: the number of the model that the server had.
-        model: what the devices read.
-        before: the number of what was published before it; -1 for nothing.
-        bit: the bits of the update since then.
+        source: number of the server's model before compression.
+        model: model that the devices read.
+        before: number of the previous published model; -1 for none.
+        bit: bits of the update from the previous published model.
     """
 
     source: int
@@ -206,13 +201,13 @@ class _Published:
 
     @property
     def known(self) -> tuple[int, int]:
-        """The numbers of models to which the update leads, or adds nothing."""
+        """Numbers of the models whose holders need at most the update: the previous model and this one."""
         return self.before, self.model.number
 
 
 @final
 class Publications:
-    """The compressed downlink: models that are published one after the other, and which device has which of them."""
+    """The compressed downlink: the sequence of published models, and the latest one that each device has."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -221,7 +216,7 @@ class Publications:
         self._has: dict[int, int] = {}
 
     def publish(self, w: Deferred) -> Deferred:
-        """The model as devices read it that receive it from now on; the first one is read as it is."""
+        """The model that devices receive from now on for a model of the server; the first one is not compressed."""
         last = self._latest
         if last is None:
             self._latest = _Published(w.number, w)
@@ -234,7 +229,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Bits of a payload for a device: what it has not got yet of the model that was published, and all else."""
+        """Bits of a payload for a device, with the published model as an update if the device has the previous one."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit
@@ -243,7 +238,7 @@ class Publications:
         return n_scalars(payload) * FLOAT_BIT
 
     def until_arrived(self, device: int, payload: Any, transfer: Transfer) -> None:
-        """Note that a device has the model that was published when this transfer has delivered it."""
+        """When this transfer has delivered the published model, record that the device has it."""
         last = self._latest
         if last is None or not _holds(payload, last.model):
             return
@@ -257,7 +252,7 @@ class Publications:
 
 
 def _holds(payload: Any, model: Deferred) -> bool:
-    """Whether a payload, or one in it, is a model."""
+    """Whether a payload is a given model, or contains it."""
     if isinstance(payload, Sequence):
         return any(_holds(part, model) for part in payload)
     return payload is model

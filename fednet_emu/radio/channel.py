@@ -110,11 +110,8 @@ class DeviceRadio(Terminal):
     """The radio of a device, by default a handset."""
 
     tx_power_dbm: float = HANDSET_DBM
-    """Radiated power in dBm."""
     noise_figure_db: float = Field(default=9.0, ge=0)
-    """Noise figure of the receiver in dB."""
     height_m: float = Field(default=1.5, ge=0)
-    """Height of the antenna above ground in m."""
     profile: RadioProfile | None = None
     """A radio that exists, by the name of a file in profiles/. The profile gives its powers: settings here win over it,
     and it wins over the powers of `devices.profile` for sending and receiving."""
@@ -144,7 +141,6 @@ class StationRadio(Terminal):
     tx_power_dbm: float = 30.0
     """Radiated power in dBm; 30 for a small cell, 46 for a macro cell."""
     noise_figure_db: float = Field(default=5.0, ge=0)
-    """Noise figure of the receiver in dB."""
     height_m: float = Field(default=10.0, ge=0)
     """Height of the antenna above ground in m; 10 to 35 outdoors, 3 in offices."""
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import accumulated
-from fednet_emu.federation.masks import PRIME, agreed, mask, opened, shares
-from fednet_emu.federation.secure_sums import SecureMean, levels
+from fednet_emu.federation.secure_sums import PRIME, SecureMean, agreed, levels, mask, opened, shares
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.secure_aggregation import Bonawitz, SecAggPlus, sparse
 from fednet_emu.records.laws.verify import verify
