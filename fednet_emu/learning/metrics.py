@@ -1,4 +1,4 @@
-"""Metrics: what an evaluation measures beside loss and accuracy, as functions of outputs and targets of a test set."""
+"""Metrics of an evaluation in addition to loss and accuracy, as functions of outputs and targets of a test set."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.data.datasets.base import Samples, TaskName
 
 Kept = NDArray[Any]
-"""What a metric keeps of each sample, [n, ...]."""
+"""Values [n, ...] that a metric keeps of each sample."""
 
 
 class Metric(Component):
-    """A score of a model on a set of samples, beside its loss and its accuracy.
+    """A score of a model on a set of samples, in addition to loss and accuracy.
 
-    Outputs come in chunks, of which `kept` keeps what matters, so that those of a large vocabulary need not fit into
-    memory for all samples at once.
+    Outputs are computed in chunks, and `kept` reduces each chunk to the values that the score needs, so that the
+    outputs of all samples need not fit into memory.
     """
 
     suits: ClassVar[tuple[TaskName, ...]]
-    """What must be learnt for the metric to make sense."""
+    """Kinds of learning problems for which the metric is defined."""
 
     @property
     def column(self) -> str:
-        """Its name in the records."""
+        """Name of the column in the records."""
         return str(self.kind).replace("-", "_")
 
     def unfit(self, samples: Samples) -> str | None:
-        """Return why it cannot measure a model of these samples; None if it can."""
+        """Return the reason why the metric is undefined for these samples; None if it is defined."""
         if samples.task in self.suits:
             return None
         return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """What `value` needs of each sample of a chunk [B, ...], from outputs [B, outputs], targets and losses [B]."""
+        """Values [B, ...] of a chunk that `value` needs, from outputs [B, outputs], targets and losses [B]."""
         return outputs.reshape(y.shape)
 
     @abstractmethod
     def value(self, kept: Kept, y: Kept) -> float:
-        """The score of at least one sample, from what was kept [n, ...] and the targets [n, ...]; nan if undefined."""
+        """The score of at least one sample, from kept values [n, ...] and targets [n, ...]; nan if undefined."""
 
 
 class Measured(NamedTuple):
-    """What a metric has kept of samples and their targets, on the host."""
+    """The values that a metric has kept, and the targets, on the host."""
 
     metric: Metric
     kept: Kept
@@ -71,43 +71,39 @@ class TopK(Metric):
     """The share of samples whose class is among the k with the highest scores; its column is `top_5` for k = 5."""
 
     k: int = Field(5, ge=2, le=10)
-    """Number of classes among which the right one may be; less than there are."""
+    """Number of classes with the highest scores, less than the number of classes."""
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     @property
     def column(self) -> str:
-        """Its name in the records."""
         return f"top_{self.k}"
 
     def unfit(self, samples: Samples) -> str | None:
-        """Among as many as there are, every class is."""
+        """Also refuse a k of at least the number of classes, for which every sample counts."""
         if samples.classes is not None and self.k >= samples.classes:
             return f"every sample is right among all {samples.classes} classes, got k = {self.k}; give fewer"
         return super().unfit(samples)
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """Whether the class is among them [B]."""
         return (outputs.topk(self.k, 1).indices == y[:, None]).any(1)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The share of samples."""
         return float(kept.mean())
 
 
 class MacroF1(Metric):
     """The F1 score of each class or label, harmonic mean of precision and recall, averaged over classes or labels.
 
-    Those that neither occur nor are predicted do not count.
+    Classes and labels that neither occur nor are predicted do not count.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """The predicted class [B], or the scores of labels [B, labels]."""
         return outputs.argmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The mean of 2 TP / (2 TP + FP + FN); undefined (nan) for labels of which none applies or is predicted."""
+        """The mean of 2 TP / (2 TP + FP + FN); nan if no label applies or is predicted."""
         if y.ndim > 1:
             from sklearn.metrics import f1_score
 
@@ -125,22 +121,19 @@ class BalancedAccuracy(Metric):
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """The predicted class [B]."""
         return outputs.argmax(1)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The mean recall."""
         right, _, there = _counts(kept, y)
         return float((right[there > 0] / there[there > 0]).mean())
 
 
 class Perplexity(Metric):
-    """The exponential of the mean loss (nats): between how many equally likely tokens the model hesitates."""
+    """The exponential of the mean loss (nats), the number of equally likely tokens with the same loss."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "next-token")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """The losses [B]."""
         return losses
 
     def value(self, kept: Kept, y: Kept) -> float:
@@ -150,7 +143,7 @@ class Perplexity(Metric):
 
 
 def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
-    """How many samples of each class were predicted right, how many were predicted as it, and how many there are."""
+    """Per class, the numbers of samples that are predicted right, predicted as this class, and present."""
     n = int(max(predicted.max(), y.max())) + 1
     right, as_it, there = (np.bincount(labels, minlength=n) for labels in (y[predicted == y], predicted, y))
     return right, as_it, there
@@ -169,12 +162,11 @@ class MicroF1(Metric):
 
 
 class ExactMatch(Metric):
-    """The share of samples of which all labels are right."""
+    """The share of samples with all labels right."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The share of samples."""
         return float(((kept > 0) == (y > 0)).all(1).mean())
 
 
@@ -194,10 +186,10 @@ class AveragePrecision(Metric):
 
 
 class RocAuc(Metric):
-    """The area under the ROC curve: how often a sample of a class has a higher probability of it than another sample.
+    """The area under the ROC curve: how often a sample of a class has a higher score for it than another sample.
 
-    Of several classes, each against the rest, averaged over classes alike (one-vs-rest, macro); of two it is the area
-    of either. Of labels, averaged over labels alike. Classes and labels that no sample has, or each, do not count.
+    With several classes it is the unweighted mean over classes, each against the rest (one-vs-rest, macro); with
+    labels, the unweighted mean over labels. Classes and labels that no sample has, or all samples have, do not count.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -223,7 +215,6 @@ class Mae(Metric):
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The mean of |output - target|."""
         return float(np.abs(_errors(kept, y)).mean())
 
 
@@ -233,14 +224,13 @@ class Rmse(Metric):
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The root of the mean of (output - target)^2."""
         return float(np.sqrt(np.square(_errors(kept, y)).mean()))
 
 
 class R2(Metric):
     """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
 
-    1 is perfect, 0 as good as the mean of the targets, and it is undefined where a target never varies.
+    1 is perfect, and 0 is as good as the mean of the targets. It is undefined (nan) if a target is constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)

@@ -25,17 +25,18 @@ class Attack(Component):
     """Malicious devices follow the algorithm but train on poisoned data; evaluation measures the attack's success."""
 
     malicious: int | tuple[int, ...] = 1
-    """Numbers of the malicious devices (from 0), or how many of the last devices are malicious."""
+    """Numbers of the malicious devices (from 0), or the number of devices, counted from the last, that are
+    malicious."""
     target: int = Field(0, ge=0)
-    """Class that the attackers want the model to predict."""
+    """Class that the attackers want the model to predict, the target."""
     data: Literal["own", "copies"] = "own"
-    """Which samples malicious devices poison. own: their share of the partition; copies: the partition serves only the
+    """Samples that malicious devices poison. own: their share of the partition; copies: the partition serves only the
     other devices, and each malicious device poisons random copies of training samples, as many as the others have on
     average."""
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """New training inputs and labels in place of x [n, ...] and y [n] of a malicious device.
+        """Poisoned training inputs and labels that replace x [n, ...] and y [n] of a malicious device.
 
         Raises:
             ScenarioError: The attack does not support such samples.
@@ -61,10 +62,10 @@ class Attack(Component):
 def deal_poisoned(
     attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
-    """Distribute clean samples among `count` devices, some of which are malicious.
+    """Distribute clean samples among `count` devices, including malicious ones.
 
-    `rngs` are the random streams of the partition and of the attack. Returns the samples with those of malicious
-    devices changed or added, and the splits of training and test samples.
+    `rngs` are the random streams of the partition and of the attack. Returns the samples, in which the samples of
+    malicious devices are changed or added, and the splits of training and test samples.
 
     Raises:
         ScenarioError: The samples have no classes, or the target is not one of their classes.
@@ -108,14 +109,14 @@ def _extended(samples: Samples, rows: IntArray) -> Samples:
 
 
 def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
-    """A split among these devices, extended to all `count` devices; the others own nothing."""
+    """A split among these devices, extended to all `count` devices; the others have no samples."""
     sizes = np.zeros(count, dtype=np.int64)
     sizes[devices] = split.sizes()
     return Partitioned(split.order, np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
-    """The split in which these devices, which own nothing, own these rows [devices, each]."""
+    """A copy of the split in which these devices, so far without samples, own these rows [devices, each]."""
     owned = [split.of(device) for device in range(len(split.sizes()))]
     for device, own in zip(devices, rows, strict=True):
         owned[int(device)] = own
@@ -124,7 +125,7 @@ def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
 
 
 class Backdoor(Attack):
-    """Malicious samples carry a trigger and the target label; success means that the trigger makes models predict it.
+    """Malicious samples have a trigger and the target label; with success, models predict the target for the trigger.
 
     In images [C, H, W] the trigger is a square in the lower right corner of all channels, in series [C, T] a constant
     at the end of the first channel, in vectors [F] the last entries. After Bagdasaryan et al. (AISTATS 2020) and, for
@@ -137,11 +138,9 @@ class Backdoor(Attack):
     """Value of the trigger's entries; null takes the largest value in the clean training inputs."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """The inputs with the trigger, all labelled as the target class."""
         return self._stamped(x, samples), y * 0 + self.target
 
     def trial(self, samples: Samples) -> Tensor:
-        """The test samples of all other classes, with the trigger."""
         return self._stamped(samples.test_x[samples.test_y != self.target], samples)
 
     def _stamped(self, x: Tensor, samples: Samples) -> Tensor:
@@ -159,17 +158,15 @@ class Backdoor(Attack):
 
 
 class LabelFlip(Attack):
-    """Malicious samples of the source class carry the target label; success means that models predict it there."""
+    """Malicious samples of the source class have the target label; with success, models predict the target for them."""
 
     source: int | None = Field(None, ge=0)
     """Class whose labels are changed to the target; null takes all classes."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """The same inputs, with the labels of the source class changed to the target."""
         return x, y.masked_fill(self._concerned(y), self.target)
 
     def trial(self, samples: Samples) -> Tensor:
-        """The test inputs of the source class, or of all classes but the target."""
         return samples.test_x[self._concerned(samples.test_y) & (samples.test_y != self.target)]
 
     def _concerned(self, y: Tensor) -> Tensor:

@@ -17,11 +17,11 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 
 _GREY = {"1", "L", "LA"}
-"""Modes of images without colours, as the library Pillow names them."""
+"""Modes of grey images in the library Pillow."""
 
 
 class Table(NamedTuple):
-    """A table, and how error messages name it.
+    """A table, and its name in error messages.
 
     Attributes:
         rows: a `datasets.Dataset`.
@@ -32,10 +32,10 @@ class Table(NamedTuple):
     where: str
 
     def feature(self, column: str) -> Any:
-        """What the library says of a column.
+        """The feature description of a column by the library.
 
         Raises:
-            DataError: there is no such column.
+            DataError: the column does not exist.
         """
         if column not in self.rows.column_names:
             known = ", ".join(self.rows.column_names) or "none"
@@ -70,11 +70,11 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Columns of numbers, or of lists of equal length: one array [n, ...], or several [n, features]; and their names.
+    """Columns of numbers or of lists of equal length as one array, [n, ...] or [n, features], and their names.
 
     Raises:
-        DataError: a column holds something else, lists of several lengths, or values that are not finite, in `single`
-            precision if asked for.
+        DataError: a column has other values, lists of several lengths, or values that are not finite (with `single`, in
+            single precision).
     """
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
@@ -106,7 +106,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
 
 
 def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
-    """Raise an error for a value that is missing or infinite, or too large for single precision where that matters."""
+    """Raise an error for a value that is missing or infinite, or with `single` too large for single precision."""
     with np.errstate(over="ignore"):
         wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
     if len(wrong):
@@ -116,7 +116,7 @@ def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: boo
 
 
 def _is_numeric(kind: Any) -> bool:
-    """Whether a type of Arrow is one of numbers, or of lists of numbers."""
+    """Whether a type of Arrow is a number, or a list of numbers."""
     import pyarrow as pa
 
     if isinstance(kind, pa.ExtensionType):
@@ -132,11 +132,11 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
     Args:
         table: the table.
         column: a column of images, as bytes or as paths of local files.
-        side: height and width to which they are resized; None leaves them.
-        mode: the mode that they are converted to; None takes grey if the first image is.
+        side: height and width to which images are resized; None for no resizing.
+        mode: the mode to which images are converted; None takes the mode of the first image.
 
     Raises:
-        DataError: an image cannot be read, or they have several sizes.
+        DataError: an image cannot be read, or images have several sizes.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):
@@ -156,7 +156,7 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
 
 
 def _decoded(table: Table, column: str) -> Iterator[Any]:
-    """The images as Pillow opens them; a file elsewhere on the network is not fetched."""
+    """The images, opened by Pillow from bytes or local files; nothing is downloaded."""
     from PIL import Image
 
     kind = type(table.feature(column))
@@ -174,9 +174,9 @@ def _decoded(table: Table, column: str) -> Iterator[Any]:
 
 
 def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
-    """Targets [n] of several tables: numbers of classes or real numbers; and how many classes the tables say there are.
+    """Targets [n] of several tables, class numbers or real numbers, and the number of classes according to the tables.
 
-    Texts are numbered from 0 in the order of the alphabet, as far as the first table has them; False is 0.
+    Texts of the first table are numbered from 0 in alphabetical order; False is 0.
 
     Raises:
         DataError: a target is missing, is neither a number nor a text, or is a text that the first table lacks.
@@ -220,7 +220,7 @@ def pixels(images: NDArray[np.uint8]) -> Tensor:
 
 
 def standardise(train: Tensor, test: Tensor) -> None:
-    """Shift and divide each channel of both sets, in place, so that it has mean 0 and deviation 1 over the training.
+    """Shift and scale each channel of both sets, in place, to mean 0 and deviation 1 over the training samples.
 
     Args:
         train: float32 [n, channels, ...], at least one sample; a channel that is constant is only shifted.

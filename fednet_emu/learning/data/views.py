@@ -1,4 +1,4 @@
-"""How devices see their samples: groups with views of their own, and noise that grows from device to device."""
+"""Views of samples by devices: transformations by group, and noise that grows from device to device."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Groups(Component):
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """Training and test samples, transformed for the groups of their owners by `splits`; the others are unchanged.
+        """Training and test samples, transformed for the groups of their owners; samples without owner are unchanged.
 
         Raises:
             ScenarioError: such samples cannot be transformed in this way.
@@ -69,7 +69,6 @@ class Rotated(Groups):
     """Number of groups; only 1, 2 and 4, because only quarter turns map pixels to pixels."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Quarter turns; nothing is drawn."""
         shape = samples.input_shape
         if len(shape) < 2 or shape[-1] != shape[-2]:
             raise ScenarioError(f"groups: rotated needs square images, got samples of shape {shape}; use another kind")
@@ -77,10 +76,9 @@ class Rotated(Groups):
 
 
 class LabelPermuted(Groups):
-    """The same inputs with other labels: every group but the first permutes the classes at random."""
+    """The same inputs with other labels: every group except the first permutes the classes at random."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Draw one permutation per group."""
         if samples.classes is None:
             remedy = "use tilted-targets" if samples.task == "regression" else "leave it out"
             raise ScenarioError(f"groups: label-permuted needs classes, got data for {samples.task}; {remedy}")
@@ -91,7 +89,7 @@ class LabelPermuted(Groups):
 class TiltedTargets(Groups):
     """Regressions whose coefficients differ: group k adds x . theta_k to the targets, with theta_0 = 0.
 
-    All the theta_k are equally far apart, in random directions.
+    The theta_k have equal distances, in random directions.
     """
 
     distance: float = Field(gt=0)
@@ -136,10 +134,10 @@ AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
 
 
 class FeatureNoise(Component):
-    """Feature skew: device i of N, counted from 1, sees its inputs with Gaussian noise of variance `variance` i / N.
+    """Feature skew: the inputs of device i of N (from 1) have Gaussian noise with the variance `variance` i / N.
 
-    NIID-Bench's x + Gau(sigma i / N). The noise of each number of a sample is independent, and is the same whenever the
-    sample is used. Training and test samples of a device are noisy alike; samples that no device has are not.
+    As in NIID-Bench, x + Gau(sigma i / N). The noise of each number of a sample is independent, and fixed for the run.
+    Training and test samples of a device have the same noise variance; samples without an owner have no noise.
     """
 
     variance: float = Field(gt=0)
@@ -150,10 +148,10 @@ class FeatureNoise(Component):
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
-        """Training and test samples as their owners see them; each device's noise has a random stream of its own.
+        """Training and test samples with the noise of their owners; each device has its own random stream.
 
         Raises:
-            ScenarioError: the inputs are no real numbers, but names of words for example.
+            ScenarioError: the inputs are not real numbers, for example token numbers.
         """
         if not samples.train_x.is_floating_point():
             found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"

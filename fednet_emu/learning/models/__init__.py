@@ -1,4 +1,4 @@
-"""Models: what the devices train, one kind per file."""
+"""Models that the devices train."""
 
 from typing import Annotated
 

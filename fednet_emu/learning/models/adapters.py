@@ -1,4 +1,4 @@
-"""Adapters: what is trained and sent of a large network, whose own weights stay as they are.
+"""Adapters: small trained and sent parts of a large network with frozen weights.
 
 LoRA: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang, Chen, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
 2022, https://arxiv.org/abs/2106.09685. FFA-LoRA, which trains B alone: Sun, Li, Li, Ding, "Improving LoRA in
@@ -27,10 +27,10 @@ from fednet_emu.learning.models.bases import AnyBase, Base, Float32
 
 
 class Lora(Component):
-    """Dense layers with weights W [m, n] compute with W + (alpha / rank) B A, of which only B and A are trained.
+    """Dense layers with weights W [m, n] use W + (alpha / rank) B A; only B and A are trained.
 
-    A [rank, n] is drawn uniformly from +-1/sqrt(n) and B [m, rank] is zero, so that the network starts as it was. They
-    are the parameters `lora_A` and `lora_B` of each layer. All other parameters are frozen but those in `train`.
+    A [rank, n] is drawn uniformly from +-1/sqrt(n) and B [m, rank] is zero, so the initial network is unchanged. They
+    are the parameters `lora_A` and `lora_B` of each layer. All other parameters are frozen, except the ones in `train`.
     """
 
     rank: int = Field(8, gt=0)
@@ -38,18 +38,19 @@ class Lora(Component):
     alpha: float = Field(16, gt=0)
     """Factor of the product, times the rank."""
     targets: tuple[str, ...] = Field(min_length=1)
-    """Layers that have an adapter, by the last part of their names (`c_attn`), by whole names, or by patterns (`*`,
+    """Layers with an adapter, by the last part of their names (`c_attn`), by whole names, or by patterns (`*`,
     `h.1.*`)."""
     freeze: Literal["A"] | None = None
-    """A: only B is trained and sent (FFA-LoRA), and the mean of products is the product of means. Null: both are."""
+    """A: only B is trained and sent (FFA-LoRA), and the mean of products is the product of means. Null: both are
+    trained."""
     train: tuple[str, ...] = ()
-    """Parameters that are trained and sent beside the adapters, such as those of a new head (`score.*`): names as for
-    targets."""
+    """Parameters that are trained and sent in addition to the adapters, for example of a new head (`score.*`): names as
+    for targets."""
     base: AnyBase = Float32()
-    """How the frozen weights are stored, and whether devices are sent them."""
+    """Storage of the frozen weights, and whether they are sent to the devices."""
 
     def on(self, module: nn.Module) -> nn.Module:
-        """The module itself, which has adapters now; A is drawn from PyTorch's generator.
+        """The same module, with adapters added; A is drawn from PyTorch's generator.
 
         Raises:
             ScenarioError: a name matches nothing, or a layer that cannot have an adapter.
@@ -90,16 +91,16 @@ def lora(
     train: Iterable[str] = (),
     base: str | Mapping[str, Any] | Base = "float32",
 ) -> nn.Module:
-    """A copy of a module with LoRA adapters, of which alone runs train and send the parameters.
+    """A copy of a module with LoRA adapters; runs train and send only the adapters.
 
     Args:
         module: a module of your own, or of a library, with its weights.
         rank: rank of the adapters.
-        targets: dense layers that have one, by the last parts of their names, whole names or patterns.
+        targets: dense layers with an adapter, by the last parts of their names, whole names or patterns.
         alpha: factor of the product B A, times the rank.
         freeze: A trains and sends B alone (FFA-LoRA).
-        train: further parameters that are trained and sent, such as those of a head.
-        base: how the frozen weights are stored, such as `nf4` or `{"kind": "nf4", "ship": True}`.
+        train: further parameters that are trained and sent, for example of a head.
+        base: storage of the frozen weights, such as `nf4` or `{"kind": "nf4", "ship": True}`.
 
     Raises:
         ValueError: a setting is out of range.
@@ -116,26 +117,26 @@ AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
 
 
 def base_names(module: nn.Module) -> list[str]:
-    """The names of the base: weights under adapters, but those that are trained or that another layer has, too."""
+    """The names of the base: weights under adapters, except trained ones and ones that another layer shares."""
     layers = {f"{name}.weight".removeprefix("."): layer for name, layer in module.named_modules()}
     own = _of_one_layer(module)
     return [name for name in own if hasattr(layers.get(name), "lora_A") and not own[name].requires_grad]
 
 
 def shipped_bit(module: nn.Module) -> int:
-    """Bits of the frozen weights that each device is sent once; 0 if it has them from the start."""
+    """Bits of the frozen weights that are sent to each device once; 0 if devices have them from the start."""
     return sum(getattr(part, "shipped_bit", 0) for part in module.modules())
 
 
 def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that have one name."""
+    """The parameters that belong to one layer only, by name."""
     named = list(module.named_parameters(remove_duplicate=False))
     times = Counter(id(weight) for _, weight in named)
     return {name: weight for name, weight in named if times[id(weight)] == 1}
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """What factors B [m, rank] and A [rank, n] add to the weights of a layer, in their shape."""
+    """The sum that factors B [m, rank] and A [rank, n] add to the weights of a layer, in the shape of the weights."""
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 
@@ -146,23 +147,23 @@ def drawn(rng: np.random.Generator, rank: int, n: int) -> NDArray[np.float64]:
 
 
 def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """The hook of a layer: its output [..., m], and what the adapter makes of its input [..., n]."""
+    """Forward hook of a layer: its output [..., m] plus the output of the adapter for its input [..., n]."""
     added: Tensor = layer.lora_scale * linear(linear(inputs[0], layer.lora_A), layer.lora_B)
     return output + added
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """Whether it is a dense layer that is called as one; of multi-head attention only the weights are used."""
+    """Whether a module is a dense layer that is called; multi-head attention uses only the weights of its layers."""
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 
 def _is_transposed(layer: nn.Module) -> bool:
-    """Whether it is the dense layer of the library transformers whose weights are [n, m]."""
+    """Whether a module is the dense layer of the library transformers with weights [n, m]."""
     return type(layer).__name__ == "Conv1D"
 
 
 def _matches(key: str, wanted: Sequence[str], names: list[str], what: str) -> list[str]:
-    """The names that one of those wanted matches, in their order."""
+    """The names that match a wanted name or pattern, in their order."""
     for one in wanted:
         if not any(_fits(one, name) for name in names):
             ends = ", ".join(dict.fromkeys(name.rpartition(".")[2] or name for name in names))

@@ -1,9 +1,9 @@
 """Base class of models: components that build a PyTorch module for samples of a given shape.
 
-Torch's global random generator is seeded for one block of code and restored afterwards: layer initialisation
-and dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the package seeds torch,
-except for code of Flower apps (`algorithms/flower/host.py`). Without a GPU `torch.manual_seed` would take
-milliseconds: for each kind of absent device it notes, with a stack trace, that it is to be seeded once it is there.
+Torch's global random generator is seeded for one block of code and restored afterwards: layer initialisation and
+dropout take no generator of their own, so they run inside `torch_seed`. Nothing else in the package seeds torch, except
+for code of Flower apps (`flower/host.py`). Without a GPU `torch.manual_seed` would take milliseconds: for each kind of
+absent device it records a deferred seed with a stack trace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Model(Component):
     """A recipe for a PyTorch module."""
 
     def located(self, data_dir: Path | None) -> Model:
-        """This recipe, with the full paths of what it reads; None means the folder that FEDNET_DATA names.
+        """This recipe with the full paths of its files; None means the folder in FEDNET_DATA.
 
         Raises:
             DataError: a file is missing.

@@ -1,4 +1,4 @@
-"""The base: the weights under and beside adapters, which are frozen; how they are stored, and whether they are sent.
+"""The base of a model: all frozen weights of a network with adapters, their storage, and whether they are sent.
 
 NF4: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023,
 https://arxiv.org/abs/2305.14314
@@ -74,11 +74,9 @@ class Float32(Base):
     """Frozen weights have 32 bits."""
 
     def bit(self, n: int) -> int:
-        """Bits of n weights."""
         return BIT_PER_WEIGHT * n
 
     def read(self, weight: Tensor) -> Tensor:
-        """The weights themselves."""
         return weight
 
 
@@ -86,8 +84,8 @@ class Nf4(Base):
     """Frozen weights of dense layers have 4 bits: 16 levels, times the largest size in each block of 64 weights.
 
     That is 4.5 bits a weight, or 4.127 with `double`. The levels are quantiles of the normal distribution. Weights are
-    stored and read once, before the run, and devices compute with what is read, in 32 bits. All other frozen parameters
-    have 32 bits, also those of a dense layer that another layer has too, such as an embedding.
+    quantised once, before the run, and devices compute with the quantised values in 32 bits. All other frozen
+    parameters have 32 bits, including weights that a dense layer shares with another layer, such as an embedding.
     """
 
     double: bool = False
@@ -95,12 +93,10 @@ class Nf4(Base):
     even steps, where the paper has numbers with a floating point."""
 
     def bit(self, n: int) -> int:
-        """Bits of n weights, with the scales of whole blocks."""
         blocks = -(-n // BLOCK)
         return 4 * n + (8 * blocks + 32 * -(-blocks // BLOCKS) if self.double else 32 * blocks)
 
     def read(self, weight: Tensor) -> Tensor:
-        """The nearest levels, times the scales."""
         n, table = weight.numel(), torch.from_numpy(levels()).to(weight)
         blocks = pad(weight.reshape(-1), (0, -n % BLOCK)).view(-1, BLOCK)
         scale = blocks.abs().amax(1)
@@ -120,8 +116,8 @@ AnyBase = Annotated[Base, Slot("base", BASES)]
 def levels() -> np.ndarray:
     """The 16 levels of NF4, ascending from -1 to 1: 7 below zero, zero, 8 above.
 
-    Those of a side are quantiles of N(0, 1) at even steps of probability from 1/2, which is left out, to 0.9677083, the
-    mean of 1 - 1/30 and 1 - 1/32; they are divided by the largest.
+    On each side they are quantiles of N(0, 1) at even steps of probability from 1/2 (excluded) to 0.9677083, the mean
+    of 1 - 1/30 and 1 - 1/32, divided by the largest.
     """
     below, above = (ndtri(np.linspace(0.5, _LAST, count + 1)[1:]) for count in (7, 8))
     found: np.ndarray = np.concatenate([-below[::-1], [0.0], above]) / above[-1]

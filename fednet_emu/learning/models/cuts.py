@@ -1,4 +1,4 @@
-"""A model cut in two behind one of its layers: the sizes of both parts, and what each of them computes."""
+"""A model that is split after one of its layers: sizes and computations of both parts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fednet_emu.learning.models.layers import Layers
 @final
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A model in two parts, the first of which is the device's and the second the server's.
+    """A model in two parts, the first on the device and the second on the server.
 
     The operations of both parts in a step add up to `FlatModel.flop_per_sample`.
 
     Attributes:
-        device: which numbers of the flat vector are the device's.
+        device: mask of the entries of the flat vector on the device.
         width: numbers per sample that pass the cut, forward as activations and backward as their gradient.
-        forward_flop: operations of the device per sample until it has the activations.
+        forward_flop: operations of the device per sample, up to the activations.
         server_flop: operations of the server per sample, forward and backward.
-        backward_flop: operations of the device per sample once it has their gradient.
+        backward_flop: operations of the device per sample, from the gradient of the activations.
     """
 
     device: Layers

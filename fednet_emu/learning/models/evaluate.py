@@ -48,9 +48,9 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Losses [N] and, but for a regression, the accuracy [N] of each sample: whether its class or labels are right.
+    """Loss [N] and, except for a regression, accuracy [N] of each sample: whether its class or labels are right.
 
-    `measured` is what further metrics have kept of the samples.
+    `measured` has the values that further metrics keep of the samples.
     """
 
     losses: Tensor
@@ -59,7 +59,7 @@ class SampleScores(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[SampleScores]) -> SampleScores:
-        """The scores of the samples of all parts, of which there is at least one."""
+        """The scores of the samples of all parts, at least one part."""
         losses, hits, measured = zip(*parts, strict=True)
         right = [part for part in hits if part is not None]
         together = tuple(

@@ -1,4 +1,4 @@
-"""What a model makes of a sample before its last layer: the features."""
+"""Features: the inputs of the last layer of a model."""
 
 from __future__ import annotations
 

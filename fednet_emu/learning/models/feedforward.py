@@ -17,7 +17,6 @@ class Softmax(Model):
     """Softmax (multinomial logistic) regression: one linear layer on the flattened sample, outputs are logits."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """One linear layer on the flattened sample."""
         return _linear(input_shape, outputs)
 
 
@@ -28,7 +27,6 @@ class Linear(Model):
     """Whether the model has a constant term."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """One linear layer on the flattened sample."""
         return _linear(input_shape, outputs, bias=self.bias)
 
 
@@ -55,7 +53,6 @@ class Mlp(Model):
         return self
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """One linear layer per width, and one to the outputs."""
         layers: list[nn.Module] = [nn.Flatten()]
         widths = (math.prod(input_shape), *self.hidden, outputs)
         for layer, (n_in, n_out) in enumerate(pairwise(widths)):
@@ -206,7 +203,7 @@ class _Block(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the convolutions make of x to x."""
+        """The sum of x and the output of the convolutions for x."""
         out: Tensor = self.relu(self.path(x) + self.shortcut(x))
         return out
 

@@ -42,9 +42,9 @@ class Live:
     weights: Tensor
 
     def start(self, vector: Tensor, base: Tensor | None = None) -> None:
-        """Copy `vector` into a new vector to train on, and reset the counters; later starts leave that vector alone.
+        """Copy `vector` into a new vector for training, and reset the counters; later starts do not change this vector.
 
-        A base [base_size] is used as it is, without a copy; None takes that of the model.
+        A base [base_size] is used without a copy; None takes the base of the model.
         """
         self.vector = vector.clone()
         self.weights = self.vector[: self.model.n_trainable]
@@ -69,12 +69,12 @@ class FlatModel:
     """A module with its loss, as functions of a flat vector [size] of trainable parameters and running statistics.
 
     Running statistics, as in batch norm, are the last part of the vector: they are sent and averaged with the
-    parameters and used in evaluation, but neither gradient steps nor steps of a server act on them. Parameters that do
-    not require a gradient stay inside and are never sent. The module given is copied; vectors and data belong on the
-    device that it is on.
+    parameters and used in evaluation, but neither gradient steps nor steps of a server change them. Parameters that do
+    not require a gradient are not part of the vector and are never sent. The module is copied; vectors and data must be
+    on the torch device of the module.
 
-    Of these, weights under adapters are the base [base_size]. In a call another one may take its place, or follow the
-    vector, [size + base_size].
+    Frozen weights under adapters are the base [base_size]. A call may pass another base, or append it to the vector,
+    [size + base_size].
 
     Args:
         module: a float module from [B, *input_shape] to outputs.
@@ -93,8 +93,8 @@ class FlatModel:
         is_classifier: whether there is one right class for each sample.
         least_batch: samples that a batch must have in training: 2 where one has no statistics, as in batch norm; or 1.
         batchable: whether jobs may share a vectorised call: nothing is drawn, a sample's output does not depend on
-            other samples in the batch, and no layer is one of PyTorch's recurrent ones, over which it would loop.
-            Other models are trained one job at a time, under a seed per job.
+            other samples in the batch, and no layer is one of PyTorch's recurrent ones, over which it would loop. Other
+            models are trained one job at a time, under a seed per job.
 
     Raises:
         ScenarioError: the loss is unknown, the module does not take such input or writes into it, puts new tensors in
@@ -178,7 +178,7 @@ class FlatModel:
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """The parts of a flat vector by name, with those of a base that is given or follows it; views, not copies."""
+        """The parts of a flat vector by name, with the parts of a base that is given or appended; views, not copies."""
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
@@ -244,13 +244,13 @@ class FlatModel:
         return list(dict.fromkeys(tensor for name, tensor in named if name not in moving))
 
     def copied(self) -> FlatModel:
-        """A copy for another thread; what nobody changes is that of this model."""
+        """A copy for another thread, which shares the constant parts with this model."""
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
         """A new module whose parameters and statistics are views into one flat vector, for training in place.
 
-        What is not trained, and buffers that training leaves alone, are in the memory of this model, not in copies.
+        Frozen parameters, and buffers that training does not change, share the memory of this model.
         """
         base = {name: nn.Parameter(weight, requires_grad=False) for name, weight in self.base_weights().items()}
         own = {id(self._module.get_parameter(name)): weight for name, weight in base.items()}
@@ -267,7 +267,7 @@ class FlatModel:
     def vectorises(self) -> bool:
         """Whether PyTorch can vectorise the gradient over several models; not if Python code branches on values.
 
-        The first check takes seconds, because PyTorch loads what it needs for such calls.
+        The first check takes seconds, because PyTorch loads its modules for such calls.
         """
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
@@ -375,5 +375,5 @@ def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether the module has forward hooks, which may change what a call does."""
+    """Whether the module has forward hooks, which may change the outputs of a call."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

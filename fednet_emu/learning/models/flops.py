@@ -22,7 +22,7 @@ def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val:
 
 
 def _attention_backward_flop(_: Tensor, *args: Any, out_val: Any, **__: Any) -> int:
-    """The four products of a backward pass; a fifth, with which a kernel saves memory, is no work of the model."""
+    """The four products of a backward pass, without the fifth by which some kernels save memory."""
     return 2 * _attention_flop(*args, out_val=out_val)
 
 
@@ -35,8 +35,8 @@ _FORMULAS = {
     **{getattr(_aten, f"_scaled_dot_product_{kernel}"): _attention_flop for kernel in _ATTENTION},
     **{getattr(_aten, f"_scaled_dot_product_{kernel}_backward"): _attention_backward_flop for kernel in _ATTENTION},
 }
-"""Those of PyTorch, and those of layers that run as one operation on a CPU, which it counts as none. Attention costs
-what its matrix products cost, whichever kernel computes it."""
+"""Formulas of PyTorch, and of layers that run as one operation on a CPU, which PyTorch does not count. Attention has
+the cost of its matrix products, for any kernel."""
 
 
 @final
@@ -44,8 +44,8 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up matrix products and convolutions, forward and backward; a multiply-add is two operations.
 
     The same as `torch.utils.flop_counter.FlopCounterMode`, but without loading PyTorch's compiler (75 MB), which a
-    small run does not need, and with recurrent layers and attention that run as one operation. Transformer layers do
-    not take their fast path for evaluation meanwhile, which would hide all of their products.
+    small run does not need, and with recurrent layers and attention that run as one operation. Inside the block
+    transformer layers do not use their fast path for evaluation, which would hide all of their products.
 
     Attributes:
         total: operations so far.
@@ -68,7 +68,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: nothing here is compiled, so PyTorch need not load its compiler to skip it."""
+        """False, because nothing is compiled here; PyTorch then does not load its compiler."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -25,7 +25,7 @@ class Layers:
     Attributes:
         size: number of scalars in the vector.
         n_shared: number of shared scalars, which are sent.
-        n_statistics: number of running statistics among these, which come last.
+        n_statistics: number of running statistics at the end of the shared scalars.
         shared: mask [size], one where a parameter is shared, zero where it is private.
         private: mask [size], one where a parameter is private, zero where it is shared.
 

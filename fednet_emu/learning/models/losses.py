@@ -1,4 +1,4 @@
-"""Losses per sample, and what each makes of outputs as right or wrong answers."""
+"""Losses per sample, and the accuracy that belongs to each loss."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ HITS: Mapping[str, PerSampleLoss] = {
     "binary-cross-entropy": _right_labels,
     "next-token": _right_tokens,
 }
-"""Accuracy [B] of each sample, for the losses that have one: whether the class with the highest score is right, or the
-share of its labels that are, where a score above 0 stands for a probability above one half, or of its tokens."""
+"""Accuracy [B] of each sample, for losses that have one: whether the class with the highest score is right, or the
+share of right tokens, or of right labels (a score above 0 is a probability above one half)."""

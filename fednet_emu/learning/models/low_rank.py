@@ -1,4 +1,4 @@
-"""The adapters in the flat vectors of a model, and the part of them that a device of a lower rank has."""
+"""The adapters in the flat vectors of a model, and the part of a device with a lower rank."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Factors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What a device of some rank has of a flat vector: the first rows of each A, the first columns of each B, the rest.
+    """The part of a flat vector on a device of some rank: first rows of each A, first columns of each B, all else.
 
     Attributes:
         rank: the rank.
-        places: int64 [n], its places in the vector.
+        places: int64 [n], indices of the part in the vector.
     """
 
     rank: int
@@ -46,7 +46,7 @@ class Part:
         return vector[self.places.to(vector.device)]
 
     def only(self, vector: Tensor) -> Tensor:
-        """A vector [size] with zeros in the place of all else."""
+        """A vector [size] with zeros outside the part."""
         return self.padded(self.take(vector), len(vector))
 
     def padded(self, part: Tensor, size: int) -> Tensor:
@@ -56,7 +56,7 @@ class Part:
 
 @final
 class Adapters:
-    """Where the factors of all adapters are in the flat vectors of a model, and what they add to its base.
+    """Positions of the factors of all adapters in the flat vectors of a model, and their sum with the base.
 
     Attributes:
         rank: the rank of the adapters.
@@ -80,7 +80,7 @@ class Adapters:
             self.others[its.a], self.others[its.b] = False, False
 
     def part(self, rank: int) -> Part:
-        """What a device of this rank has."""
+        """The part on a device of this rank."""
         has = torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False
@@ -104,7 +104,7 @@ class Adapters:
         """The weights under the adapters [base_size], as they are in the model.
 
         Raises:
-            ScenarioError: one of them is trained, or another layer has it, too.
+            ScenarioError: a weight is trained, or shared with another layer.
         """
         weights = self._model.base_weights()
         for name in (f"{layer}weight" for layer in self._layers):
@@ -123,7 +123,7 @@ class Adapters:
 
     @cached_property
     def _modules(self) -> list[nn.Module]:
-        """The layers, of whose adapters only scale and orientation are used."""
+        """The layers with adapters, for the scale and orientation of the adapters."""
         module = self._model.live().module
         return [module.get_submodule(name.removesuffix(".")) for name in self._layers]
 

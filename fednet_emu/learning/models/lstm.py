@@ -1,7 +1,7 @@
 """Recurrent networks that predict the next character or word, in the sizes of the literature.
 
-Each gate has one bias, as in TensorFlow, with which the published numbers of parameters were counted; PyTorch's second
-one is held at zero and is no parameter of the model.
+Each gate has one bias, as in TensorFlow, on which the published numbers of parameters are based; the second bias of
+PyTorch is fixed at zero and is not a parameter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CharLstm(Model):
     """
 
     embedding: int = Field(8, gt=0)
-    """Length of the vector that stands for a token."""
+    """Length of the embedding vector of a token."""
     units: int = Field(256, gt=0)
     """Number of units of each LSTM layer."""
     layers: int = Field(2, gt=0, le=64)
@@ -67,7 +67,7 @@ class WordLstm(CharLstm):
 
 
 class _LastState(nn.Module):
-    """LSTM layers, of which the last one's output after the last token goes on."""
+    """LSTM layers; the output is the last layer's state after the last token."""
 
     def __init__(self, inputs: int, units: int, layers: int) -> None:
         super().__init__()
@@ -83,5 +83,5 @@ class _LastState(nn.Module):
         return states[:, -1]
 
     def train(self, mode: bool = True) -> _LastState:
-        """Stay in training mode, in which alone cuDNN has gradients; without dropout both modes are the same."""
+        """Stay in training mode, because cuDNN has no gradients in evaluation mode; there is no dropout."""
         return super().train(True)

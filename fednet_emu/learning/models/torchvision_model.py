@@ -17,17 +17,17 @@ from fednet_emu.learning.torch_vision import torch_vision
 _COLOURS = 3
 """Channels that every architecture of torchvision is made for."""
 _SIDE_OUTPUTS = {"googlenet", "inception_v3"}
-"""Architectures that by default have further outputs in training, and warn of their initialisation."""
+"""Architectures that by default have auxiliary outputs in training and warn about their initialisation."""
 _BY_VALUES = "regnet_"
-"""Start of the names of architectures whose widths are computed as tensors, which needs memory for their values."""
+"""Prefix of the names of architectures that compute their widths as tensors, which need memory for their values."""
 
 
 class TorchvisionModel(Model):
     """An image classifier of the library torchvision by its name there, such as `resnet18` or `mobilenet_v3_small`.
 
     Its first convolution takes as many channels as the images have, its last layer has one output for each class, and
-    all weights are random. Needs the extra `torchvision`. Most architectures are made for images of 224 x 224 and leave
-    little of small ones; see `resnet-18` and `resnet-20` for these.
+    all weights are random. Needs the extra `torchvision`. Most architectures are made for images of 224 x 224 and
+    reduce small images too much; see `resnet-18` and `resnet-20` for these.
     """
 
     kind = "torchvision"
@@ -75,7 +75,7 @@ class TorchvisionModel(Model):
         return module
 
     def _adapt(self, module: nn.Module, channels: int) -> None:
-        """Put a convolution of the same form, but for this many channels, in the place of the first one."""
+        """Replace the first convolution by one of the same form with this number of input channels."""
         for owner, name, layer in _layers(module, nn.Conv2d):
             if layer.in_channels != _COLOURS or layer.groups != 1:
                 break
@@ -93,7 +93,7 @@ class TorchvisionModel(Model):
             setattr(owner, name, nn.GroupNorm(self.groups, layer.num_features, eps=layer.eps))
 
     def _try_out(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
-        """Check in evaluation mode, in which nothing is drawn and no statistics change."""
+        """Check in evaluation mode, without random numbers and changes of statistics."""
         batch = torch.zeros(2, *input_shape)
         try:
             with torch.no_grad():
@@ -109,7 +109,7 @@ class TorchvisionModel(Model):
 
 
 def _layers(module: nn.Module, kind: type[nn.Module]) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Every layer of a kind, with the module that holds it and its name there."""
+    """Every layer of a type, with its parent module and its name in the parent."""
     for owner in module.modules():
         for name, layer in owner.named_children():
             if isinstance(layer, kind):

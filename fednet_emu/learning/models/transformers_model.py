@@ -32,9 +32,9 @@ class TransformersModel(Model):
     """A network of the library transformers, such as GPT-2, BERT or ViT, with adapters or trained as a whole.
 
     It comes from a configuration, with random weights, or from a folder that `save_pretrained` wrote; nothing is
-    downloaded. The vocabulary of a configuration for `head: tokens`, or the size of images, is that of the data unless
-    it is given; for windows with `head: classes`, `vocab_size` is that of the configuration. With `head: tokens` every
-    position sees only those up to it, in encoders such as BERT too. Needs the extra `transformers`.
+    downloaded. By default the vocabulary (`head: tokens`) or the size of images comes from the data; for windows with
+    `head: classes`, `vocab_size` comes from the configuration. With `head: tokens` every position sees only earlier
+    positions and itself, also in encoders such as BERT. Needs the extra `transformers`.
     """
 
     kind = "transformers"
@@ -46,13 +46,13 @@ class TransformersModel(Model):
     """Folder with a configuration and weights; a relative path is looked up in the data folder first, then in the
     current folder. A head that the weights lack is random."""
     head: Literal["tokens", "classes"] = "tokens"
-    """What it gives. tokens: a score of each next token at every position of a window, for `data.predict: every`;
+    """Outputs. tokens: a score of each next token at every position of a window, for `data.predict: every`;
     classes: a score of each class of a sample, tokens or an image."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Every rate of dropout of the network. With dropout a model draws random numbers, so that devices train one by
-    one."""
+    """Value of all dropout rates of the network. With dropout a model draws random numbers, so that devices train one
+    by one."""
     adapters: AnyAdapters | None = None
-    """What is trained in the place of the weights; null trains all of them."""
+    """Adapters that are trained instead of the weights; null trains all weights."""
 
     @override
     def located(self, data_dir: Path | None) -> TransformersModel:
@@ -84,7 +84,7 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """The network of a configuration; without its weights where nothing but its size is asked for."""
+        """The network of a configuration; stored weights are not read while networks are abstract."""
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():
@@ -100,7 +100,7 @@ class TransformersModel(Model):
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
-        """The configuration, with the outputs of the data and no dropout but the one given."""
+        """The configuration, with the outputs of the data and all dropout rates equal to `dropout`."""
         config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
         if self.head == "classes":
             config.num_labels = outputs
@@ -152,7 +152,7 @@ class TransformersModel(Model):
 
 
 class _Scores(nn.Module):
-    """A network of transformers, called with its one input, of whose results the scores are taken."""
+    """A network of transformers with one input, reduced to its scores."""
 
     def __init__(self, network: nn.Module, argument: str) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ def _library() -> Any:
 
 @contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """Inside the block the library writes neither warnings nor bars."""
+    """Context manager: the library shows neither warnings nor progress bars."""
     log = library.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity(log.CRITICAL)
@@ -190,5 +190,5 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _is_abstract() -> bool:
-    """Whether networks have shapes only, and no values."""
+    """Whether networks are created with shapes only, without values."""
     return torch.get_default_device().type == "meta"

@@ -1,4 +1,4 @@
-"""What is learnt of a module by calling it: whether it takes a batch, mixes samples, and keeps its buffers."""
+"""Checks of a module by calls: whether it accepts a batch, mixes samples, and keeps its buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.errors import ScenarioError
 
 @torch.no_grad()
 def passes(module: nn.Module, x: Tensor) -> bool:
-    """Whether a module takes a batch."""
+    """Whether a module accepts a batch."""
     try:
         module(x)
     except (RuntimeError, ValueError):
@@ -23,7 +23,7 @@ def passes(module: nn.Module, x: Tensor) -> bool:
 
 @torch.no_grad()
 def mixes(module: nn.Module, pair: Tensor) -> bool:
-    """Whether the output for the first of two samples differs without the second, or there is none."""
+    """Whether the output for the first of two samples differs, or fails, without the second."""
     try:
         alone = module(pair[:1])
     except (RuntimeError, ValueError):
@@ -32,10 +32,10 @@ def mixes(module: nn.Module, pair: Tensor) -> bool:
 
 
 def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    """The one type of number of parameters, of which there is at least one.
+    """The common number type of at least one parameter.
 
     Raises:
-        ScenarioError: there is none, or there are several types.
+        ScenarioError: there is no parameter, or there are several types.
     """
     dtypes = sorted({str(p.dtype) for p in parameters.values()})
     if not dtypes:
@@ -49,7 +49,7 @@ def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
     """Call a module with a batch [B, ...] for a loss; `items` names its samples.
 
     Raises:
-        ScenarioError: it does not take them or writes into them, or has outputs of another shape than the loss needs.
+        ScenarioError: the module does not accept the samples or writes into them, or its outputs do not fit the loss.
     """
     before, shape = x.clone(), tuple(x.shape)
     try:

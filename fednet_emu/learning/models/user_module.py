@@ -1,4 +1,4 @@
-"""Your own network: an importable `torch.nn.Module`, or a Python object, which a YAML scenario cannot name."""
+"""Networks from user code: an importable `torch.nn.Module`, or a Python object (not in YAML scenarios)."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class UserModule(Model):
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
     """Check on two samples of zeros, numbers or else tokens, that a network maps [n, *input_shape] to [n, outputs].
 
-    It may also have outputs at every position, [n, *input_shape, outputs]. They are scores of the next token, and must
-    not depend on it: the last token is changed to see whether those before it do.
+    It may also have outputs at every position, [n, *input_shape, outputs]. These are scores of the next token and must
+    not depend on it, which is checked by changing the last token.
 
     Raises:
-        ScenarioError: it does not, or they do; the message names the network by `name`.
+        ScenarioError: the shape is wrong, or scores depend on later tokens; the message names the network by `name`.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
@@ -83,11 +83,11 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
 
 
 _ROUNDING = 1e-5
-"""Largest change of scores, as part of the largest score, that is taken for rounding."""
+"""Largest relative change of scores that counts as rounding."""
 
 
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """What a module makes of a batch, or else of the same batch as tokens, and which of the two."""
+    """The output of a module for a batch, or else for the same batch as tokens, and the batch that it accepts."""
     with torch.no_grad():
         try:
             return module(batch), batch
@@ -99,7 +99,7 @@ def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
 
 @torch.no_grad()
 def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> float:
-    """How far another last token moves scores [n, length, outputs] of earlier positions, as part of the largest."""
+    """Relative change of the scores [n, length, outputs] of earlier positions with another last token."""
     if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
         return 0.0
     other = tokens.clone()

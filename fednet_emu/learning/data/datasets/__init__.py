@@ -1,4 +1,4 @@
-"""Datasets: what the devices learn from, one kind per file."""
+"""Datasets of training and test samples, one kind per file."""
 
 from typing import Annotated
 

@@ -39,7 +39,6 @@ class Adult(Dataset):
     data folder."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read both files; the random stream is not used."""
         folder = locate(self.path, data_dir)
         train, test = (_people(folder, name) for name in ("adult.data", "adult.test"))
         mean, deviation = train[[*NUMBERS]].astype(float).mean(), train[[*NUMBERS]].astype(float).std(ddof=0)

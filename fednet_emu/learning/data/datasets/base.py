@@ -18,7 +18,7 @@ from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
 
 TaskName = Literal["classification", "multi-label", "next-token", "regression"]
-"""What is to be learnt: one class of each sample, any number of labels, the token after each token, or numbers."""
+"""Kind of learning problem: one class per sample, any number of labels, the next token after each token, or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Samples:
 
     @property
     def task(self) -> TaskName:
-        """What is to be learnt."""
+        """The kind of learning problem."""
         if self.classes is not None:
             return "classification"
         if self.vocabulary is not None and self.train_y.ndim == 2 and not self.train_y.is_floating_point():
@@ -74,7 +74,7 @@ class Samples:
 
 
 class Extent(NamedTuple):
-    """What is known of samples before they are read or drawn.
+    """Known properties of samples before they are read or drawn.
 
     Attributes:
         input_shape: shape of one sample.
@@ -98,13 +98,13 @@ class Dataset(Component):
     """A source of samples."""
 
     regression: ClassVar[bool] = False
-    """Whether the samples are a regression, where that is known before they are read."""
+    """Whether the samples are a regression, if known before they are read."""
     limit: int | None = Field(None, gt=0)
-    """Most training samples that are used, of those that are there; they are drawn at random once, the same ones with
-    the same seed, before the server and the devices get theirs. Null uses all. Test samples are not cut."""
+    """Largest number of training samples; they are drawn at random once per seed, before the samples are divided among
+    server and devices. Null uses all. Test samples are not limited."""
 
     def limited(self, samples: Samples, rng: np.random.Generator) -> Samples:
-        """The samples with at most `limit` of those for training, in their order."""
+        """The samples with at most `limit` training samples, in their order."""
         count = len(samples.train_y)
         if self.limit is None or self.limit >= count:
             return samples
@@ -115,7 +115,7 @@ class Dataset(Component):
         return replace(samples, train_x=x, train_y=y, train_group=group, optimum=None)
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """What is known of the samples without reading or drawing them; None if nothing is."""
+        """Properties of the samples without reading or drawing them; None if unknown."""
         return None
 
     @abstractmethod
@@ -132,7 +132,7 @@ class Dataset(Component):
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Mask [n] of the last `share` of the samples of each kind, in this order; counts are rounded."""
+    """Mask [n] of the last `share` of the samples of each kind, in the given order; counts are rounded."""
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
@@ -142,7 +142,7 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
-    """Samples of windows x [n, channels, rows], with channels standardised over those that are not for testing."""
+    """Samples of windows x [n, channels, rows], with channels standardised over the training windows."""
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
     values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
     return Samples(

@@ -1,4 +1,4 @@
-"""Tables that the library `datasets` of Hugging Face reads: Parquet, JSON, CSV and Arrow files, and its hub."""
+"""Tables read by the library `datasets` of Hugging Face: Parquet, JSON, CSV and Arrow files, and its hub."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from fednet_emu.learning.data.datasets.text import (
 )
 
 CACHE = "hugging_face"
-"""Folder inside the data folder in which the library keeps what it downloads."""
+"""Folder for downloads of the library, inside the data folder."""
 
 _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow"}
 _SAVED = ("dataset_dict.json", "state.json")
-"""Files of which a folder written by `save_to_disk` has one."""
+"""Files that mark a folder written by `save_to_disk`; it has one of them."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 _WORDS = "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
 _MISSING = _WORDS.split("|")
-"""What pandas takes for a missing value in a CSV file; the first is an empty field."""
+"""Texts that pandas reads as missing values in a CSV file; the first is an empty field."""
 
 _ALONE = threading.RLock()
 """Lock of the libraries' settings, which all threads of the process share."""
@@ -55,10 +55,10 @@ Splits = dict[str, Any]
 
 
 def library() -> Any:
-    """Import `datasets`, which is told to send no reports of its use.
+    """Import `datasets` with its usage reports switched off.
 
     Raises:
-        ScenarioError: it is not installed, or incomplete.
+        ScenarioError: the library is not installed, or incomplete.
     """
     for variable, value in (("HF_HUB_DISABLE_TELEMETRY", "1"), ("HF_UPDATE_DOWNLOAD_COUNTS", "0")):
         os.environ.setdefault(variable, value)  # before it is imported, or it is too late
@@ -74,9 +74,9 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
     """Context manager: the tables of a file or folder, which are valid inside the block. Nothing is downloaded.
 
     A folder is what `save_to_disk` wrote, or has data files with their splits in their names or in a README.md, as in a
-    repository of the hub; of several configurations, `config` names one. A table without splits is the split `only`.
-    Parquet, JSON and CSV files are converted in a temporary folder. In those of the columns `texts` of a CSV file that
-    do not hold numbers, `NA`, `None` and the like are words, not missing values.
+    repository of the hub; `config` names one of several configurations. A table without splits is the split `only`.
+    Parquet, JSON and CSV files are converted in a temporary folder. In columns `texts` of a CSV file without numbers,
+    `NA`, `None` and similar entries are words, not missing values.
 
     Raises:
         DataError: the library cannot read it.
@@ -113,10 +113,10 @@ def hub_splits(
     Args:
         config: name of the configuration; None takes the only one.
         revision: commit, branch or tag on the hub; None takes the newest.
-        download: whether what is not in the data folder is downloaded; otherwise no connection is made.
+        download: whether to download data that the data folder lacks; otherwise no connection is made.
 
     Raises:
-        DataError: it is not there, cannot be downloaded, or cannot be read.
+        DataError: the data set does not exist, cannot be downloaded, or cannot be read.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):
@@ -141,7 +141,7 @@ def hub_splits(
 
 
 def _missing_words(files: Sequence[Path], texts: Sequence[str]) -> dict[str, Any]:
-    """What the library is told of missing values in CSV files: only an empty field is one in a column of texts."""
+    """Settings of missing values in CSV files: in a column of texts only an empty field is missing."""
     import pandas as pd
 
     words: dict[str, list[str]] = {}
@@ -166,9 +166,9 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Inside the block the libraries make no connection unless they may download, and draw no bars for local files.
+    """Context manager: the libraries make no connection unless they may download, and show no bars for local files.
 
-    Other threads that read tables wait meanwhile.
+    Other threads that read tables wait for its end.
     """
     with _ALONE:
         datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
@@ -196,26 +196,26 @@ def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]
 
 
 def _text(error: Exception) -> str:
-    """What the libraries say, with the cause where they only say that something failed."""
+    """The error message of the libraries, with the cause if the message alone is unspecific."""
     said = " ".join(str(error.__cause__ or error).split())
     return f"{type(error).__name__}: {said[:300]}"
 
 
 _TEST = "test"
-"""The split that is for testing if none is named."""
+"""Name of the default test split."""
 
 
 class TextWindows(Component):
-    """How texts are cut into samples: windows of successive tokens, each with the tokens that follow."""
+    """Division of texts into samples: windows of successive tokens, each with the tokens that follow."""
 
     level: Literal["characters", "words"] = "characters"
-    """What a token is: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
+    """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
-    """Tokens in a window; a text of fewer has no window."""
+    """Number of tokens in a window; a shorter text has no window."""
     stride: int | None = Field(None, gt=0)
     """Tokens between the starts of two successive windows; null takes `length`, for no gaps and no overlap."""
     predict: Predict = "last"
-    """What is to be predicted. last: the token after the window, as its class; every: that after each of its tokens."""
+    """Prediction target. last: the token after the window, as its class; every: the next token after each token."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """With `level: words`, number of different words, the most frequent ones of the split for training; every other
     word is one more token."""
@@ -226,7 +226,7 @@ class HuggingFace(Dataset):
 
     `input` is a column of images, columns of numbers, or with `text` a column of texts. `target` is a column of classes
     (numbered, or as texts, which are numbered in the order of the alphabet) or of real numbers, for a regression.
-    `group` is a column that says whose each row is: its different values are numbered from 0 in the order of the rows.
+    `group` is a column with the owner of each row; owners are numbered from 0 in the order of the rows.
     Needs the extra `hugging-face`.
     """
 
@@ -234,34 +234,34 @@ class HuggingFace(Dataset):
     """A Parquet, JSON, CSV or Arrow file, a folder of such files or one that `save_to_disk` wrote; a relative path is
     looked up in the data folder first, then in the current folder. Otherwise `owner/name` on the hub."""
     config: str | None = None
-    """Configuration, where a data set has several."""
+    """Configuration, if a data set has several."""
     revision: str | None = None
-    """Commit, branch or tag on the hub; null takes the newest. Name a commit for results that last."""
+    """Commit, branch or tag on the hub; null takes the newest. Name a commit for reproducible results."""
     train: str = "train"
     """Split for training. A file, or a table without splits, is this split."""
     test: str | None = None
-    """Split for testing; null takes `test` where there is one, and else holds out a share of `train`."""
+    """Split for testing; null takes `test` if it exists, else it holds out a share of `train`."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each group's samples that is held out, of each class where there are no groups: at random, or the last
-    windows of texts."""
+    """Share of the samples that is held out, per group, or per class without groups: at random, or the last windows of
+    texts."""
     input: str | tuple[str, ...] = Field(min_length=1)
-    """Column, or several of numbers, which are put after each other."""
+    """One column, or several columns of numbers, which are concatenated."""
     target: str | None = None
-    """Column of classes or of real numbers; none with `text`, whose windows have theirs."""
+    """Column of classes or of real numbers; none with `text`, whose targets are tokens."""
     group: str | None = None
-    """Column that says whose each row is, for the partition `group`."""
+    """Column with the owner of each row, for the partition `group`."""
     classes: int | None = Field(None, ge=2)
-    """Number of classes; null takes what the table says, or counts them."""
+    """Number of classes; null takes the number in the table, or counts them."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which images are resized; null leaves them, they must then be equal."""
+    """Height and width to which images are resized; with null they must have equal sizes."""
     normalise: bool = True
     """Whether each channel of images, or each column of numbers, is shifted and divided so that it has mean 0 and
     deviation 1 over the training samples; numbers in double precision, before they become float32. false: images are
     value / 255, numbers stay as they are."""
     text: TextWindows | None = None
-    """How texts are cut into windows, with the next token as class."""
+    """Division of texts into windows, with the next token as class."""
     download: bool = False
-    """Whether a data set of the hub that is not in the data folder is downloaded there."""
+    """Whether a data set of the hub is downloaded into the data folder if missing there."""
 
     @field_validator("input")
     @classmethod
@@ -301,7 +301,7 @@ class HuggingFace(Dataset):
         return local_splits(path, self.config, self.train, [str(name) for name in texts if name is not None])
 
     def _tables(self, splits: Splits) -> list[Table]:
-        """The table for training, and that for testing where there is one."""
+        """The table for training, and the table for testing if it exists."""
         wanted = [self.train]
         if self.test is not None or (_TEST in splits and self.train != _TEST):
             wanted.append(self.test or _TEST)
@@ -381,7 +381,7 @@ class HuggingFace(Dataset):
 
     @staticmethod
     def _tokens(text: TextWindows, texts: list[list[str]]) -> tuple[list[list[IntArray]], int]:
-        """The tokens of each text of each table, and how many different ones there are."""
+        """The tokens of each text of each table, and the number of different tokens."""
         if text.level == "characters":
             return [[characters(its) for its in table] for table in texts], CHARACTERS
         spoken = [[words(its) for its in table] for table in texts]

@@ -27,7 +27,7 @@ _PICTURES = (".jpg", ".jpeg", ".png")
 
 
 class Owned(NamedTuple):
-    """Samples of users, as they are in the files.
+    """Samples of users in the form of the files.
 
     Attributes:
         x: Arrays [its samples, numbers] of each user; or texts.
@@ -43,7 +43,7 @@ class Owned(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What samples are, and the keys that are not for such."""
+    """Kinds of samples, and the settings that each kind excludes."""
 
     name: str
     ignores: tuple[str, ...]
@@ -72,13 +72,13 @@ class Leaf(Dataset):
     """A folder with the folders `train` and `test`, a folder of .json files, or one such file, packed by gzip or not; a
     relative path is looked up in the data folder first, then in the current folder."""
     test_share: float = Field(0.1, gt=0, lt=1)
-    """Share of each user's samples, the last ones, that is for testing where there is no folder `test`."""
+    """Share of each user's samples, the last ones, for testing if there is no folder `test`."""
     shape: tuple[int, ...] | None = None
     """Shape of a sample of numbers; null takes 784 numbers for an image [1, 28, 28], and others as they are."""
     classes: int | None = Field(None, ge=2)
     """Number of classes; null counts them. FEMNIST has 62."""
     length: int = Field(25, gt=0, le=10_000)
-    """Words of a text that are used."""
+    """Number of words of a text that are used."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """Number of different words, the most frequent ones of the training samples; every other word is one more token."""
 
@@ -124,7 +124,7 @@ class Leaf(Dataset):
         return arrays
 
     def _texts(self, parts: list[Owned]) -> tuple[dict[str, NDArray[Any]], int, int | None]:
-        """Arrays of tokens, the number of different tokens, and that of classes."""
+        """Arrays of tokens, the number of different tokens, and the number of classes."""
         arrays: dict[str, NDArray[Any]] = {}
         if isinstance(parts[0].y[0], str):
             for name, part in zip(("train", "test"), parts, strict=True):
@@ -202,7 +202,7 @@ def _input(where: str, user: str, x: Any) -> Any:
     """A sample: float32 [numbers], or a text.
 
     Raises:
-        DataError: It is neither.
+        DataError: it is neither.
     """
     if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
         x = x[-1]

@@ -69,7 +69,7 @@ class _Images(Dataset):
     ARCHIVE: ClassVar[_Archive]
 
     normalise: bool | Literal["pixelwise"] = True
-    """How pixels are scaled. true: by the usual mean and deviation of the training set; false: value / 255.
+    """Scaling of pixels. true: by the usual mean and deviation of the training set; false: value / 255.
 
     pixelwise: each pixel by its own mean and deviation over the training images, (x - mean) / (deviation + 0.001), with
     x = value / 255.
@@ -117,7 +117,7 @@ class Mnist(_Images):
     `qmnist_labels` of the data folder: `qmnist-train-labels-idx2-int.gz` and `qmnist-test-labels-idx2-int.gz`."""
 
     def _read(self, data_dir: Path | None) -> Samples:
-        """As for all archives; with the writers if asked for."""
+        """As for all archives; with `writers`, the groups are the writers."""
         samples = super()._read(data_dir)
         if not self.writers:
             return samples
@@ -207,11 +207,9 @@ class Digits(Dataset):
     """
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """Always the same images."""
         return Extent((1, 8, 8), 10, 1797)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the images; the data folder and the random stream are not used."""
         with np.load(FILE, allow_pickle=False) as digits:
             train_x, test_x = (
                 torch.from_numpy((digits[part] / 16.0).astype(np.float32)[:, None]) for part in ("train_x", "test_x")

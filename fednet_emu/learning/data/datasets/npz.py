@@ -56,7 +56,7 @@ class Npz(Dataset):
         return self
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """What the headers of the arrays say, without reading the arrays; None where `load` will say what is wrong."""
+        """Extent from the headers of the arrays, without reading the arrays; None if `load` will raise an error."""
         try:
             shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
@@ -65,7 +65,6 @@ class Npz(Dataset):
         return Extent(tuple(inputs), self.classes, train + test, 4 if self.vocabulary is None else 8)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read and check the arrays; the random stream is not used."""
         path = locate(self.path, data_dir)
         return checked_samples(_read(path), self.classes, str(path), self.vocabulary, normalise=self.normalise)
 
@@ -148,7 +147,7 @@ def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
 def _single(
     where: str, train: NDArray[Any], test: NDArray[Any], normalise: bool, names: Sequence[str]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Inputs [n, inputs, ...] and [m, inputs, ...] as float32, standardised before that if asked for."""
+    """Inputs [n, inputs, ...] and [m, inputs, ...] as float32, after optional standardisation."""
     if not normalise:
         cast = train.astype(np.float32, copy=False)
         if train.dtype.itemsize > 2 and train.dtype != np.float32:
@@ -320,7 +319,6 @@ class GivenSamples(GivenObject, Dataset):
         )
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """The checked samples; the data folder and the random stream are not used."""
         samples = checked_samples(self._arrays(), self.given.classes, "data", self.given.vocabulary)
         return replace(samples, optimum=self.given.optimum)
 

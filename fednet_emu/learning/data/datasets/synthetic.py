@@ -21,8 +21,7 @@ class Synthetic(Dataset):
 
     The means of any two classes lie `separation` apart, in random directions; with more classes than features this
     holds only on average. The smallest possible error for two classes is Phi(-separation / 2), with the normal
-    distribution function Phi. `features` is the
-    shape of a sample, for example 784 or [1, 28, 28].
+    distribution function Phi. `features` is the shape of a sample, for example 784 or [1, 28, 28].
     """
 
     n_samples: PositiveInt = 6000
@@ -97,7 +96,6 @@ class SyntheticRegression(Dataset):
         return self
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The settings say it."""
         return Extent((self.features,), 1, self.n_samples + self.n_test)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
@@ -138,7 +136,6 @@ class Fcube(Dataset):
     """Number of test samples."""
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The settings say it."""
         return Extent((3,), 2, self.n_samples + self.n_test)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:

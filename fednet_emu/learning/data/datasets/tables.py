@@ -44,7 +44,7 @@ class RowTable(Dataset):
     group: str | None = None
     """Column that says whose each row is, for the partition `group`; owners are numbered in the order of the rows."""
     task: Literal["classification", "regression"] | None = None
-    """What is learnt from the target; null decides by its values."""
+    """Kind of learning problem; null decides by the values of the target."""
     classes: int | None = Field(None, ge=2)
     """Number of classes; null counts them."""
     normalise: bool = True

@@ -120,7 +120,7 @@ def without_licence(text: str) -> str:
 
 
 def roles(plays: Iterable[str]) -> list[str]:
-    """What each role says, one speech per line group, in the order of their first words.
+    """The speeches of each role, one speech per line group, in the order of their first words.
 
     A role is a name within a play; a text begins a play, and so does a line "Dramatis Personae" in it. Speeches are
     found in the two layouts of Project Gutenberg: after a line with the name in capitals and a full stop, up to the
@@ -174,14 +174,14 @@ class Text(Dataset):
     behind two spaces, as in the editions of Project Gutenberg); file: each file; paragraph: each paragraph between
     blank lines."""
     level: Literal["characters", "words"] = "characters"
-    """What a token is: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
+    """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
     """Tokens in a window."""
     stride: int | None = Field(None, gt=0)
     """Tokens between the starts of two successive windows of an owner; null takes `length`, for no gaps and no overlap.
     LEAF takes 1."""
     predict: Predict = "last"
-    """What is to be predicted. last: the token after the window, as its class; every: the token after each of its
+    """Prediction target. last: the token after the window, as its class; every: the token after each of its
     tokens, for models with scores at every position. Loss and accuracy are then means over positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """With `level: words`, number of different words, the most frequent ones of all owners; every other word is one
@@ -200,7 +200,6 @@ class Text(Dataset):
         return Extent((self.length,), self._tokens, value_byte=_TOKEN_BYTE)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the text and cut it into windows; the random stream is not used."""
         path = locate(self.path, data_dir)
         owned = _OWNED[self.owner]([without_licence(text) for text in _read(path)])
         if not owned:

@@ -66,8 +66,8 @@ class TorchvisionImages(Dataset):
 
     CIFAR10 and CIFAR100 (Krizhevsky 2009), EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), KMNIST (Clanuwat et al.
     2018), STL10 (Coates, Lee, Ng 2011; its labelled images), SVHN (Netzer et al. 2011), USPS (Hull 1994). Labels are
-    numbered from 0 as torchvision does, those of EMNIST's letters from 0 as well; EMNIST's images lie on their side, as
-    in its files. Needs the extra `torchvision`. MNIST and Fashion-MNIST are kinds of their own, which need no library.
+    numbered from 0 as torchvision does, for EMNIST's letters, too. EMNIST's images are rotated and mirrored, as in its
+    files. Needs the extra `torchvision`. MNIST and Fashion-MNIST have their own kinds, which need no library.
     """
 
     kind = "torchvision"
@@ -81,7 +81,7 @@ class TorchvisionImages(Dataset):
     extra: bool = False
     """Whether the 531,131 extra images of SVHN are training images too."""
     normalise: bool = True
-    """How pixels are scaled. true: each channel to mean 0 and deviation 1 over the training images; false: value / 255.
+    """Scaling of pixels. true: each channel to mean 0 and deviation 1 over the training images; false: value / 255.
     """
     download: bool = False
     """Whether missing files are downloaded into the data folder."""
@@ -94,12 +94,10 @@ class TorchvisionImages(Dataset):
         return self
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The published sizes."""
         known = self._known()
         return Extent(known.shape, known.classes, known.train + known.test)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the official files; the random stream is not used."""
         known = self._known()
         folder = self._folder(known, data_dir)
         library = torch_vision("data").datasets
@@ -129,7 +127,7 @@ class TorchvisionImages(Dataset):
         return known
 
     def _folder(self, known: _Known, data_dir: Path | None) -> Path:
-        """The folder that has all files; where they are to be downloaded, if none has."""
+        """The folder with all files; if none has them, the folder for downloads."""
         named = self.path or self.name.lower()
         folder = data_folder(data_dir)
         if folder is None and not Path(named).is_absolute():
@@ -192,7 +190,7 @@ def _checked(where: str, known: _Known, images: NDArray[Any], labels: IntArray) 
 
 @contextmanager
 def _no_endless_wait() -> Iterator[None]:
-    """Inside the block a connection that sends nothing ends, which torchvision's downloads leave to the default."""
+    """Context manager: connections that send no data end after a timeout, which torchvision does not set."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)
     try:

@@ -1,4 +1,4 @@
-"""Windows of the sensors that people wore: UCI HAR and the chest accelerometer."""
+"""Windows of wearable sensors: UCI HAR and the chest accelerometer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LENGTH, SAMPLES = 128, 10_299
 OFFICIAL_TEST = (2, 4, 9, 10, 12, 13, 18, 20, 24)
 """The subjects, numbered from 1, of the official test set."""
 PACKED, PACKED_UNIT = "uci_har_i16.npz.xz", 2e-4
-"""One file with all windows as 16-bit integers, and what a unit of them is."""
+"""A file with all windows as 16-bit integers, and the value of one unit."""
 
 
 class UciHar(Dataset):
@@ -39,18 +39,16 @@ class UciHar(Dataset):
     """Folder of the data: as published, with the folders `train` and `test`, or with the file `uci_har_i16.npz.xz`; a
     full path, or a path inside the data folder."""
     test: Literal["windows", "subjects"] = "windows"
-    """What is for testing. windows: a share of each subject's windows of an activity, the last in the order of the
+    """Samples for testing. windows: a share of each subject's windows of an activity, the last in the order of the
     files, so that every subject can be a device; subjects: the nine of the official test set, so that their devices
     have no training samples."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """With `test: windows`, the share of each subject's windows of an activity."""
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The published sizes."""
         return Extent((len(SIGNALS), LENGTH), _ACTIVITIES, SAMPLES)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read all windows; the random stream is not used."""
         folder = locate(self.path, data_dir)
         packed = folder / PACKED
         parts = [_packed(packed)] if packed.is_file() else [_part(folder / name, name) for name in ("train", "test")]
@@ -118,7 +116,7 @@ class ChestAccelerometer(Dataset):
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of each participant's windows of an activity that is used for testing."""
     test_windows: Literal["last", "random"] = "last"
-    """Which windows are for testing. last: the last ones in time; random: drawn from all windows, so that their
+    """Windows for testing. last: the last ones in time; random: drawn from all windows, so that their
     neighbours in time may be training windows."""
     validation_share: float = Field(0.0, ge=0, lt=1)
     """Share of each participant's training windows of an activity that is held out at random and evaluated on instead
@@ -126,7 +124,7 @@ class ChestAccelerometer(Dataset):
     windows."""
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The shape of a window; how many there are depends on the files."""
+        """The shape of a window; the number of windows depends on the files."""
         return Extent((3, self.window), _MOVES)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:

@@ -1,4 +1,4 @@
-"""Partitions: which samples each device owns, one rule per file."""
+"""Partitions: rules that distribute samples among devices."""
 
 from typing import Annotated
 

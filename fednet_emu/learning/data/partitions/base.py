@@ -37,7 +37,7 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """The split in which sample i belongs to device owners[i], or to no device where that is negative."""
+        """The split in which sample i belongs to device owners[i], or to no device if owners[i] is negative."""
         unowned = np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0], minlength=n_devices)
         return cls(
@@ -61,8 +61,8 @@ class Partition(Component):
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Distribute training and test samples by the same rule with the same draws.
 
-        No sample goes to two devices. A device may get no test samples. Of the samples only their labels, groups and
-        number are used.
+        No sample belongs to two devices. A device may have no test samples. Only the labels, groups and number of the
+        samples are used.
 
         Raises:
             ScenarioError: The rule cannot be applied to these samples and this number of devices.
@@ -99,7 +99,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """The split in which the devices holders[c] share the samples of class c equally, at random; nobody's if empty."""
+    """The split in which the devices holders[c] share the samples of class c equally, at random; no owner if empty."""
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):
@@ -128,20 +128,20 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """No training samples, of the shape of these; copies, since an empty view would keep all in memory."""
+        """Zero samples with the shape of these; copies, because an empty view would keep all samples in memory."""
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Draw the server's and the validation samples out of the training samples.
+    """Draw the server's samples and the validation samples from the training samples.
 
     Returns:
         The remaining samples for the devices, in their order; the server's samples; the validation samples.
 
     Raises:
-        ScenarioError: nothing is left for the devices.
+        ScenarioError: no sample is left for the devices.
     """
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:

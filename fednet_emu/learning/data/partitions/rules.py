@@ -1,4 +1,4 @@
-"""The rules that split real samples among devices: evenly, by label, by size, or by whose they are."""
+"""Rules that distribute real samples among devices: evenly, by label, by size, or by owner."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class OneClass(Partition):
 class LabelsPerDevice(Partition):
     """Each device has `labels` different labels; the samples of a label are shared equally among its devices.
 
-    NIID-Bench's `#C=k`: device d has label d mod K, of K, and further ones at random. The samples of a label that no
-    device has, which is possible with fewer devices than labels, belong to nobody.
+    NIID-Bench's `#C=k`: device d has label d mod K, of K, and further labels at random. With fewer devices than labels,
+    the samples of a label without a device are not used.
     """
 
     labels: PositiveInt = 2
@@ -125,12 +125,12 @@ class Dirichlet(Partition):
     """
 
     alpha: float = Field(gt=0)
-    """Concentration of the Dirichlet distribution (alpha); the smaller it is, the fewer classes a device has."""
+    """Concentration of the Dirichlet distribution (alpha); a smaller one means fewer classes per device."""
     min_samples: NonNegativeInt = 1
     """Smallest number of training samples of a device; shares are drawn again until every device has that many."""
     guard: bool = False
-    """Whether a device that has its even part of all samples gets none of the later classes, as in NIID-Bench's code,
-    whose `min_samples` is 10; sizes differ less then."""
+    """Whether a device with its even share of all samples gets no samples of later classes, as in the code of
+    NIID-Bench, whose `min_samples` is 10; sizes then differ less."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Draw the proportions, then cut each shuffled class by them."""
@@ -161,9 +161,9 @@ class Dirichlet(Partition):
 
 
 def _withhold(shares: Array, class_sizes: IntArray) -> None:
-    """Take the share [classes, n_devices] of a class from devices that have their even part of all samples before it.
+    """Set the share [classes, n_devices] of a class to 0 for devices that already have their even share of all samples.
 
-    The other devices get it in proportion to their own shares of that class.
+    The other devices get it in proportion to their own shares of this class.
     """
     has = np.zeros(shares.shape[1], np.int64)
     for label, size in enumerate(class_sizes):
@@ -192,12 +192,12 @@ def _dealt_by_shares(labels: IntArray, shares: Array, rng: np.random.Generator) 
 class QuantitySkew(Partition):
     """Samples are dealt at random; the shares of the devices are one draw of Dir(beta, ..., beta).
 
-    NIID-Bench's `q ~ Dir(beta)`: labels are mixed alike everywhere, only the numbers of samples differ. Shares are
-    drawn again until every device owns `min_samples` training samples. Test samples are shared likewise.
+    As `q ~ Dir(beta)` in NIID-Bench: all devices have the same mix of labels, and different numbers of samples. Shares
+    are drawn again until every device owns `min_samples` training samples. Test samples are shared likewise.
     """
 
     beta: float = Field(0.5, gt=0)
-    """Concentration of the Dirichlet distribution (beta); the smaller it is, the more sizes differ."""
+    """Concentration of the Dirichlet distribution (beta); a smaller one means more different sizes."""
     min_samples: NonNegativeInt = 1
     """Smallest number of training samples of a device; 0 allows devices without any."""
 

@@ -1,4 +1,4 @@
-"""Unlabelled sets with known class shares, as devices have them in FedUL (Lu et al., ICLR 2022).
+"""Unlabelled sets with known class shares, the data of devices in FedUL (Lu et al., ICLR 2022).
 
 Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
 it: a device's samples are drawn at random from each class also under non-iid, where the generator takes them in their
@@ -133,7 +133,7 @@ def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Arr
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Whether a class is a device's own [devices, classes]: classes 2d and 2d + 1 (mod K) are those of device d."""
+    """Mask [devices, classes] of the own classes of each device: 2d and 2d + 1 (mod K) for device d."""
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     own: Mask = (label == 2 * device % classes) | (label == (2 * device + 1) % classes)
     return own
@@ -143,7 +143,7 @@ def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
     """Number of samples of each class that each device gets, [devices, classes].
 
     A device gets the number it wants, unless one of its own classes has too few samples: the owners of such a class
-    share what the others leave, in proportion to what they want (largest remainder method).
+    share the samples that the others leave, in proportion to their wishes (largest remainder method).
 
     Args:
         wanted: [devices, classes] number of samples that each device wants.
@@ -151,7 +151,7 @@ def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
         available: [classes] number of samples that exist.
 
     Raises:
-        ScenarioError: a class has too few samples for the others, and for its owners to have as many as the others.
+        ScenarioError: a class has too few samples for all devices to have as many as its non-owners want.
     """
     dealt = wanted.copy()
     least = np.where(own, np.ceil(wanted / OWN_CLASS).astype(np.int64), wanted).sum(axis=0)
