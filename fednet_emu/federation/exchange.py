@@ -151,14 +151,16 @@ def exchange(
         if replies is not None:
             return _arrived(fed, invited, replies, message, mean_update, how)
     if callable(message):
-        told: Iterable[Any] = map(message, cohort)
+        messages: Iterable[Any] = map(message, cohort)
     else:
         one = message if isinstance(message, Deferred) else fed.shared(message)
-        one_by_one = how.patience_s is not None or fed.presence.foreseen or sums is not None
-        told = repeat(one) if one_by_one else _sent_to_all(fed, cohort, one)
-    clients = (
-        asked(fed, k, own, client, args, how, summed=sums is not None) for k, own in zip(invited, told, strict=False)
-    )
+        if how.patience_s is not None or fed.presence.foreseen or sums is not None:
+            messages = repeat(one)
+        else:
+            fed.asks(len(cohort))
+            messages = fed.links.downlinks([k.index for k in cohort], one)
+    summed = sums is not None
+    clients = (asked(fed, k, m, client, args, how, summed=summed) for k, m in zip(invited, messages, strict=False))
     if sums is not None:
         size = message[0].size if isinstance(message, tuple) else message.size
         replies, mean = yield from sums.of(size, zip(invited, clients, strict=True), how.deadline_s)
@@ -179,14 +181,7 @@ def _arrived(
 
 
 def asked(
-    fed: Fed,
-    k: Device,
-    message: Any,
-    client: Client,
-    args: Sequence[Any],
-    how: Exchange,
-    *,
-    summed: bool = False,
+    fed: Fed, k: Device, message: Any, client: Client, args: Sequence[Any], how: Exchange, *, summed: bool = False
 ) -> Process:
     """The process of one device: receive the message, run `client`, send the reply, or return it if replies are summed.
 
@@ -214,12 +209,6 @@ def asked(
     else:
         sent = yield send()
     return received(upload, sent)
-
-
-def _sent_to_all(fed: Fed, cohort: Sequence[Device], message: Any) -> list[Transfer]:
-    fed.asks(len(cohort))
-    transfers: list[Transfer] = fed.links.downlinks([k.index for k in cohort], message)
-    return transfers
 
 
 def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
@@ -260,7 +249,7 @@ def retrying(
             made -= 1
             yield clock.sleep((back_ns - clock.now) / NS_PER_S)
             continue
-        missing = [place for place in missing if _lost(last[place]) - hopeless]
+        missing = [place for place in missing if {d.lost for d in _deliveries(last[place]) if d.lost} - hopeless]
         if not missing or made == attempts or clock.now_s + pause_s > give_up_s:
             return last[0] if callable(send) else last
         if pause_s:
@@ -272,12 +261,10 @@ def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delive
     """The earliest known return of a device that had left; `FOREVER_NS` if no return is known."""
     if not presence.foreseen:
         return FOREVER_NS
-    each = [delivery for value in values for delivery in ([value] if isinstance(value, Delivery) else value)]
-    ends = {end for delivery in each if delivery.lost in LEFT for end in (delivery.sender, delivery.receiver)}
+    lost = [delivery for value in values for delivery in _deliveries(value) if delivery.lost in LEFT]
+    ends = {end for delivery in lost for end in (delivery.sender, delivery.receiver)}
     return min((presence.foreseen_ns(device, now_ns) for device in ends), default=FOREVER_NS)
 
 
-def _lost(value: Delivery | Sequence[Delivery]) -> set[str]:
-    """The reasons of the losses among these deliveries."""
-    deliveries = [value] if isinstance(value, Delivery) else value
-    return {delivery.lost for delivery in deliveries if delivery.lost}
+def _deliveries(value: Delivery | Sequence[Delivery]) -> Sequence[Delivery]:
+    return [value] if isinstance(value, Delivery) else value

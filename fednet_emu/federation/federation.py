@@ -18,7 +18,7 @@ from fednet_emu.federation.cohort import Cohort, cohort_size
 from fednet_emu.federation.device import Device
 from fednet_emu.federation.exchange import PATIENCE_S, PAUSE_S, Client, Exchange, Send, asked, exchange, retrying
 from fednet_emu.federation.learner import Kept, Learner
-from fednet_emu.federation.learning_task import LearningTask, Scores
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import Links
 from fednet_emu.federation.local_rounds import LocalRounds
 from fednet_emu.federation.observer import Models, Observer
@@ -98,9 +98,9 @@ class Federation:
         self.sums = sums_of(self)
         self.local_rounds = LocalRounds(self, stop.simulated_s, alone=evaluation.every_s is None)
         self.observers: list[Callable[[Federation], None]] = []
-        validate = stop.patience is not None
-        score = None if timing_only or task is None else partial(self._score, evaluation, validate)
-        self._observer = Observer(clock, ledger, evaluation, score, stop.patience)
+        score = partial(self.learner.score, evaluation=evaluation, validate=stop.patience is not None)
+        unscored = timing_only or task is None
+        self._observer = Observer(clock, ledger, evaluation, None if unscored else score, stop.patience)
         stop.refuse_accuracy(timing_only=timing_only, regression=not (task is None or task.model.has_accuracy))
 
     # ---- devices -----------------------------------------------------------------------------------------------------
@@ -393,9 +393,6 @@ class Federation:
             return True
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
         return self._observer.out_of_patience or self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
-
-    def _score(self, evaluation: Evaluation, validate: bool, model: Models) -> Scores:
-        return self.learner.score(model, evaluation, validate=validate)
 
     @property
     def accuracy(self) -> float | None:

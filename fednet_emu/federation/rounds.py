@@ -90,13 +90,6 @@ class Rounds:
                 remedy = "write `yield` before the verb that sends, or let a process that is started wait for it"
                 raise AlgorithmError("transfer", what, remedy)
 
-    def _refuse_unawaited(self) -> None:
-        """Raise an error if the algorithm has made requests, and none can have ended."""
-        if self._work and not (len(self._ledger.transfers) or len(self._ledger.computes)):
-            what = f"round {self.ended + 1} ends at 0 s, got {self._work} transfers and computations not waited for"
-            remedy = "write `yield` before the verbs that send, compute and gather"
-            raise AlgorithmError("fed.end_of_round", what, remedy)
-
     def answered(self, invited: int, arrived: int) -> None:
         """Add to the numbers of invited devices and arrived replies of this round."""
         known = self._answered or (0, 0)
@@ -110,8 +103,10 @@ class Rounds:
             Deadlock: no reply has arrived for too many rounds.
         """
         now_ns, counted = self._clock.now, self._answered
-        if not now_ns:
-            self._refuse_unawaited()
+        if not now_ns and self._work and not (len(self._ledger.transfers) or len(self._ledger.computes)):
+            what = f"round {self.ended + 1} ends at 0 s, got {self._work} transfers and computations not waited for"
+            remedy = "write `yield` before the verbs that send, compute and gather"
+            raise AlgorithmError("fed.end_of_round", what, remedy)
         if counted is None and (invited is None or arrived is None):
             what = f"who was invited in round {self.ended + 1} is unknown, got no exchange and no numbers"
             raise AlgorithmError("fed.end_of_round", what, "give invited= and arrived=, or use fed.exchange")

@@ -362,12 +362,8 @@ class Channel(Component):
 def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> float:
     """Median over places of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
 
+    Below 6 GHz (`3gpp-umi`: 2 GHz) the value at that frequency holds.
     Ignored here: the variation between places (a factor of 1.5 to 4.6 either way), devices indoors.
-
-    Args:
-        path_loss: `3gpp-uma`, `3gpp-umi`, `3gpp-rma` or `3gpp-inh`.
-        carrier_hz: centre frequency; below 6 GHz (`3gpp-umi`: 2 GHz) the value at that frequency holds.
-        los: whether links have line of sight.
     """
     constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
     return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))
@@ -377,11 +373,7 @@ def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz:
     """Noise power over a whole band, in W (not W/Hz): density times bandwidth times noise figure.
 
     Papers quote either the density (-174 dBm/Hz) or the power over their band (say 1e-10 W); give the density here.
+    The bandwidth is the part of the band that the transmission uses.
     Ignored here: interference, man-made noise, and the temperature of the antenna (290 K assumed by the default).
-
-    Args:
-        bandwidth_hz: the part of the band that the transmission uses, not the whole channel.
-        noise_figure_db: noise that the receiver's electronics add; 5 for base stations, 9 for handsets.
-        density_dbm_hz: power density at the antenna, in dBm per Hz.
     """
     return bandwidth_hz * dbm_to_watt(density_dbm_hz + noise_figure_db)

@@ -12,23 +12,11 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
 
-def transmit_energy_j(tx_power_w: float, duration_s: float, amplifier_efficiency: float, circuit_w: float) -> float:
-    """Energy that a transmission draws from the battery, (P / eta + P_c) T, in J.
-
-    Most federated-learning papers count P T only: an efficiency of 1 and no circuit power.
-    Ignored here: start-up and tail energy of the radio, and the fall of efficiency at low power.
-
-    Args:
-        tx_power_w: radiated power P.
-        duration_s: time on the air T, without the time before the medium is free.
-        amplifier_efficiency: eta, radiated over drawn power of the amplifier, in (0, 1]; 0.35 is typical.
-        circuit_w: power P_c of the rest of the transmitter while it sends.
-    """
-    return (tx_power_w / amplifier_efficiency + circuit_w) * duration_s
-
-
 class Transmitter(NamedTuple):
-    """The power of a transmitter: the amplifier, proportional to the radiated power, plus a constant.
+    """The power (P / eta + P_c) of a transmitter: the amplifier, proportional to the radiated power, plus a constant.
+
+    Most federated-learning papers count the radiated power only: an efficiency of 1 and no circuit power.
+    Ignored here: start-up and tail energy of the radio, and the fall of efficiency at low power.
 
     Attributes:
         efficiency: radiated over drawn power of the amplifier. It is infinite if no source splits the power while
@@ -51,7 +39,7 @@ class Transmitter(NamedTuple):
 
     def drawn_w(self, radiated_w: float) -> float:
         """Drawn power in W at a radiated power in W."""
-        return transmit_energy_j(radiated_w, 1.0, self.efficiency, self.circuit_w)
+        return radiated_w / self.efficiency + self.circuit_w
 
 
 def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -245,15 +246,14 @@ class FadingByLineOfSight(BlockFading):
 
     def of(self, los: bool) -> Fading:
         """The distribution on links with line of sight, or without."""
-        if los:
-            return Rician(k_db=self.k_db, coherence_s=self.coherence_s)
-        return Rayleigh(coherence_s=self.coherence_s)
+        return self._states[los]
+
+    @cached_property
+    def _states(self) -> tuple[Fading, Fading]:
+        return Rayleigh(coherence_s=self.coherence_s), Rician(k_db=self.k_db, coherence_s=self.coherence_s)
 
     def gain(self, uniform: float, los: bool = False) -> float:
-        if not los:
-            return -math.log1p(-uniform)
-        k = db_to_linear(self.k_db)
-        return float(scipy.special.chndtrix(uniform, 2.0, 2.0 * k)) / (2.0 * (k + 1.0))
+        return self._states[los].gain(uniform)
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         uniform, los = np.broadcast_arrays(uniform, los)
@@ -276,11 +276,10 @@ class CombinedByLineOfSight(FadingByLineOfSight):
     branches: int = Field(gt=0)
     """Number of antennas."""
 
-    def of(self, los: bool) -> Fading:
-        return super().of(los).combined(self.branches)
-
-    def gain(self, uniform: float, los: bool = False) -> float:
-        return self.of(los).gain(uniform)
+    @cached_property
+    def _states(self) -> tuple[Fading, Fading]:
+        without, with_ = super()._states
+        return without.combined(self.branches), with_.combined(self.branches)
 
 
 class InBand(Fading):

@@ -10,13 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
-HEADER_BYTE = {
-    "tcp-ipv4": 40,
-    "tcp-ipv4-timestamps": 52,
-    "tcp-ipv6": 60,
-    "udp-ipv4": 28,
-    "udp-ipv6": 48,
-}
+HEADER_BYTE = {"tcp-ipv4": 40, "tcp-ipv4-timestamps": 52, "tcp-ipv6": 60, "udp-ipv4": 28, "udp-ipv6": 48}
 """Header bytes per packet: IPv4 20 (RFC 791), IPv6 40 (RFC 8200), TCP 20 (RFC 9293) and 12 for time stamps (RFC 7323),
 UDP 8 (RFC 768)."""
 

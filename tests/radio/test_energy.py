@@ -8,19 +8,19 @@ from fednet_emu.radio.energy import (
     CmosEnergy,
     MeasuredEnergy,
     PublishedEnergy,
+    Transmitter,
     compute_energy_j,
-    transmit_energy_j,
 )
 
 
 def test_paper_convention_counts_radiated_power_only():
     """23 dBm for 10 s are 2 J when the amplifier is perfect and the circuit draws nothing."""
-    assert transmit_energy_j(0.2, 10.0, amplifier_efficiency=1.0, circuit_w=0.0) == pytest.approx(2.0)
+    assert Transmitter(efficiency=1.0, circuit_w=0.0).drawn_w(0.2) * 10.0 == pytest.approx(2.0)
 
 
 def test_amplifier_and_circuit_draw_more_than_is_radiated():
     """(0.7 / 0.35 + 0.5) W for 2 s are 5 J."""
-    assert transmit_energy_j(0.7, 2.0, amplifier_efficiency=0.35, circuit_w=0.5) == pytest.approx(5.0)
+    assert Transmitter(efficiency=0.35, circuit_w=0.5).drawn_w(0.7) * 2.0 == pytest.approx(5.0)
 
 
 def test_worked_example_of_tran():

@@ -178,18 +178,12 @@ class NrBlocks(Repeating):
     def schemes(self) -> list[Curve]:
         """All schemes of the table, in the order of the MCS index."""
         blocks = self.blocks or _WIDE_BLOCKS
-        halves_db = {
-            int(row["mcs"]): float(row["snr_at_bler_0.5_db"])
-            for row in rows("nr_bler.csv")
-            if int(row["table"]) == self.table
-        }
+        halves_db = {int(row["mcs"]): float(row["snr_at_bler_0.5_db"]) for row in rows("nr_bler.csv", self.table)}
         found = []
-        for row in rows("nr_mcs.csv"):
-            if int(row["table"]) == self.table:
-                size = int(row["modulation_bits"]), float(row["code_rate_x1024"])
-                bit = transport_block_bit(blocks, self.symbols, self.dmrs, *size)
-                half_db = halves_db[int(row["mcs"])] + self.margin_db
-                found.append(Curve(bit / (_HERTZ_SLOTS * blocks), half_db))
+        for row in rows("nr_mcs.csv", self.table):
+            size = int(row["modulation_bits"]), float(row["code_rate_x1024"])
+            bit = transport_block_bit(blocks, self.symbols, self.dmrs, *size)
+            found.append(Curve(bit / (_HERTZ_SLOTS * blocks), halves_db[int(row["mcs"])] + self.margin_db))
         return found
 
     @cached_property
@@ -222,12 +216,7 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Rates in windows of 100 ms relative to `rates_bps`, in the broadcast shape, for `feedback: climbing`.
-
-        Args:
-            sinr: SINRs (linear).
-            window: indices of the windows, 0 for the window in which the transfer began.
-        """
+        """Rates relative to `rates_bps` in windows of 100 ms, numbered from 0 at the start of a transfer."""
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
             place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)

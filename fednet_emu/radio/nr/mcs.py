@@ -67,9 +67,14 @@ class NrMcs(Repeating, Staircase):
         thresholds: list[float] = []
         efficiencies_bps_hz = [0.0]
         for scheme in sorted(self._schemes(), key=lambda scheme: scheme.snr_at_10_pct_db):
-            net_bps_hz = self._net_bps_hz(scheme)
+            snr_db = scheme.snr_at_10_pct_db
+            if self.combining == "none":
+                attempts = truncated_arq(FIRST_LOSS, self.max_attempts)
+            else:
+                attempts = chase_combining(snr_db, snr_db, scheme.snr_at_1_pct_db, self.max_attempts)
+            net_bps_hz = scheme.efficiency_bps_hz * attempts.throughput * (1.0 - self.overhead_share)
             if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme that needs more and gives less is never used
-                thresholds.append(db_to_linear(scheme.snr_at_10_pct_db))
+                thresholds.append(db_to_linear(snr_db))
                 efficiencies_bps_hz.append(net_bps_hz)
         return thresholds, efficiencies_bps_hz[1:]
 
@@ -101,15 +106,6 @@ class NrMcs(Repeating, Staircase):
             named += fitting[-1:]
         return named
 
-    def _net_bps_hz(self, scheme: Scheme) -> float:
-        if self.combining == "none":
-            attempts = truncated_arq(FIRST_LOSS, self.max_attempts)
-        else:
-            attempts = chase_combining(
-                scheme.snr_at_10_pct_db, scheme.snr_at_10_pct_db, scheme.snr_at_1_pct_db, self.max_attempts
-            )
-        return scheme.efficiency_bps_hz * attempts.throughput * (1.0 - self.overhead_share)
-
 
 def mcs_table(table: int) -> list[Scheme]:
     """The schemes of an MCS table in the order of their index.
@@ -122,8 +118,7 @@ def mcs_table(table: int) -> list[Scheme]:
             snr_at_10_pct_db=float(row["snr_at_bler_0.1_db"]),
             snr_at_1_pct_db=float(row["snr_at_bler_0.01_db"]),
         )
-        for row in rows("nr_mcs.csv")
-        if int(row["table"]) == table
+        for row in rows("nr_mcs.csv", table)
     ]
 
 

@@ -51,7 +51,7 @@ def occupied_hz(channel_hz: float, spacing_khz: int, carrier_hz: float) -> float
     return float(blocks * SUBCARRIERS_PER_BLOCK * spacing_khz * 1000)
 
 
-def rows(name: str) -> list[dict[str, str]]:
-    """The rows of a table of 3GPP standards in `radio/data`, as dictionaries by column name."""
+def rows(name: str, table: int | None = None) -> list[dict[str, str]]:
+    """The rows of a file of 3GPP tables in `radio/data`, or of one table in it, as dictionaries by column name."""
     text = (files("fednet_emu.radio") / "data" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return [row for row in csv.DictReader(text.splitlines()) if table is None or int(row["table"]) == table]

@@ -19,20 +19,11 @@ class Shadowing(Component):
 
     @abstractmethod
     def loss_db(self, standard_normal: Array, stated_sigma_db: Array | float = 0.0) -> Array:
-        """Additional loss in dB, one value per standard normal draw; positive draws increase the loss.
-
-        Args:
-            standard_normal: one draw per link.
-            stated_sigma_db: standard deviation that the path-loss law states for each link.
-        """
+        """Additional loss in dB per standard normal draw; `stated_sigma_db` is the deviation from the path-loss law."""
 
     @abstractmethod
     def correlation_m(self, stated_m: Array) -> Array:
-        """Distance in m per link over which the correlation of the shadowing falls to 1/e.
-
-        Args:
-            stated_m: distance that the path-loss law states for each link.
-        """
+        """Distance in m over which the correlation falls to 1/e; `stated_m` is the distance from the path-loss law."""
 
 
 class NoShadowing(Shadowing):

@@ -12,11 +12,7 @@ from fednet_emu.radio.propagation.base import PathLoss, Propagation, carrier_ghz
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 URBAN_SEEN = {"low": (0.8548, 0.0064), "medium": (0.8372, 0.0114), "high": (0.8962, 0.017)}
-URBAN_BLOCKED = {
-    "low": (0.0396, 5.2718, 3.4827),
-    "medium": (0.0312, 5.0063, 2.4544),
-    "high": (0.0242, 5.0115, 2.2092),
-}
+URBAN_BLOCKED = {"low": (0.0396, 5.2718, 3.4827), "medium": (0.0312, 5.0063, 2.4544), "high": (0.0242, 5.0115, 2.2092)}
 HIGHWAY_SEEN = {"low": (1.5e-6, -0.0015, 1.0), "medium": (2.7e-6, -0.0025, 1.0), "high": (3.2e-6, -0.003, 1.0)}
 HIGHWAY_BEHIND = {
     "low": (-2.9e-7, 0.00059, 0.0017),

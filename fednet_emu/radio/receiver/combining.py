@@ -42,14 +42,9 @@ class Reception(Component):
         return self.antennas
 
     def of_pairs(self, snr: Array, receiver: IntArray, senders: int) -> Array:
-        """Mean SNR [n, n] of sender j at the receiver of sender i after combining.
+        """Mean SNR [n, n] of sender j at the receiver [n] of sender i, with `senders` at once in a cell.
 
-        Ignored here: fading.
-
-        Args:
-            snr: [n, n] mean SNR with the gains of all antennas added up.
-            receiver: [n] receiver of each sender.
-            senders: number of senders at once in a cell.
+        `snr` [n, n] is the SNR with the gains of all antennas added up; the result is the SNR after combining.
         """
         single = snr / self.antennas
         nulled = (receiver[:, None] == receiver[None, :]) & self.NULLS

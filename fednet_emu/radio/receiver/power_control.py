@@ -22,14 +22,7 @@ class PowerControl(Component):
 
     @abstractmethod
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Radiated powers in W [n], each chosen from the sender's own link, without interference.
-
-        Args:
-            max_power_w: [n] maximum power of each sender.
-            gain: [n] mean power gain of each sender's link.
-            noise_w: noise power of the receiver.
-            bandwidth_hz: bandwidth of each transmission.
-        """
+        """Radiated powers [n], from the maximum powers [n] and mean gains [n] of each sender's own link."""
 
 
 class FullPower(PowerControl):

@@ -67,11 +67,7 @@ class OutdoorToIndoor(Buildings):
         high = draws.building < self.high_loss_share
         wall_db = np.where(high, high_loss_wall_db(carrier_hz), low_loss_wall_db(carrier_hz))
         spread_db = np.where(high, 6.5, 4.4) * draws.penetration
-        return Entry(
-            indoor,
-            np.where(indoor, depth_m, 0.0),
-            np.where(indoor, wall_db + 0.5 * depth_m + spread_db, 0.0),
-        )
+        return Entry(indoor, np.where(indoor, depth_m, 0.0), np.where(indoor, wall_db + 0.5 * depth_m + spread_db, 0.0))
 
 
 class OutdoorToIndoorBelow6GHz(Buildings):
