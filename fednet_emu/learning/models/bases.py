@@ -22,21 +22,21 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
 BIT_PER_WEIGHT = 32
-"""Bits of a weight that is stored as it is."""
+"""Bits of an unquantised weight."""
 BLOCK = 64
-"""Weights that have a scale of their own."""
+"""Number of weights per scale."""
 BLOCKS = 256
-"""Scales that are stored in 8 bits by one factor."""
+"""Number of scales per factor, if scales have 8 bits."""
 _STEPS = 255
 _LAST = 0.9677083
 
 
 class Base(Component):
-    """How the frozen weights of a network with adapters are stored."""
+    """Storage of the frozen weights of a network with adapters."""
 
     ship: bool = False
-    """Whether the first message of the server to each device brings them along; otherwise devices have them from the
-    start."""
+    """Whether the first message of the server to each device includes the frozen weights; otherwise devices have them
+    from the start."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -44,11 +44,11 @@ class Base(Component):
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
-        """Store the frozen weights of a module, in place, and note in it the bits that are to be shipped.
+        """Quantise the frozen weights of a module in place, and store the number of bits to send in it.
 
         Args:
             module: the module, before it has adapters.
-            dense: weights of its dense layers that no other layer has.
+            dense: weights of its dense layers that belong to no other layer.
         """
         chosen, bit = {id(weight) for weight in dense}, 0
         for weight in (weight for weight in module.parameters() if not weight.requires_grad):
@@ -67,7 +67,7 @@ class Base(Component):
 
     @abstractmethod
     def read(self, weight: Tensor) -> Tensor:
-        """The weights of a dense layer after they were stored, in their shape."""
+        """The weights of a dense layer after quantisation, in their shape."""
 
 
 class Float32(Base):
@@ -89,8 +89,8 @@ class Nf4(Base):
     """
 
     double: bool = False
-    """Whether the scales of the blocks have 8 bits, times a factor of each 256 of them; otherwise 32 bits. They are in
-    even steps, where the paper has numbers with a floating point."""
+    """Whether the scales of the blocks have 8 bits, with one factor per 256 scales; otherwise 32 bits. Scales have even
+    steps here, and floating-point numbers in the paper."""
 
     def bit(self, n: int) -> int:
         blocks = -(-n // BLOCK)
@@ -125,7 +125,7 @@ def levels() -> np.ndarray:
 
 
 def _even_steps(scale: Tensor) -> Tensor:
-    """Scales [n] in 256 even steps from zero to the largest of each 256 of them."""
+    """Scales [n], quantised in groups of 256 to 256 even steps from zero to the largest of the group."""
     groups = pad(scale, (0, -len(scale) % BLOCKS)).view(-1, BLOCKS)
     top = groups.amax(1, keepdim=True)
     steps = (groups / torch.where(top > 0, top, 1) * _STEPS).round()

@@ -40,12 +40,12 @@ class Cut:
 
 
 def cuts_of(model: FlatModel) -> list[Cut]:
-    """Every cut of a model: behind its first layer with parameters, behind its second one, and so on.
+    """Every cut of a model: after its first layer with parameters, after its second one, and so on.
 
-    Layers without parameters belong to the layer before them, so that what passes a cut has been pooled.
+    Layers without parameters belong to the layer before them, so that activations are pooled before the cut.
 
     Raises:
-        ScenarioError: the model is no sequence of two or more layers with parameters.
+        ScenarioError: the model is not a sequence of at least two layers with parameters.
     """
     with torch_seed(0):  # dropout draws
         layers = [copy.deepcopy(layer).cpu() for layer in model.layers]
@@ -80,7 +80,7 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
-    """The names of the server's parameters and statistics; both stand in the vector in the order of the layers."""
+    """The names of the server's parameters and statistics, both in the order of the layers."""
     in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
     if in_layers > model.n_trainable:
         what = f"layers share parameters, got {in_layers} of them in its layers for {model.n_trainable} that are sent"

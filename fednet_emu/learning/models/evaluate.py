@@ -22,9 +22,9 @@ _CHUNK_BYTE_ON_GPU = 2**30
 @final
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Mean loss and accuracy (a fraction; None for regression) over a number of samples; nan without samples.
+    """Mean loss and accuracy (a fraction; None for regression) over samples; nan without samples.
 
-    `metrics` are further ones by the name of their column.
+    `metrics` has further metrics by column name.
     """
 
     loss: float

@@ -127,7 +127,7 @@ class _SixAndSixteen(Model):
 class LeNet(_SixAndSixteen):
     """LeNet-5 (LeCun, Bottou, Bengio, Haffner: "Gradient-based learning applied to document recognition", 1998).
 
-    As it is used today: ReLU, max pooling, and all connections between the convolutions; 28x28 images are padded to
+    Today's variant: ReLU, max pooling, and all connections between the convolutions; 28x28 images are padded to
     32x32. Grey 28x28 images and ten classes make 61,706 parameters.
     """
 
@@ -227,7 +227,7 @@ class _ResNet(Model):
         return self
 
     def normalised(self, channels: int) -> nn.Module:
-        """A normalisation of this many channels."""
+        """A normalisation layer for this number of channels."""
         return nn.GroupNorm(self.groups, channels) if self.norm == "group" else nn.BatchNorm2d(channels)
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""A neural network as a function of one flat parameter vector, the form in which models are sent and averaged."""
+"""A neural network as a function of one flat parameter vector, which is sent and averaged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Live:
             counter.zero_()
 
     def let_go(self) -> Tensor:
-        """Give up the vector, which is returned, and the base until the next start, so that memory can be freed."""
+        """Release the base and the vector, which is returned, until the next start, so that memory can be freed."""
         vector, self.vector = self.vector, self.vector.new_empty(0)
         self.weights = self.vector
         for part in (*self.parameters, *self.statistics, *self.base):
@@ -195,8 +195,8 @@ class FlatModel:
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False, base: Tensor | None = None) -> Tensor:
         """The outputs [B, ...] for the inputs x [B, *input_shape].
 
-        `training` switches dropout, and batch norm by batch statistics, on; the statistics in the vector do not change,
-        and no gradient reaches them.
+        `training` switches on dropout, and batch norm with batch statistics; the statistics in the vector do not change
+        and have no gradient.
         """
         tensors = self.unflatten(vector, base)
         for name in self._statistics:
@@ -229,7 +229,7 @@ class FlatModel:
     def loss_and_squares(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The training loss as `loss` has it, and the sum of the samples' squared losses, times their weights."""
+        """The training loss as in `loss`, and the weighted sum of the squared losses of the samples."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean(), losses.square().sum()
@@ -237,7 +237,7 @@ class FlatModel:
 
     @property
     def constants(self) -> list[Tensor]:
-        """The parameters that are not trained, and the buffers that training leaves alone: the same for all copies."""
+        """The frozen parameters, and the buffers that training does not change; all copies share them."""
         moving = {*self._names, *self._counters}
         modules = (self._module, self._eval_module)
         named = (its for module in modules for its in (*module.named_parameters(), *module.named_buffers()))
@@ -317,7 +317,7 @@ class FlatModel:
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Samples that are neither constant nor random, to try a module on; tokens include the first and the last."""
+        """Deterministic non-constant samples for trial calls of a module; tokens include the first and the last."""
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)
@@ -353,7 +353,8 @@ class FlatModel:
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
         """A copy on the CPU for trial calls, which change neither the module nor torch's generators.
 
-        Other threads that draw wait meanwhile, or their numbers would be disturbed and taken for the module's own.
+        Other threads that draw random numbers wait, because their draws would be disturbed and attributed to the
+        module.
         """
         frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):
@@ -364,7 +365,7 @@ _OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU
 
 
 def _copied(module: nn.Module, shared: Iterable[Tensor]) -> nn.Module:
-    """A copy of a module that holds the `shared` tensors themselves."""
+    """A copy of a module that shares the `shared` tensors with it."""
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 

@@ -21,7 +21,7 @@ from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
 @dataclass(frozen=True)
 class _Archive:
-    """Four IDX files: where they are published, their checksums, and mean and deviation of the training pixels."""
+    """Four IDX files: their URLs, their checksums, and mean and deviation of the training pixels."""
 
     kind: str
     folder: str
@@ -96,7 +96,7 @@ class _Images(Dataset):
         return replace(samples, train_x=train_x, test_x=test_x)
 
     def _read(self, data_dir: Path | None) -> Samples:
-        """All samples, with pixels scaled unless that is done pixel by pixel."""
+        """All samples, with scaled pixels, except for pixelwise scaling."""
         return _load(self.ARCHIVE, data_dir, normalise=self.normalise is True, download=self.download)
 
     @field_validator("classes")
@@ -152,7 +152,7 @@ def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download
 
 
 def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
-    """The writer of each sample with these labels, from the labels of QMNIST, of whose test set MNIST has a part."""
+    """The writer of each sample with these labels, from the labels of QMNIST, whose test set contains that of MNIST."""
     path = locate(f"qmnist_labels/qmnist-{part}-labels-idx2-int.gz", data_dir)
     known = read_idx(path)
     if known.ndim != 2 or known.shape[1] < 3 or not np.array_equal(known[: len(labels), 0], labels.numpy()):

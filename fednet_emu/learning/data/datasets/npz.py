@@ -1,4 +1,4 @@
-"""Your own samples: a NumPy archive, or Python objects, which a YAML scenario cannot name."""
+"""User samples from a NumPy archive, or from Python objects (not in YAML scenarios)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Npz(Dataset):
     path: str
     """The .npz file; a relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
-    """Number of classes; null counts them in train_y. Floating point targets are classes where this is given."""
+    """Number of classes; null counts them in train_y. With a number, floating point targets are classes, too."""
     vocabulary: int | None = Field(default=None, ge=1)
-    """Number of different tokens, where inputs are integers from 0 that stand for tokens; null for real inputs."""
+    """Number of different tokens, for inputs of token numbers from 0; null for real inputs."""
     normalise: bool = False
     """Whether each input [n, inputs, ...] is shifted and divided, in double precision, so that it has mean 0 and
     deviation 1 over the training samples, before it becomes float32."""
@@ -123,12 +123,12 @@ def checked_samples(
 
 
 def whole_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Targets [n] as integers where they are floating point numbers without fractions, and as they are elsewhere."""
+    """Targets [n], converted to integers if they are floating point numbers without fractions."""
     return y.astype(np.int64) if y.dtype.kind == "f" and y.ndim == 1 and (y == np.floor(y)).all() else y
 
 
 def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
-    """Warn of targets that look like classes and are taken for something else."""
+    """Warn of targets that look like classes and are used otherwise."""
     if multi_label and (y.sum(1) == 1).all():
         warn(
             f"data: each sample of {where} has one of {y.shape[1]} labels, which are learnt as independent labels; "
@@ -180,9 +180,9 @@ def _note_merged(
 
 
 _LOOK_AT = 100_000
-"""Values of an input that are looked at; sorting more of them would take seconds."""
+"""Number of values of an input that are checked; sorting more of them would take seconds."""
 _MANY_CLASSES = 100
-"""Whole numbers from 0 up to fewer than this may be meant as classes."""
+"""Whole numbers from 0 to below this limit look like class labels."""
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
@@ -307,7 +307,7 @@ class GivenSamples(GivenObject, Dataset):
     given: Samples
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """The shapes of the arrays, where these are as they should be."""
+        """The shapes of the arrays if they are valid, else None."""
         shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
         if not all(shapes):
             return None

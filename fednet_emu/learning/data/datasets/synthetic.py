@@ -41,7 +41,7 @@ class Synthetic(Dataset):
         return (self.features,) if isinstance(self.features, int) else self.features
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The settings say it; the class means count as samples."""
+        """The extent follows from the settings; the class means count as samples."""
         return Extent(self.shape, self.classes, self.n_samples + self.n_test + self.classes)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
@@ -54,7 +54,7 @@ class Synthetic(Dataset):
 
 
 def _directions(count: int, n_features: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Random unit vectors [count, n_features], orthogonal where there is room."""
+    """Random unit vectors [count, n_features], orthogonal if `count` is at most `n_features`."""
     vectors = rng.standard_normal((count, n_features))
     if count <= n_features:
         vectors = np.linalg.qr(vectors.T).Q.T
@@ -125,8 +125,8 @@ class SyntheticRegression(Dataset):
 class Fcube(Dataset):
     """Points in the cube [-1, 1]^3; the class is 0 where the first coordinate is positive, else 1.
 
-    The planes through the origin cut the cube into eight octants. Two opposite ones are a group, which thus has both
-    classes: `partition: group` with four devices gives each one of the four pairs, so that devices differ in their
+    The planes through the origin cut the cube into eight octants. Two opposite octants are a group, which has both
+    classes: `partition: group` with four devices gives each device one of the four pairs, so devices differ in their
     features, not in their labels. Each octant has equally many training samples, up to one; test samples are uniform.
     """
 

@@ -1,4 +1,4 @@
-"""Tables of rows, in CSV or Parquet files, as samples: columns of numbers, a target, and whose each row is."""
+"""Tables in CSV or Parquet files as samples: columns of numbers, a target, and the owner of each row."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class RowTable(Dataset):
     test: str | None = None
     """The file of the rows for testing; null holds out a share of `path`."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each group's rows, of each class where there are no groups, that is held out at random."""
+    """Share of the rows that is held out at random, per group, or per class without groups."""
     input: tuple[str, ...] | None = Field(None, min_length=1)
-    """Columns of numbers; null takes all but the target and the group."""
+    """Columns of numbers; null takes all except the target and the group."""
     target: str
-    """Column of classes or of numbers. Whole numbers and texts are classes, texts in the order of the alphabet; numbers
-    with a decimal point make a regression, unless `task` says otherwise."""
+    """Column of classes or of numbers. Whole numbers and texts are classes, texts in alphabetical order; numbers with a
+    decimal point make a regression, unless `task` is set."""
     group: str | None = None
-    """Column that says whose each row is, for the partition `group`; owners are numbered in the order of the rows."""
+    """Column with the owner of each row, for the partition `group`; owners are numbered in the order of the rows."""
     task: Literal["classification", "regression"] | None = None
     """Kind of learning problem; null decides by the values of the target."""
     classes: int | None = Field(None, ge=2)
@@ -76,7 +76,7 @@ class RowTable(Dataset):
 
     @abstractmethod
     def rows(self, path: Path) -> pd.DataFrame:
-        """The rows of a file, numbered as error texts count them; target and group as texts."""
+        """The rows of a file, with the line numbers for error messages; target and group as texts."""
 
     def _checked(self, where: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [str(name) for name in table.columns]
@@ -169,7 +169,7 @@ def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array
     """Columns of numbers [rows, columns] in double precision.
 
     Raises:
-        DataError: A value is no finite number; row and column are named.
+        DataError: a value is not a finite number; the message names its row and column.
     """
     import pandas as pd
 
@@ -192,7 +192,7 @@ def _texts(where: str, table: pd.DataFrame, column: str) -> NDArray[np.str_]:
     """A column of targets or owners as texts.
 
     Raises:
-        DataError: One is missing; its row is named.
+        DataError: a value is missing; the message names its row.
     """
     missing = (table[column].isna() | (table[column].astype(str).str.strip() == "")).to_numpy(np.bool_)
     if missing.any():

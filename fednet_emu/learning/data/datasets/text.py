@@ -1,4 +1,4 @@
-"""Text: whose it is, characters and words as numbers, windows of them, and the data set of texts in files."""
+"""Text: owners of text, characters and words as tokens, windows of tokens, and the data set of texts in files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""The 80 characters of LEAF's Shakespeare data (Caldas et al., 2018); a character's token is its place here."""
+"""The 80 characters of LEAF's Shakespeare data (Caldas et al., 2018); the token of a character is its index."""
 
 CHARACTERS = len(LETTERS)
 """Number of different tokens of `characters`."""
 
 UNKNOWN_CHARACTER = CHARACTERS - 1
-"""Token of every other character; LEAF's code puts the last letter there as well (place -1)."""
+"""Token of every other character; LEAF's code also gives the last letter this token (index -1)."""
 
 UNKNOWN_WORD = 0
 """Token of a word that is not in the vocabulary."""
@@ -49,9 +49,9 @@ def words(text: str) -> list[str]:
 
 
 def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
-    """The `size` most frequent words and their tokens 1, 2, ...; of equally frequent words the first in the alphabet.
+    """The `size` most frequent words and their tokens 1, 2, ...; equally frequent words are in alphabetical order.
 
-    Token 0 is left for unknown words, so that there are `len(result) + 1` different tokens.
+    Token 0 is reserved for unknown words, so there are `len(result) + 1` different tokens.
     """
     count = Counter(word for text in texts for word in text)
     ranked = sorted(count, key=lambda word: (-count[word], word))[:size]
@@ -64,15 +64,15 @@ def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
 
 
 Predict = Literal["last", "every"]
-"""The tokens of a window after which the next one is to be predicted."""
+"""The tokens of a window that have a target: the last token, or each token."""
 
 
 class Windows(NamedTuple):
-    """Windows of texts, in the order of the texts and of their places in them.
+    """Windows of texts, in the order of the texts and of the windows in a text.
 
     Attributes:
         x: int64 [n, length], successive tokens.
-        y: int64 [n], the token after each window; or int64 [n, length], that after each of its tokens.
+        y: int64 [n], the token after each window; or int64 [n, length], the token after each token of the window.
         group: int64 [n], the owner of its text.
     """
 
@@ -114,7 +114,7 @@ _LONGEST_NAME = 40
 
 
 def without_licence(text: str) -> str:
-    """The text between the lines with which Project Gutenberg marks its beginning and its end; all without them."""
+    """The text between the begin and end lines of Project Gutenberg; the whole text without such lines."""
     begin, end = _BEGIN.search(text), _END.search(text)
     return text[begin.end() if begin else 0 : end.start() if end else len(text)]
 
@@ -162,15 +162,15 @@ class Text(Dataset):
     """Windows of `length` tokens and the tokens that follow, from a text file or the .txt files of a folder.
 
     Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Groups are the owners, numbered in
-    the order of their first words; all that an owner says is one text, cut into windows. The last windows of each owner
-    are for testing, as in McMahan et al. (AISTATS 2017), who took the roles of Shakespeare's plays.
+    the order of their first words; all pieces of an owner form one text, cut into windows. The last windows of each
+    owner are for testing, as in McMahan et al. (AISTATS 2017), who took the roles of Shakespeare's plays.
     """
 
     path: str
     """The text file in UTF-8, or the folder of .txt files; a relative path is looked up in the data folder first, then
-    in the current folder. What stands before and behind Project Gutenberg's marks of begin and end is left out."""
+    in the current folder. Text outside the begin and end lines of Project Gutenberg is left out."""
     owner: Owner = "role"
-    """Who owns a piece of text. role: each role of a play (a name on a line of its own in capitals with a full stop, or
+    """Owner of a piece of text. role: each role of a play (a name on a line of its own in capitals with a full stop, or
     behind two spaces, as in the editions of Project Gutenberg); file: each file; paragraph: each paragraph between
     blank lines."""
     level: Literal["characters", "words"] = "characters"
@@ -196,7 +196,7 @@ class Text(Dataset):
         return CHARACTERS if self.level == "characters" else self.vocabulary + 1
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The shape of a window; how many there are depends on the text."""
+        """The shape of a window; the number of windows depends on the text."""
         return Extent((self.length,), self._tokens, value_byte=_TOKEN_BYTE)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
