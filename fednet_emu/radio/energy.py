@@ -76,7 +76,6 @@ class CmosEnergy(ComputeEnergy):
     """
 
     kind = "cmos"
-
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
     flop_per_cycle: float = Field(gt=0)
@@ -104,7 +103,6 @@ class PublishedEnergy(ComputeEnergy):
     """
 
     kind = "published"
-
     preset: Literal["tran-2019", "chen-2021-code", "chen-2021-paper", "yang-2021"]
     """Name of the publication whose constant kappa is used."""
     clock_hz: float = Field(ge=1e3, le=1e11)
@@ -124,7 +122,6 @@ class MeasuredEnergy(ComputeEnergy):
     """
 
     kind = "measured"
-
     active_w: float = Field(ge=0)
     """Power in W that the whole device draws while it computes, its idle power included."""
 

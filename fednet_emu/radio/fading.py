@@ -238,7 +238,6 @@ class FadingByLineOfSight(BlockFading):
     """
 
     kind = "by-line-of-sight"
-
     delay_spread_s: None = None
     """Always null, one gain in the whole band, because the parts of a band would depend on the state of the link."""
     k_db: float = Field(default=9.0, ge=-40, le=40)
@@ -291,7 +290,6 @@ class InBand(Fading):
 
     kind = "in-band"
     coherence_s: ClassVar[float] = math.inf
-
     shape: float = Field(gt=0)
     """Shape m of the gain of a part."""
     parts: float = Field(gt=1)

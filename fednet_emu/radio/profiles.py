@@ -104,7 +104,6 @@ class RadioProfile(TransmitterProfile):
         "transmit_j_per_bit",
         "receive_j_per_bit",
     )
-
     circuit_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
@@ -139,7 +138,6 @@ class StationProfile(TransmitterProfile):
     """
 
     NUMBERS = (*TransmitterProfile.NUMBERS, "idle_w")
-
     idle_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole station without load; null where no source states it."""
 

@@ -107,7 +107,6 @@ class SitePathLoss(PathLoss):
     """
 
     STATES_SIGMA: ClassVar[bool] = True
-
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
     """Whether line of sight is drawn per link with the law's probability, or set for all links, or for none."""
     outside: Literal["error", "extrapolate"] = "error"

@@ -96,7 +96,6 @@ class TwoRayGround(PathLoss):
     """
 
     kind = "two-ray"
-
     min_distance_m: float = Field(default=1.0, gt=0)
     """Distance in m below which the loss is constant."""
 

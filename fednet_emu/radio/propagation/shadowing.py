@@ -46,7 +46,6 @@ class LogNormalShadowing(Shadowing):
     """
 
     kind = "log-normal"
-
     sigma_db: float = Field(ge=0)
     """Standard deviation in dB: 4 to 8 outdoors (TR 38.901 Table 7.4.1-1), 8 in most federated-learning papers."""
     decorrelation_m: float = Field(default=50.0, gt=0)

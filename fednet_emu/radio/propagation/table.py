@@ -34,7 +34,6 @@ class TablePathLoss(PathLoss):
 
     kind = "table"
     PLACED: ClassVar[bool] = True
-
     path: str
     """The file or folder; a relative path is looked up in the data folder first."""
     between: Literal["nearest", "bilinear"] = "nearest"

@@ -31,7 +31,6 @@ class V2v(PathLoss):
     """
 
     STATES_SIGMA: ClassVar[bool] = True
-
     road: Literal["urban", "highway"]
     """The environment."""
     los: Literal["probabilistic", "always", "blocked", "never"] = "probabilistic"

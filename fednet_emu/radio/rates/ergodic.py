@@ -34,7 +34,6 @@ class ErgodicRate(RateLaw):
     """
 
     kind = "ergodic"
-
     law: RateLaw
     """The law of one block."""
     fading: AnyFading

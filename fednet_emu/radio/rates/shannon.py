@@ -88,7 +88,6 @@ class FixedRate(RateLaw):
     PER_HERTZ: ClassVar[bool] = False
 
     kind = "fixed"
-
     bit_rate_bps: float = Field(gt=0, le=1e18)
     """Rate of every transmission in bit/s."""
     threshold_db: float | None = None

@@ -70,7 +70,6 @@ class MaximumRatio(Reception):
     """
 
     kind = "mrc"
-
     antennas: int = Field(4, gt=0, le=1000)
     """Antennas of each base station (N)."""
 
@@ -85,7 +84,6 @@ class ZeroForcing(Reception):
     NULLS: ClassVar[bool] = True
 
     kind = "zf"
-
     antennas: int = Field(4, gt=0, le=1000)
     """Antennas of each base station (N), and the largest number of senders in the same part of the band at once."""
 

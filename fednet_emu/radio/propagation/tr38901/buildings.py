@@ -56,7 +56,6 @@ class OutdoorToIndoor(Buildings):
     """
 
     kind = "o2i"
-
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors; 0.8 in the calibration of TR 38.901 for cities."""
     high_loss_share: float = Field(ge=0, le=1)
@@ -79,7 +78,6 @@ class OutdoorToIndoorBelow6GHz(Buildings):
     """
 
     kind = "o2i-single-frequency"
-
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors."""
 

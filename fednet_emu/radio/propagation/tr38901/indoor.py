@@ -24,7 +24,6 @@ class IndoorOffice(SitePathLoss):
 
     kind = "3gpp-inh"
     los_correlation_m: ClassVar[float] = 10.0
-
     layout: Literal["open", "mixed"] = "mixed"
     """An open-plan office, or one with rooms and corridors."""
 
@@ -87,7 +86,6 @@ class IndoorFactory(SitePathLoss):
     """
 
     kind = "3gpp-inf"
-
     hall: Hall
     """Clutter and heights: SL, DL (base station within the clutter), SH, DH (above it), HH (both ends above)."""
     clutter_density: float | None = Field(default=None, gt=0, lt=1)

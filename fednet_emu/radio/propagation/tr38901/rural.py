@@ -38,7 +38,6 @@ class RuralMacro(SitePathLoss):
 
     kind = "3gpp-rma"
     los_correlation_m: ClassVar[float] = 60.0
-
     building_height_m: float = Field(default=5.0, ge=5, le=50)
     """Average height h of buildings."""
     street_width_m: float = Field(default=20.0, ge=5, le=50)

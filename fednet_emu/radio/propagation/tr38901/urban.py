@@ -27,7 +27,6 @@ class UrbanMacro(SitePathLoss):
     """
 
     kind = "3gpp-uma"
-
     buildings: AnyBuildings = NoBuildings()
     """Which devices are indoors, and the building entry loss."""
 
@@ -51,7 +50,6 @@ class UrbanMicro(SitePathLoss):
     """
 
     kind = "3gpp-umi"
-
     buildings: AnyBuildings = NoBuildings()
     """Which devices are indoors, and the building entry loss."""
 
