@@ -69,10 +69,10 @@ class NrMcs(Repeating, Staircase):
         for scheme in sorted(self._schemes(), key=lambda scheme: scheme.snr_at_10_pct_db):
             snr_db = scheme.snr_at_10_pct_db
             if self.combining == "none":
-                attempts = truncated_arq(FIRST_LOSS, self.max_attempts)
+                found = attempts([FIRST_LOSS] * self.max_attempts)
             else:
-                attempts = chase_combining(snr_db, snr_db, scheme.snr_at_1_pct_db, self.max_attempts)
-            net_bps_hz = scheme.efficiency_bps_hz * attempts.throughput * (1.0 - self.overhead_share)
+                found = chase_combining(snr_db, snr_db, scheme.snr_at_1_pct_db, self.max_attempts)
+            net_bps_hz = scheme.efficiency_bps_hz * found.throughput * (1.0 - self.overhead_share)
             if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme that needs more and gives less is never used
                 thresholds.append(db_to_linear(snr_db))
                 efficiencies_bps_hz.append(net_bps_hz)
@@ -134,14 +134,6 @@ class Attempts(NamedTuple):
         return (1.0 - self.residual_loss) / self.expected
 
 
-def truncated_arq(loss: float, max_attempts: int) -> Attempts:
-    """Attempts of a block with the same loss probability p at each attempt: (1 - p^M) / (1 - p) and p^M.
-
-    Ignored here: feedback errors, and the time between attempts, which other blocks fill.
-    """
-    return attempts([loss] * max_attempts)
-
-
 def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: float, max_attempts: int) -> Attempts:
     """Attempts of a block whose receiver adds up the SNR of all copies (maximum-ratio combining of equal copies).
 
@@ -160,7 +152,7 @@ def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: flo
 def attempts(losses: list[float]) -> Attempts:
     """Attempts of a block, given the loss probability of each attempt in order.
 
-    Ignored here: dependence between attempts.
+    Ignored here: dependence between attempts, feedback errors, and the time between attempts.
     """
     expected, reached = 0.0, 1.0
     for loss in losses:

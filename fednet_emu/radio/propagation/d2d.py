@@ -30,7 +30,8 @@ class D2dOutdoor(SitePathLoss):
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
         los = self.sees(b1_los_probability(distance_m), draws)
         fitted_db = np.where(los, b1_los_db(distance_m, carrier_hz), b1_nlos_db(distance_m, carrier_hz) - 5.0)
-        free_db = winner_free_space_db(distance_m, carrier_hz)
+        # free space as WINNER writes it, 0.02 dB below Friis
+        free_db = 20.0 * log10(distance_m) + 46.4 + 20.0 * log10(carrier_ghz(carrier_hz) / 5.0)
         return Propagation.of(
             np.where(distance_m < 3.0, free_db, np.maximum(free_db, fitted_db)),
             los,
@@ -64,14 +65,6 @@ class D2dIndoor(SitePathLoss):
             sigma_db=np.where(los, 3.0, 4.0),
             correlation_m=np.where(los, 10.0, 6.0),
         )
-
-
-def winner_free_space_db(distance_m: Array, carrier_hz: float) -> Array:
-    """Free-space loss as WINNER writes it, 20 log10(d) + 46.4 + 20 log10(f / 5 GHz): 0.02 dB below Friis.
-
-    Ignored here: everything but the spreading of a spherical wave.
-    """
-    return np.asarray(20.0 * log10(distance_m) + 46.4 + 20.0 * log10(carrier_ghz(carrier_hz) / 5.0))
 
 
 def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:

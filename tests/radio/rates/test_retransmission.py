@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.radio.nr.mcs import attempts, chase_combining, truncated_arq
+from fednet_emu.radio.nr.mcs import attempts, chase_combining
 
 TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())[
     "truncated_arq_M4"
@@ -17,8 +17,8 @@ def test_truncated_arq_with_four_attempts(loss):
     """Expected attempts (1 - p^4) / (1 - p) and residual loss p^4 of the analytic table."""
     expected, residual = TABLE[f"p={loss}"]
 
-    assert truncated_arq(loss, 4) == pytest.approx((expected, residual), abs=6e-4)
-    assert truncated_arq(loss, 4).throughput == pytest.approx(1 - loss)
+    assert attempts([loss] * 4) == pytest.approx((expected, residual), abs=6e-4)
+    assert attempts([loss] * 4).throughput == pytest.approx(1 - loss)
 
 
 def test_a_second_copy_is_worth_three_decibel():

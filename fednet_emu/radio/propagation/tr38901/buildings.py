@@ -51,7 +51,8 @@ class NoBuildings(Buildings):
 class OutdoorToIndoor(Buildings):
     """Low-loss and high-loss buildings of Table 7.4.3-2: glass and concrete walls, 0.5 dB per metre inside.
 
-    The loss of the wall varies with a standard deviation of 4.4 dB (low) or 6.5 dB (high).
+    Low-loss walls are 30 % standard glass and 70 % concrete, high-loss walls 70 % coated glass and 30 % concrete. The
+    loss of the wall varies with a standard deviation of 4.4 dB (low) or 6.5 dB (high).
     Ignored here: the floor of a device (set its height), and the correlation of devices in one building.
     """
 
@@ -64,7 +65,9 @@ class OutdoorToIndoor(Buildings):
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
         indoor = np.asarray(draws.indoor < self.indoor_share)
         high = draws.building < self.high_loss_share
-        wall_db = np.where(high, high_loss_wall_db(carrier_hz), low_loss_wall_db(carrier_hz))
+        f = carrier_ghz(carrier_hz)
+        low_db, high_db = _wall_db(carrier_hz, 0.3, 2.0 + 0.2 * f, 0.7), _wall_db(carrier_hz, 0.7, 23.0 + 0.3 * f, 0.3)
+        wall_db = np.where(high, high_db, low_db)
         spread_db = np.where(high, 6.5, 4.4) * draws.penetration
         return Entry(indoor, np.where(indoor, depth_m, 0.0), np.where(indoor, wall_db + 0.5 * depth_m + spread_db, 0.0))
 
@@ -86,24 +89,6 @@ class OutdoorToIndoorBelow6GHz(Buildings):
         return Entry(indoor, np.where(indoor, inside_m, 0.0), np.where(indoor, 20.0 + 0.5 * inside_m, 0.0))
 
 
-def low_loss_wall_db(carrier_hz: float) -> float:
-    """Loss through a wall of 30 % standard glass and 70 % concrete, Table 7.4.3-2.
-
-    Ignored here: the angle at which the wave meets the wall.
-    """
-    glass, concrete = _through(2.0 + 0.2 * carrier_ghz(carrier_hz)), _through(5.0 + 4.0 * carrier_ghz(carrier_hz))
-    return 5.0 - 10.0 * float(log10(0.3 * glass + 0.7 * concrete))
-
-
-def high_loss_wall_db(carrier_hz: float) -> float:
-    """Loss through a wall of 70 % coated glass and 30 % concrete, Table 7.4.3-2.
-
-    Ignored here: the angle at which the wave meets the wall.
-    """
-    coated, concrete = _through(23.0 + 0.3 * carrier_ghz(carrier_hz)), _through(5.0 + 4.0 * carrier_ghz(carrier_hz))
-    return 5.0 - 10.0 * float(log10(0.7 * coated + 0.3 * concrete))
-
-
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
     """Quantile of the smaller of two independent depths that are uniform on (0, `deepest_m`), as in clause 7.4.3.1.
 
@@ -114,8 +99,14 @@ def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
     return deepest_m * (1.0 - np.sqrt(1.0 - uniform))
 
 
-def _through(loss_db: float) -> float:
-    return float(10.0 ** (-loss_db / 10.0))
+def _wall_db(carrier_hz: float, glass_share: float, glass_db: float, concrete_share: float) -> float:
+    """Loss through a wall of glass with the loss `glass_db` and of concrete, Table 7.4.3-2.
+
+    Ignored here: the angle at which the wave meets the wall.
+    """
+    concrete_db = 5.0 + 4.0 * carrier_ghz(carrier_hz)
+    glass, concrete = (float(10.0 ** (-loss_db / 10.0)) for loss_db in (glass_db, concrete_db))
+    return 5.0 - 10.0 * float(log10(glass_share * glass + concrete_share * concrete))
 
 
 BUILDINGS: dict[str, type[Buildings]] = kinds(NoBuildings, OutdoorToIndoor, OutdoorToIndoorBelow6GHz)
