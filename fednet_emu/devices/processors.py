@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from array import array
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from simpy.events import NORMAL, Event
@@ -19,7 +21,7 @@ from fednet_emu.devices.stragglers import NoStraggler, Straggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import NS_PER_S, Clock, Timer, all_to_ns, to_ns
 from fednet_emu.kernel.events import Completion, not_awaited
-from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.kernel.streams import mix, mixes, uniform, uniforms
 from fednet_emu.radio.energy import ComputeEnergy
 from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger, device_label
 from fednet_emu.records.reasons import CODE
@@ -148,7 +150,8 @@ class Processors:
         self._straggler_key = straggler_key
         self._batteries = batteries
         self._always_nominal, self._always_full = type(straggler) is NoStraggler, frequency.within_s is None
-        self._count: Counter[int] = Counter()
+        self._begun = array("q", bytes(8 * (len(flop_per_s) + 1)))  # computations so far; the last item is the server's
+        self._counts = np.frombuffer(self._begun, np.int64)  # the same memory
         self._running: dict[int, Computation] = {}
         self._waiting: dict[int, deque[Computation]] = {}
 
@@ -193,8 +196,8 @@ class Processors:
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
     def run(self, device: int, work: Work) -> Computation:
-        computation = Computation(self, device, work, self._count[device])
-        self._count[device] += 1
+        computation = Computation(self, device, work, self._begun[device])
+        self._begun[device] += 1
         if device in self._running:
             self._waiting.setdefault(device, deque()).append(computation)
         else:
@@ -220,8 +223,9 @@ class Processors:
         if not self._always_full:
             duration_s = np.array([each / self._frequency.chosen(each) for each in duration_s.tolist()])
         if not self._always_nominal:
-            began_s, nominal = began_ns / NS_PER_S, zip(devices.tolist(), duration_s.tolist(), strict=True)
-            duration_s = np.array([self._straggled_s(k, s, began_s, self._count[k] + earlier) for k, s in nominal])
+            draws = uniforms(mixes(self._straggler_key, devices), self._counts[devices] + earlier)
+            columns = duration_s.tolist(), devices.tolist(), repeat(began_ns / NS_PER_S), draws.tolist()
+            duration_s = np.array(list(map(self._straggler.duration_s, *columns)))
         return all_to_ns(duration_s)
 
     def _straggled_s(self, device: int, nominal_s: float, began_s: float, count: int) -> float:
@@ -240,13 +244,13 @@ class Processors:
 
         The caller adds the energies to the total of the ledger. `inputs` and `outputs` are numbers of deferred values.
         """
-        numbers, energy_j = devices.tolist(), np.zeros(len(devices))
-        self._count.update(numbers)
+        np.add.at(self._counts, devices, 1)
+        energy_j, parts = np.zeros(len(devices)), cast(Iterable[float], repeat(1.0))
         if any(law is not None for law in self._energy):
-            rows = zip(numbers, flop.tolist(), ((ended_ns - started_ns) / NS_PER_S).tolist(), strict=True)
-            for place, (k, its_flop, span_s) in enumerate(rows):
-                part = 1.0 if self._always_full else self._frequency.chosen(self._full_s(k, its_flop))
-                energy_j[place] = self.energy_j(k, its_flop, span_s, part)
+            columns = devices.tolist(), flop.tolist(), ((ended_ns - started_ns) / NS_PER_S).tolist()
+            if not self._always_full:
+                parts = map(self._frequency.chosen, map(self._full_s, *columns[:2]))
+            energy_j = np.array(list(map(self.energy_j, *columns, parts)), np.float64)
         self._ledger.computes.extend(
             device=devices, started_ns=started_ns, ended_ns=ended_ns, flop=flop, energy_j=energy_j,
             input=inputs, result=outputs, stopped=np.zeros(len(devices)),

@@ -121,7 +121,9 @@ class Arrived(list[tuple[Device, Any]]):
 
     def weights(self, weighting: Literal["samples", "uniform"]) -> list[int]:
         """The weight of every reply: the number of samples of its device, or 1."""
-        return [k.n_samples if weighting == "samples" else 1 for k in self.devices]
+        devices = [k.index for k, _ in self]
+        counts: list[int] = self._fed.task.n_samples[devices].tolist() if weighting == "samples" else [1] * len(devices)
+        return counts
 
 
 @of_means

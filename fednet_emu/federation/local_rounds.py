@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
-from itertools import starmap
+from itertools import repeat, starmap
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -177,9 +177,9 @@ class LocalRounds:
         fed, clock, bands = self._fed, self._fed.clock, self._bands
         assert bands is not None
         down, up = bands
-        order = sorted(range(len(invited)), key=lambda place: invited[place].index)
-        cohort = [invited[place] for place in order]
-        devices = np.array([k.index for k in cohort])
+        devices = np.array([k.index for k in invited], np.int64)
+        order = np.argsort(devices)
+        cohort, devices = [invited[place] for place in order.tolist()], devices[order]
         payload, size_bit, number, *_ = fed.links.parcel(
             message if isinstance(message, Deferred) else fed.shared(message)
         )
@@ -313,12 +313,11 @@ class LocalRounds:
         order = np.argsort(np.concatenate((computed.ended_ns, sent.ended_ns)), kind="stable")
         spent_j = np.concatenate((compute_j, upload_j))[order]
         ledger.energy_j = float(np.cumsum(np.append(ledger.energy_j, spent_j))[-1])
-        deliveries: list[Any] = [None] * len(devices)
-        times_s = (column / NS_PER_S for column in (sent.requested_ns, sent.started_ns, sent.ended_ns))
-        columns = [column.tolist() for column in (places, sent.device, sent.size_bit, *times_s)]
-        for place, device, size_bit, *its_s in zip(*columns, strict=True):
-            deliveries[place] = _new(Delivery, (device, SERVER, payloads[place], size_bit, *its_s, ""))
-        return deliveries
+        of_place = np.argsort(places)
+        times_s = [column[of_place] / NS_PER_S for column in (sent.requested_ns, sent.started_ns, sent.ended_ns)]
+        times = [column.tolist() for column in times_s]
+        rows = zip(devices.tolist(), repeat(SERVER), payloads, sent.size_bit[of_place].tolist(), *times, repeat(""))
+        return list(map(_new, repeat(Delivery), rows))
 
 
 def _computation(event: Any) -> Work:

@@ -199,11 +199,12 @@ class CohortBand:
             return None
         limit_ns, patience = np.full(len(snr), medium.timeout_ns), medium.patience
         if patience is not None:
-            digits = [size.bit_length() for size in size_bit.tolist()]
-            for place, size in dict(zip(digits, size_bit.tolist(), strict=True)).items():
-                if math.isinf(patience.ample[place]):  # not known yet
+            sizes, which = np.unique(size_bit, return_inverse=True)
+            for size in sizes.tolist():
+                if math.isinf(patience.ample[size.bit_length()]):  # not known yet
                     patience.limit_ns(size, 1.0, los=False)
-            for place in np.flatnonzero(snr < np.array(patience.ample)[digits]).tolist():
+            ample = np.array([patience.ample[size.bit_length()] for size in sizes.tolist()])
+            for place in np.flatnonzero(snr < ample[which]).tolist():
                 los = bool(int(keys[place]) & 1)
                 limit_ns[place] = patience.limit_ns(int(size_bit[place]), float(snr[place]), los=los)
         return limit_ns if limit_ns.min() > 0 else None
