@@ -70,6 +70,7 @@ class Patience:
         self._shares = sorted({band.share, band.share if least_share is None else least_share})
         self.ample = [math.inf] * (_DIGITS + 1)
         self._known: set[int] = set()
+        self._limit_ns = lru_cache(maxsize=4096)(self._limit_of_step_ns)
 
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
         """Longest time on the air in ns of a message at a mean SNR; 0 if the message is not worth trying."""
@@ -80,7 +81,11 @@ class Patience:
             self._known.add(digits)
             self.ample[digits] = self._ample(1 << digits)
         step = math.floor((10.0 * math.log10(snr) - _LOW_DB) / _STEP_DB) if snr > 0 else -1
-        level = min(max(step, 0), _LEVELS - 2)
+        return self._limit_ns(size_bit, min(max(step, -1), _LEVELS - 2), los)
+
+    def _limit_of_step_ns(self, size_bit: int, step: int, los: bool) -> int:
+        """The same for a step of the SNR; -1 below the lowest."""
+        level = max(step, 0)
         near = slice(level, level + 2)
         expected_s = np.array([_expected_s((rate[near], wait[near]), size_bit) for rate, wait in self._paces[los]])
         if expected_s[:, 1].min() > MOST_S:

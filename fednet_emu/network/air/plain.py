@@ -61,7 +61,7 @@ class PlainAir(Air):
         general: SharedAir,
         power: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
-        self._rule, self._band, self._general, self._is_plain = rule, band, general, True
+        self.rule, self._band, self._general, self.is_plain = rule, band, general, True
         self._power_of, self._power = power, 1.0
         self._doubtful_snr, self._gain_of = band.doubtful_snr, band.fading.combined(1).gain
         self.blocks = BLOCKS
@@ -85,9 +85,9 @@ class PlainAir(Air):
     def start(self, burst: Burst, now_ns: int) -> None:
         """Add a burst; one that is not plain makes everything on the air the business of `SharedAir`."""
         leg, general = burst[0], self._general
-        if not self._is_plain and not len(general):
-            self._is_plain, self.blocks = True, general.blocks
-        if self._is_plain and (
+        if not self.is_plain and not len(general):
+            self.is_plain, self.blocks = True, general.blocks
+        if self.is_plain and (
             len(burst) > 1
             or leg.receiver != SERVER
             or leg.sender in self._senders
@@ -95,7 +95,7 @@ class PlainAir(Air):
             or leg.snr <= self._doubtful_snr
         ):
             self._hand_over(now_ns)
-        if self._is_plain:
+        if self.is_plain:
             self._since_ns = now_ns
             self._senders.add(leg.sender)
             self._new.append(burst)
@@ -103,7 +103,7 @@ class PlainAir(Air):
             general.start(burst, now_ns)
 
     def _hand_over(self, now_ns: int) -> None:
-        self._is_plain, general = False, self._general
+        self.is_plain, general = False, self._general
         general.blocks, of = self.blocks, self._of.now
         if self._bursts:
             general.go_on(self._bursts, self._work, of[_POWER_S], np.array(self._numbers), of[_GAIN:].T, now_ns)
@@ -113,21 +113,21 @@ class PlainAir(Air):
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a burst now, as if it had reached its timeout; one that has ended stays as it is."""
-        if not self._is_plain:
+        if not self.is_plain:
             self._general.cut(leg, burst, now_ns)
         elif burst in self._bursts:
             self._until_ns[self._bursts.index(burst)] = self._first_until_ns = now_ns
 
     def extend(self, leg: Transfer, bits: int) -> None:
         """Give a burst more bits, from now on as the business of `SharedAir`."""
-        if self._is_plain:
+        if self.is_plain:
             self._hand_over(self._since_ns)
             self._general.next_end_ns()
         self._general.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; return the bursts that are delivered or past their timeout."""
-        if not self._is_plain:
+        if not self.is_plain:
             return self._general.advance(now_ns)
         gone: list[int] = []
         if self._edges_ns and now_ns > self._since_ns:
@@ -147,7 +147,7 @@ class PlainAir(Air):
 
     def next_end_ns(self) -> int:
         """Plan the rates from now on, and return the time of the next end or the end of the plan."""
-        if not self._is_plain:
+        if not self.is_plain:
             return self._general.next_end_ns()
         if self._new:
             self._add()
@@ -157,7 +157,7 @@ class PlainAir(Air):
 
     def powers(self) -> Iterator[Power]:
         """The powers of the present plan."""
-        if not self._is_plain:
+        if not self.is_plain:
             yield from self._general.powers()
         elif self._edges_ns:
             for burst in self._bursts:
@@ -165,7 +165,7 @@ class PlainAir(Air):
 
     def rates(self) -> Iterator[Rates]:
         """The rates of the present plan."""
-        if not self._is_plain:
+        if not self.is_plain:
             yield from self._general.rates()
         elif self._edges_ns:
             for place, burst in enumerate(self._bursts):
@@ -236,7 +236,7 @@ class PlainAir(Air):
         if numbers != self._numbers:
             self._know_gains(numbers)
         of, self._power = self._of.now, self._power_of(len(work))
-        sinr, share, _, carries = self._rule(of[_SNR] * of[_GAIN:])
+        sinr, share, _, carries = self.rule(of[_SNR] * of[_GAIN:])
         rate_bps = band.rates_bps(sinr, share)
         if carries is not None:
             rate_bps = np.where(carries, rate_bps, 0.0)

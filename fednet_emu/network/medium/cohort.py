@@ -14,11 +14,14 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.band import ROUGHLY
 from fednet_emu.network.air.plain import PlainAir
 from fednet_emu.network.air.separate import BandAir
 from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.medium.shared_cohort import Ended, SharedCohort, SharedRequests
 from fednet_emu.records.ledger import SERVER, SEVERAL
 
 
@@ -121,9 +124,12 @@ class CohortBand:
         if limit_ns is None:
             return None
         order = np.lexsort((devices, requested_ns))
-        columns = [column[order].tolist() for column in (devices, size_bit, requested_ns, limit_ns, snr, keys)]
-        rows = list(zip(*columns, strict=True))
-        ended = self._in_turn(rows) if self._medium.turns.places == 1 else self._together(rows)
+        requests = SharedRequests(size_bit[order], requested_ns[order], limit_ns[order], snr[order], keys[order])
+        in_turn = self._medium.turns.places == 1
+        ended = None if in_turn else self._as_columns(requests)
+        if ended is None:
+            rows = list(zip(*(column.tolist() for column in (devices[order], *requests)), strict=True))
+            ended = self._in_turn(rows) if in_turn else self._together(rows)
         if ended is None:
             return None
         place, started_ns, ended_ns, air_s = (np.array(column) for column in zip(*ended, strict=True))
@@ -141,6 +147,21 @@ class CohortBand:
             if air_bit < size_bit:
                 return None
             ended.append((place, start_ns, free_ns, (free_ns - start_ns) / NS_PER_S))
+        return ended
+
+    def _as_columns(self, uploads: SharedRequests) -> Ended | None:
+        """The same for uploads that share the band; None if `_together` has to find it out."""
+        air, access = self._medium.air, self._medium.settings.access
+        if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
+            return None
+        if type(access).plain_power is not RatedAccess.plain_power:  # senders have parts of their power
+            return None
+        cohort = SharedCohort(
+            self._medium.band, air.rule, access.share if isinstance(access, Ofdma) else None, air.blocks
+        )
+        ended = cohort.play(uploads)
+        if ended is not None:
+            air.blocks = cohort.blocks
         return ended
 
     def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
