@@ -35,7 +35,15 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         share = f"{spent['host_s'] / total_s:4.0%}  {format_seconds(spent['host_s'])}"
         waiting = f", {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else ""
         rows.append((f"  {part}", share + waiting))
-    return [*rows, ("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"), *_worker_rows(summary)]
+    rows.append(("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"))
+    return [*rows, *_exchange_rows(summary), *_worker_rows(summary)]
+
+
+def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return rows on the exchanges that are played as arrays, and why others are not, if there are any."""
+    own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
+    rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
+    return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

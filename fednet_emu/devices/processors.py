@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from simpy.events import NORMAL, Event
@@ -245,7 +245,8 @@ class Processors:
         The caller adds the energies to the total of the ledger. `inputs` and `outputs` are numbers of deferred values.
         """
         np.add.at(self._counts, devices, 1)
-        energy_j, parts = np.zeros(len(devices)), cast(Iterable[float], repeat(1.0))
+        parts: Iterable[float] = repeat(1.0)
+        energy_j = np.zeros(len(devices))
         if any(law is not None for law in self._energy):
             columns = devices.tolist(), flop.tolist(), ((ended_ns - started_ns) / NS_PER_S).tolist()
             if not self._always_full:

@@ -180,6 +180,7 @@ def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str,
         **messages(ledger),
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
+        "exchanges": {"as_arrays": fed.local_rounds.played, "one_by_one": dict(fed.local_rounds.refused)},
     }
 
 

@@ -8,7 +8,8 @@ events, records, energies and values as one by one, at a fraction of the cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
@@ -138,6 +139,8 @@ class LocalRounds:
     Attributes:
         alone: whether nothing else acts during an exchange: the algorithm is one process, and no evaluation between
             rounds reads the records.
+        played: number of exchanges that may be played as arrays.
+        refused: number of the other exchanges, by the reason.
 
     Args:
         fed: the federation.
@@ -147,36 +150,49 @@ class LocalRounds:
 
     def __init__(self, fed: Fed, until_s: float | None, *, alone: bool) -> None:
         self._fed, self.alone = fed, alone
+        self.played, self.refused = 0, Counter[str]()
         self._limit_ns = FOREVER_NS if until_s is None else to_ns(until_s)
 
     @cached_property
-    def _bands(self) -> tuple[CohortBand, CohortBand] | None:
-        """Downlink and uplink where every round may be played; None where none may."""
-        fed = self._fed
-        down, up = CohortBand(fed.network.downlink), CohortBand(fed.network.uplink)
-        plain = down.broadcasts and up.uploads and fed.presence.always and fed.links.sends_plainly
-        return (down, up) if plain else None
+    def _bands(self) -> tuple[CohortBand, CohortBand]:
+        """Downlink and uplink."""
+        return CohortBand(self._fed.network.downlink), CohortBand(self._fed.network.uplink)
+
+    def _refusals(self, client: Any, message: Any, *, waits: bool) -> Iterator[str]:
+        """The reasons why an exchange is not played as arrays."""
+        fed, (down, up) = self._fed, self._bands
+        if not waits:
+            yield "the exchange has a deadline, or sends again what is lost"
+        if not self.alone:
+            yield "other processes or timed evaluations act during a round"
+        if not getattr(client, "computes_only", False):
+            yield "the client does more than compute (no `computes_only`)"
+        if callable(message):
+            yield "each device has a message of its own"
+        if not fed.presence.always:
+            yield "devices may be absent or run out of charge"
+        if not fed.links.sends_plainly:
+            yield "messages are compressed"
+        if not down.broadcasts:
+            yield "the downlink is unicast, or its messages may be lost or late, or its links change"
+        if not up.uploads:
+            yield "messages of the uplink may be lost or late, or its links change, or its access has plans or groups"
+        if not fed.processors.are_certain or fed.links.grants:
+            yield "computations are under way, or uploads or clocks are planned"
+        if not all(band.is_idle for band in self._bands) or not fed.clock.is_quiet:
+            yield "other transfers or events are under way"
 
     def take(self, client: Any, message: Any, *, waits: bool) -> bool:
         """Whether an exchange with this client and message may be played; `waits` if it waits for all, and once."""
-        fed = self._fed
-        return (
-            waits
-            and self.alone
-            and getattr(client, "computes_only", False)
-            and not callable(message)
-            and self._bands is not None
-            and fed.processors.are_certain
-            and not fed.links.grants
-            and all(band.is_idle for band in self._bands)
-            and fed.clock.is_quiet
-        )
+        why = next(self._refusals(client, message, waits=waits), "")
+        self.refused.update([why] if why else [])
+        self.played += not why
+        return not why
 
     def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any]) -> Process:
         """Process whose value is the deliveries of all replies, in the order of the devices invited; None if not."""
-        fed, clock, bands = self._fed, self._fed.clock, self._bands
-        assert bands is not None
-        down, up = bands
+        fed, clock = self._fed, self._fed.clock
+        down, up = self._bands
         devices = np.array([k.index for k in invited], np.int64)
         order = np.argsort(devices)
         cohort, devices = [invited[place] for place in order.tolist()], devices[order]

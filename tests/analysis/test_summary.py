@@ -79,6 +79,16 @@ def test_the_profile_lists_parts_by_size():
     ]
 
 
+def test_the_profile_says_why_exchanges_are_played_one_by_one():
+    """Three exchanges as arrays, and the reason of two others."""
+    own = {"as_arrays": 3, "one_by_one": {"messages are compressed": 2}}
+
+    assert profile_rows({"host_parts": {}, "mean_wavefront": 1, "exchanges": own})[1:] == [
+        ("  exchanges as arrays", "3"),
+        ("  exchanges one by one", "2: messages are compressed"),
+    ]
+
+
 def test_the_profile_tells_what_processes_have_computed():
     """Added up over all of them, beside what the run itself did meanwhile, and what went to and fro."""
     own = {"processes": 2, "computing_s": 5.0, "ahead_s": 0.25, "sent_byte": 190e6, "received_byte": 1.5e6}

@@ -132,24 +132,33 @@ def test_most_drawn_worlds_are_played_as_arrays(played):
     assert sum(counts) >= len(counts) / 2
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "network.uplink.loss={kind: random, probability: 0.4}",
-        "network.transport={kind: tcp}",
-        "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}",
-        "devices.mobility={kind: random-waypoint}",
-        "algorithm.deadline_s=0.4",
-        "network.uplink.compression={kind: top-k, share: 0.1}",
-        "network.downlink.mode=unicast",
-        "evaluation.every_s=0.01",
-        "devices.frequency={within_s: 0.1, least_part: 0.1}",
-    ],
-)
-def test_worlds_that_set_devices_apart_are_played_one_by_one(played, setting):
-    """Losses, delays, absences, movement, deadlines, compression, unicast, or scores between rounds: no arrays."""
-    _, rounds = played(("devices.count=4", "stop.rounds=2", *STREET, setting), arrays=True)
-    assert rounds == (2 if "frequency" in setting else 0)
+APART = {
+    "network.uplink.loss={kind: random, probability: 0.4}": "the uplink may be lost",
+    "network.transport={kind: tcp}": "messages may be lost or late",
+    "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}": "devices may be absent",
+    "devices.mobility={kind: random-waypoint}": "messages may be lost or late",
+    "algorithm.deadline_s=0.4": "has a deadline",
+    "network.uplink.compression={kind: top-k, share: 0.1}": "messages are compressed",
+    "network.downlink.mode=unicast": "is unicast",
+    "evaluation.every_s=0.01": "timed evaluations",
+    "devices.frequency={within_s: 0.1, least_part: 0.1}": "",
+}
+
+
+@pytest.mark.parametrize("setting", APART)
+def test_worlds_that_set_devices_apart_are_played_one_by_one(setting):
+    """Losses, delays, absences, movement, deadlines, compression, unicast, or scores between rounds: the reason."""
+    scenario = small_scenario("devices.count=4", "stop.rounds=2", *STREET, setting)
+    fed = build(scenario, timing_only=True)
+    fed.run(scenario.algorithm)
+    played, refused = fed.local_rounds.played, fed.local_rounds.refused
+
+    if not APART[setting]:
+        assert (played, refused) == (2, {})
+    else:
+        assert played == 0
+        assert [APART[setting] in why for why in refused] == [True]
+        assert sum(refused.values()) == 2
 
 
 STRAGGLERS = "devices.straggler={kind: shifted-exponential, mean_factor: 1.0}"

@@ -124,11 +124,11 @@ class CohortBand:
         if limit_ns is None:
             return None
         order = np.lexsort((devices, requested_ns))
-        requests = SharedRequests(size_bit[order], requested_ns[order], limit_ns[order], snr[order], keys[order])
+        uploads = SharedRequests(size_bit[order], requested_ns[order], limit_ns[order], snr[order], keys[order])
         in_turn = self._medium.turns.places == 1
-        ended = None if in_turn else self._as_columns(requests)
+        ended = None if in_turn else self._as_columns(uploads)
         if ended is None:
-            rows = list(zip(*(column.tolist() for column in (devices[order], *requests)), strict=True))
+            rows = list(zip(devices[order].tolist(), *(column.tolist() for column in uploads), strict=True))
             ended = self._in_turn(rows) if in_turn else self._together(rows)
         if ended is None:
             return None
@@ -156,9 +156,8 @@ class CohortBand:
             return None
         if type(access).plain_power is not RatedAccess.plain_power:  # senders have parts of their power
             return None
-        cohort = SharedCohort(
-            self._medium.band, air.rule, access.share if isinstance(access, Ofdma) else None, air.blocks
-        )
+        share = access.share if isinstance(access, Ofdma) else None
+        cohort = SharedCohort(self._medium.band, air.rule, share, air.blocks)
         ended = cohort.play(uploads)
         if ended is not None:
             air.blocks = cohort.blocks

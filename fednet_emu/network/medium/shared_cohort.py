@@ -126,12 +126,7 @@ class SharedCohort:
         if fits and new and self._table is not None and self._of[_GAIN, m] != foreseen:
             self._table = self._extended(self._table, slice(m, m + len(new)))
         self._new = []
-        if count == 1:
-            return [now_ns, (first + 1) * band.coherence_ns]
-        return [
-            now_ns,
-            *range((first + 1) * band.coherence_ns, (first + count) * band.coherence_ns + 1, band.coherence_ns),
-        ]
+        return [now_ns, *(number * band.coherence_ns for number in range(first + 1, first + count + 1))]
 
     def _start(self, now_ns: int) -> None:
         """Fill in the columns of new senders, but for the gains."""
