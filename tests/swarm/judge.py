@@ -209,8 +209,8 @@ class Verdict:
     whole: Play | None = None
 
 
-FREE = ("conservation", "no deadlock without a loss")
-"""Laws that need no further run."""
+FREE = ("conservation", "no deadlock without a loss", "one by one")
+"""Laws for every seed: they need no further run, or two short ones."""
 SCENES = 4
 """How many scenes of its own the second emulator of whole rounds plays for a seed."""
 LAWS_PER_SEED = 3

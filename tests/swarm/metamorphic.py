@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from random import Random
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.local_rounds import LocalRounds
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
@@ -281,7 +283,30 @@ def renumbered(settings: Settings) -> str | None:
     return "" if same else f"{took_ns[0]} ns, and in the opposite order {took_ns[1]} ns"
 
 
+PATHS: dict[str, Any] = {"as arrays": LocalRounds.take, "one by one": lambda *_, **__: False}
+"""Whether an exchange is played as arrays."""
+
+
+def one_by_one(settings: Settings) -> str | None:
+    """In a world without losses, absences and deadlines, exchanges as arrays write the books of those with events."""
+    rng = Random(f"one by one {settings['seed']}")
+    access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "shared", "threshold_db": -20}])
+    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}])
+    plain = {**UNDISTURBED, "network": {"uplink": uplink}, "algorithm.deadline_s": None, "evaluation.every_s": None}
+    if "deadline_s" not in settings["algorithm"]:
+        del plain["algorithm.deadline_s"]
+    scenario, plays = scenario_of(with_values(settings, plain)), {}
+    for path, take in PATHS.items():
+        with patch.object(LocalRounds, "take", take):
+            plays[path] = played(scenario, timing_only=True)
+    if not plays["as arrays"].as_arrays:
+        return None
+    seen = [(play.ended, play.books) for play in plays.values()]
+    return "" if seen[0] == seen[1] else f"{seen[0]} and {seen[1]}"
+
+
 METAMORPHIC = {
+    "one by one": one_by_one,
     "twice the time": twice_the_time,
     "renumbered": renumbered,
     "half the bandwidth": half_the_bandwidth,

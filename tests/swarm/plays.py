@@ -53,6 +53,7 @@ class Play:
         statistics: what was computed, and in how many wavefronts.
         flop_per_sample: cost of a gradient of one sample.
         scenario: what was played.
+        as_arrays: number of exchanges that were played as arrays.
     """
 
     ended: str
@@ -63,6 +64,7 @@ class Play:
     statistics: Any
     flop_per_sample: float
     scenario: Scenario
+    as_arrays: int
 
     @property
     def flop(self) -> float:
@@ -165,6 +167,7 @@ def _end(fed: Federation, scenario: Scenario) -> Play:
         fed.graph.statistics,
         fed.task.model.flop_per_sample,
         scenario,
+        fed.local_rounds.played,
     )
 
 

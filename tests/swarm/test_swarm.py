@@ -206,6 +206,7 @@ BREAKERS = {
     "half the power": ("_transfers", lambda scenario, *_: ends_at(1e9 * scenario.channel.device.tx_power_w)),
     "a later deadline": ("played", lambda scenario, **_: Invited(-scenario.algorithm.deadline_s)),
     "no foresight": ("_before", lambda play, end_ns: [play.rounds]),
+    "one by one": ("PATHS", {"as arrays": 7, "one by one": 8}),
     "one more device": ("scenario_of", lambda settings: small_scenario(f"seed={settings['devices']['count']}")),
 }
 """For each metamorphic law a part of it, and what in its place breaks the law."""

@@ -224,8 +224,8 @@ class SharedCohort:
             until_ns = min(end_ns, stop_ns)
             self._flow(rate_bps, until_ns - now_ns)
             now_ns = until_ns
-            if now_ns == end_ns:
-                self._end(due, now_ns)
+            if now_ns == end_ns and not self._end(due, now_ns):
+                return None
             if now_ns >= self._until_ns and self._any_late(now_ns):
                 return None
             if now_ns in (end_ns, next_ns):
@@ -250,11 +250,13 @@ class SharedCohort:
         error = (_ROUNDING * size + lasted_ns / SCALE) / rate
         return now_ns + whole if whole - needed > error and needed - (whole - 1) > error else None
 
-    def _end(self, due: list[int], now_ns: int) -> None:
-        """Take the senders in these columns off the air."""
+    def _end(self, due: list[int], now_ns: int) -> bool:
+        """Take the senders in these columns off the air; return whether they are in time."""
+        in_time = True
         for column in due:
             place = self._place[column]
             self._of[_LEFT, column] = np.inf
+            in_time &= now_ns <= self._started_ns[place] + self._limit_ns[place]
             self._ended.append((place, self._started_ns[place], now_ns, self._of.item(_POWER_S, column)))
         self._n -= len(due)
         self._fallen += len(due)
@@ -262,12 +264,10 @@ class SharedCohort:
             self._table = None
         if not self._n:
             self._clear()
+        return in_time
 
     def _any_late(self, now_ns: int) -> bool:
-        """Whether an upload has reached its timeout: one on the air, or one before its end now."""
-        uploads = self._uploads
-        until_ns = uploads.requested_ns + uploads.limit_ns
-        ended = [place for place, _, end_ns, _ in self._ended[-len(self._place) - 1 :] if end_ns == now_ns]
-        columns = self._on_air().tolist()
-        self._until_ns = min([int(until_ns[self._place[column]]) for column in columns], default=FOREVER_NS)
-        return self._until_ns <= now_ns or any(until_ns[place] < now_ns for place in ended)
+        """Whether an upload on the air has reached its timeout."""
+        places = [self._place[column] for column in self._on_air().tolist()]
+        self._until_ns = min([self._started_ns[place] + self._limit_ns[place] for place in places], default=FOREVER_NS)
+        return self._until_ns <= now_ns
