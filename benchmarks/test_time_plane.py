@@ -163,3 +163,43 @@ def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte
     )
     assert measured["peak_byte"] < most_byte
     assert measured["run_s"] < 26 * rounds * cohort * bare_s
+
+
+TURNS = """
+import sys, time
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.federation.local_rounds import LocalRounds
+devices, cohort, rounds, access = *map(int, sys.argv[1:4]), sys.argv[4]
+scenario = load_scenario("quickstart", [
+    f"devices.count={devices}", f"algorithm.cohort={cohort}", f"stop.rounds={2 * rounds}", "partition=iid",
+    "data={kind: synthetic, n_samples: %d, features: 20}" % (2 * devices), f"network.uplink.access={access}",
+    "evaluation={per_device: false, every_rounds: %d}" % (3 * rounds),
+])
+fed, take = build(scenario, timing_only=True), LocalRounds.take
+LocalRounds.take = lambda self, *args, **options: fed.round % 2 == 0 and take(self, *args, **options)
+ends_s = [time.process_time()]
+fed.observers.append(lambda fed: ends_s.append(time.process_time()))
+fed.run(scenario.algorithm)
+print(*(after - before for before, after in zip(ends_s, ends_s[1:])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("devices", "cohort", "rounds", "access", "ratio"),
+    [(1_000_000, 100_000, 3, "tdma", 6.0), (5_000, 1_000, 7, "ofdma", 4.0), (5_000, 1_000, 7, "noma", 1.8)],
+)
+def test_rounds_as_arrays_against_rounds_of_events(
+    devices: int, cohort: int, rounds: int, access: str, ratio: float
+) -> None:
+    """Rounds of one timing-only run are played as arrays and with events by turns: medians of processor time."""
+    command = [sys.executable, "-c", TURNS, *map(str, (devices, cohort, rounds)), access]
+    took_s = [
+        float(each) for each in subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    ]
+    as_arrays, one_by_one = (statistics.median(took_s[first::2]) for first in (0, 1))
+    print(
+        f"\n{access}, {cohort:,} of {devices:,} devices: a round as arrays {as_arrays:.3f} s, with events "
+        f"{one_by_one:.3f} s: {one_by_one / as_arrays:.1f} times"
+    )
+    assert one_by_one > ratio * as_arrays

@@ -224,8 +224,7 @@ class Processors:
             duration_s = np.array([each / self._frequency.chosen(each) for each in duration_s.tolist()])
         if not self._always_nominal:
             draws = uniforms(mixes(self._straggler_key, devices), self._counts[devices] + earlier)
-            columns = duration_s.tolist(), devices.tolist(), repeat(began_ns / NS_PER_S), draws.tolist()
-            duration_s = np.array(list(map(self._straggler.duration_s, *columns)))
+            duration_s = self._straggler.durations_s(duration_s, devices, began_ns / NS_PER_S, draws)
         return all_to_ns(duration_s)
 
     def _straggled_s(self, device: int, nominal_s: float, began_s: float, count: int) -> float:
@@ -251,7 +250,11 @@ class Processors:
             columns = devices.tolist(), flop.tolist(), ((ended_ns - started_ns) / NS_PER_S).tolist()
             if not self._always_full:
                 parts = map(self._frequency.chosen, map(self._full_s, *columns[:2]))
-            energy_j = np.array(list(map(self.energy_j, *columns, parts)), np.float64)
+            law = self._energy[0]
+            if len(self._energy) == 1 and law is not None and self._always_full:
+                energy_j = np.array(list(map(law.energy_j, *columns[1:], repeat(self._frequency.part))))
+            else:
+                energy_j = np.array(list(map(self.energy_j, *columns, parts)), np.float64)
         self._ledger.computes.extend(
             device=devices, started_ns=started_ns, ended_ns=ended_ns, flop=flop, energy_j=energy_j,
             input=inputs, result=outputs, stopped=np.zeros(len(devices)),

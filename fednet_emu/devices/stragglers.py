@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Annotated, Any
 
+import numpy as np
 import scipy
 from pydantic import Field, model_validator
 
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
@@ -20,6 +23,11 @@ class Straggler(Component):
     @abstractmethod
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         """Return the duration in s of a computation; `uniform` is its random draw from (0, 1)."""
+
+    def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
+        """`duration_s` of computations [n] that start together, to the last bit."""
+        columns = nominal_s.tolist(), devices.tolist(), repeat(start_s), uniform.tolist()
+        return np.array(list(map(self.duration_s, *columns)), np.float64)
 
 
 class NoStraggler(Straggler):
@@ -42,6 +50,11 @@ class ShiftedExponential(Straggler):
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * (1.0 - self.mean_factor * math.log1p(-uniform))
+
+    @override
+    def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
+        logs = np.array(list(map(math.log1p, (-uniform).tolist())))
+        return nominal_s * (1.0 - self.mean_factor * logs)
 
 
 class LogNormal(Straggler):

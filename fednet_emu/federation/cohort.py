@@ -100,6 +100,6 @@ class Cohort(Completion):
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:
     """Draw up to `size` of the numbers, in increasing order; each subset is equally likely."""
-    if size >= len(present):
-        return [int(index) for index in present]
-    return [int(index) for index in present[np.sort(rng.choice(len(present), size, replace=False))]]
+    drawn = present if size >= len(present) else present[np.sort(rng.choice(len(present), size, replace=False))]
+    numbers: list[int] = drawn.tolist()
+    return numbers

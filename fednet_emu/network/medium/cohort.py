@@ -14,6 +14,8 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Keys
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.streams import uniform
+from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.band import ROUGHLY
@@ -134,18 +136,29 @@ class CohortBand:
             return None
         place, started_ns, ended_ns, air_s = (np.array(column) for column in zip(*ended, strict=True))
         order = order[place]
-        drawn_w = np.array([self._medium.drawn_w(k) for k in devices[order].tolist()])
+        radios, drawn_w = self._medium.radios, np.full(len(order), self._medium.radios.full_w)
+        if radios.differ:
+            drawn_w = np.array([self._medium.drawn_w(k) for k in devices[order].tolist()])
         of_sender = devices[order], size_bit[order], requested_ns[order]
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
     def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
         """Place, start, end and time on the air in s of each upload, for uploads that take turns."""
-        alone, free_ns, ended = self._medium.band.alone, 0, []
+        band, free_ns, ended = self._medium.band, 0, []
+        share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = band.for_one
+        is_plain = share == 1.0 and threshold <= 0.0 and not constant
         for place, (_, size_bit, requested_ns, limit_ns, snr, key) in enumerate(rows):
             start_ns = requested_ns if requested_ns > free_ns else free_ns
-            free_ns, air_bit, _ = alone(snr, key, size_bit, start_ns, start_ns + limit_ns)
-            if air_bit < size_bit:
-                return None
+            free_ns = FOREVER_NS
+            if is_plain:  # the first block of `Band.alone`, without its call: few uploads need another one
+                block = start_ns // coherence_ns
+                per_ns = int(rate_of(snr * gain(uniform(key, block), key & 1 == 1), bandwidth_hz) * SCALE)
+                if per_ns:
+                    free_ns = start_ns - -(size_bit * BIT) // per_ns
+            if free_ns > start_ns + limit_ns or not is_plain or free_ns > (block + 1) * coherence_ns:
+                free_ns, air_bit, _ = band.alone(snr, key, size_bit, start_ns, start_ns + limit_ns)
+                if air_bit < size_bit:
+                    return None
             ended.append((place, start_ns, free_ns, (free_ns - start_ns) / NS_PER_S))
         return ended
 
