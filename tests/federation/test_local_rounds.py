@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from io import StringIO
 
+import pandas as pd
 import pytest
 
 from fednet_emu.algorithms.fedavg import FedAvg
@@ -186,6 +188,34 @@ def test_special_worlds_are_those_of_events_to_the_last_bit(played, name):
     one_by_one, _ = played(settings, arrays=False)
 
     assert played(settings, arrays=True)[0] == one_by_one
+
+
+def test_an_end_of_the_run_at_the_instant_of_an_end_is_that_of_events(played):
+    """A run that ends when the broadcast, or the last upload, of a round does, one nanosecond sooner, or one later."""
+    settings = ("devices.count=8", "data.n_samples=160", *STREET)
+    (tables, *_), _ = played((*settings, "stop.rounds=1"), arrays=True)
+    ends_s = [float(line) for line in pd.read_csv(StringIO(tables["transfers"]))["ended_s"]]
+    for end_s in (ends_s[0], max(ends_s)):
+        for later_ns in (-1, 0, 1):
+            limit = f"stop={{rounds: 3, simulated_s: {end_s + later_ns * 1e-9:.9f}}}"
+            one_by_one, _ = played((*settings, limit), arrays=False)
+            assert played((*settings, limit), arrays=True)[0] == one_by_one
+
+
+def test_a_round_counts_as_many_steps_as_with_events(monkeypatch):
+    """Of each device a message, a computation and an upload; runs that get nowhere are given up by this number."""
+    counted = []
+    for arrays in (True, False):
+        if not arrays:
+            monkeypatch.setattr(LocalRounds, "take", lambda self, *args, **options: False)
+        scenario = small_scenario("devices.count=4", "algorithm.cohort=4", "stop.rounds=1", *STREET)
+        fed, asked = build(scenario, timing_only=True), []
+        asks = fed.asks
+        monkeypatch.setattr(fed, "asks", lambda count=1, asked=asked, asks=asks: (asked.append(count), asks(count)))
+        fed.run(scenario.algorithm)
+        counted.append(sum(asked))
+
+    assert counted == [12, 12]
 
 
 def test_messages_of_each_device_are_sent_one_by_one():
