@@ -90,10 +90,7 @@ class Backhaul:
     """The lines of all edge servers; each edge server has the number of its cell.
 
     Args:
-        clock: simulated time.
-        ledger: records.
         settings: rate, delay, energy and loss of each line.
-        loss_key: key of the draws of losses.
     """
 
     def __init__(self, clock: Clock, ledger: Ledger, settings: BackhaulSettings, loss_key: int) -> None:

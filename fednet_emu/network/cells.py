@@ -165,8 +165,6 @@ class Serving:
     """Chooses the cell of each transfer; all of a device are in one.
 
     Args:
-        links: the links.
-        ledger: records.
         during: whether a device takes its transfers to another cell on the way; if not, it changes cells only while no
             transfer of it waits or is on the air.
     """

@@ -110,9 +110,7 @@ class Faults:
     """The faults of one medium, in the order in which they are asked.
 
     Args:
-        presence: which devices are there.
         loss: the fault that the scenario asks for.
-        key: key of the random draws.
 
     Attributes:
         ending: those that may end a transfer before its time.

@@ -60,14 +60,6 @@ class Network:
         superposition: the bursts of an uplink that carries over-the-air sums; None for any other.
 
     Args:
-        clock: simulated time.
-        ledger: records.
-        streams: randomness.
-        presence: which devices are present.
-        channel: the radio environment.
-        paths: positions of the devices over time.
-        settings: settings of the bands.
-        data_dir: folder of recorded data.
         powers: powers of the devices; None for the radios of the channel.
     """
 
@@ -345,7 +337,6 @@ class Distances:
     Ignored here: movement within a period of movement, as for the links.
 
     Args:
-        paths: positions of the devices over time.
         stations_m: coordinates of the base stations, [stations, 3] in m.
         heights_m: by kind of link, the height in m of devices whose paths state none; None where links are wired or
             recorded.

@@ -177,12 +177,6 @@ class Sending(NamedTuple):
 class Superposition:
     """The uplink of one cell on which signals add up.
 
-    Args:
-        access: the settings.
-        channel: the radio environment.
-        links: the links of the devices to the server.
-        streams: randomness.
-
     Raises:
         ScenarioError: no link ever reaches the cutoff.
     """

@@ -97,14 +97,7 @@ class Access(Component):
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """How a medium with these links uses a band of the channel; asked once, when the medium is built.
-
-        Args:
-            band: the band.
-            links: the links.
-            cells: number of cells.
-            devices: number of devices in the network.
-        """
+        """How a medium uses a band of the channel, with these numbers of cells and devices; asked once, when built."""
 
 
 class RatedAccess(Access, Sharing):

@@ -40,7 +40,6 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
     Ignored here: fading, and SINRs above 140 dB. With a rate that does not depend on the bandwidth all parts are equal.
 
     Args:
-        snr: [n] SNR (linear) of each link on the whole band.
         left_bit: [n] bits that each link has to carry.
         law: the rate law, from SINR and bandwidth to bit/s.
         bandwidth_hz: width of the band.

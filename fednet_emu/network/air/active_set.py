@@ -40,7 +40,6 @@ class ActiveSet:
     """The bursts on the air in the order of their starts, with their legs.
 
     Attributes:
-        bursts: the bursts.
         legs: the legs of all bursts, in the same order.
         work: remaining work of each leg, in units of `network.work`; see `carry`.
         leg: `LEG` for each leg; updated in place.

@@ -55,7 +55,6 @@ class Patience:
     worth trying.
 
     Args:
-        band: the band.
         least_share: fraction of the band that a burst has when as many as possible are on the air; None for a
             lone burst.
         disturbed: whether the signals of others are noise.

@@ -148,11 +148,7 @@ def _is_on_air(burst: Burst) -> bool:
 
 @final
 class BandAir(SeparateAir):
-    """Links of a band, each computed as if it were alone in the band.
-
-    Args:
-        band: the band.
-    """
+    """Links of a band, each computed as if it were alone in the band."""
 
     def __init__(self, band: Band) -> None:
         super().__init__(self._walk_burst, FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns)

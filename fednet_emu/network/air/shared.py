@@ -58,8 +58,6 @@ class SharedAir(Air):
     Args:
         sharing: how the bursts of a cell share the band.
         band: the band, used by every cell (reuse 1).
-        links: the links.
-        cells: number of cells.
         planned: whether bursts have shares of the band that were planned before they started.
 
     Attributes:

@@ -82,7 +82,6 @@ class RateInputs(NamedTuple):
         heard: [receivers, senders, blocks] power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks.
-        band: the band.
     """
 
     active: Active

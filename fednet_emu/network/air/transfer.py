@@ -127,7 +127,6 @@ class Transfer(Completion):
     """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
 
     Args:
-        clock: simulated time.
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
         stop: cancels the given transfer for the given reason, whether it waits or is on the air.
         sender, receiver: numbers of devices, or `SERVER`.

@@ -35,10 +35,8 @@ def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell
     they change smoothly along a path and are the same again at the same place.
 
     Args:
-        channel: the radio environment.
         hop: geometry of the links.
         xy_m: coordinates [devices, 2] in m.
-        streams: random streams.
         cell: number of the base station's cell.
     """
     still = still_draws(streams, len(xy_m), cell)

@@ -142,8 +142,6 @@ class CellEnvironment:
     """Properties that the links of all cells share.
 
     Attributes:
-        channel: the radio environment.
-        streams: random streams.
         power_control: how devices choose their power for the uplink.
         moving: whether shadowing and line of sight depend on the devices' positions rather than on their numbers only.
         antennas: antennas of each base station, combined on the uplink.
@@ -282,7 +280,6 @@ class MovingLinks:
     Ignored here: movement within a period, except for its fading.
 
     Args:
-        clock: simulated time.
         period_s: time in s for which links are kept constant; short compared to the time in which distances change.
         links_at: computes the links at a time in seconds.
     """

@@ -36,7 +36,6 @@ class _Sending:
     """A burst on the air.
 
     Attributes:
-        burst: its legs.
         frames: how it is sent.
         begins_ns: when its sender may send again.
         done: frames that have arrived so far.

@@ -23,7 +23,6 @@ class RadioLoads:
     computed when it started. The end of a burst corrects the energy of bits of one that was cut.
 
     Args:
-        batteries: the batteries of all devices.
         radios: the powers that receivers draw on top of their idle power, and the energies of bits.
         lose: loses these legs of one burst now, because the battery of an end is empty.
     """

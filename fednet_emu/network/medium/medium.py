@@ -64,7 +64,6 @@ class Late(NamedTuple):
     """A burst between its time on the air and its reception, or the notice of its loss.
 
     Attributes:
-        burst: its transfers.
         since_ns: when it left the air.
         row: bits on the air, and energy of sending and of each reception in J, which are recorded at the reception;
             None if they are recorded.
@@ -87,15 +86,7 @@ class Medium:
         is_delayed: whether transfers have delays in addition to their turn and their time on the air.
 
     Args:
-        clock: simulated time.
-        ledger: records.
-        presence: which devices are present.
-        settings: settings of the direction.
         use: how the access scheme uses the band.
-        links: the links.
-        radios: the senders and receivers.
-        loss_key: key of the draws of losses.
-        cells: number of cells.
         rates: recorded rates, which `use` carries bits at; None without.
         hands_over: whether transfers on the air change their cell.
         connections: connections of the transport; None without a transport.
@@ -175,9 +166,6 @@ class Medium:
         """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
         Args:
-            sender: number of the sending device, or `SERVER`.
-            receiver: number of the receiving device, or `SERVER`.
-            message: the message.
             cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
             power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
                 share it has. No effect with recorded rates.

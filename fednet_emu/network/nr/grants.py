@@ -145,8 +145,6 @@ class SlotDelays:
     """Delays of one direction: the wait for the first slot of the data, and the tail of the last block.
 
     Args:
-        access: the settings.
-        key: key of the random draws.
         down: whether the direction is the downlink.
     """
 

@@ -23,7 +23,6 @@ class Climbing(Sharing):
 
     Args:
         slots: the sharing.
-        law: the law of link adaptation.
     """
 
     overlapping = False
@@ -54,10 +53,7 @@ class ClimbingAir(SharedAir):
     """The slots of one cell, in which transfers climb.
 
     Args:
-        slots: how they are shared.
         band: the band, with blocks of a window each.
-        law: the law of link adaptation.
-        links: the links.
     """
 
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:

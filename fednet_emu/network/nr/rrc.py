@@ -41,11 +41,7 @@ AnyIdle = Annotated[Idle, Slot("idle", IDLES)]
 
 @final
 class RadioConnections:
-    """The radio connections of all devices, over both directions.
-
-    Args:
-        rrc: the timers.
-    """
+    """The radio connections of all devices, over both directions."""
 
     def __init__(self, rrc: Rrc) -> None:
         self._inactivity_ns, self._promotion_ns = to_ns(rrc.inactivity_s), to_ns(rrc.promotion_s)

@@ -102,7 +102,6 @@ class UplinkAccess:
     Ignored here: requests that are lost, other devices' grants, the time within a slot.
 
     Attributes:
-        pattern: the pattern.
         sr_period: slots between two occasions; each is the first uplink slot from there on.
         k2: least number of slots from a grant to its slot.
         decode: slots that the base station takes to decode.

@@ -17,10 +17,6 @@ class Connections:
 
     Attributes:
         window: the initial window of a transport that has one; None for datagrams.
-
-    Args:
-        transport: the transport protocol.
-        session: the session above it.
     """
 
     def __init__(self, transport: EndToEndTransport, session: Session) -> None:

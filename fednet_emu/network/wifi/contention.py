@@ -30,7 +30,6 @@ class Mode:
     """How the stations of a channel send.
 
     Attributes:
-        standard: the standard.
         width_mhz: width of the channel, one that the standard has.
         streams: spatial streams.
         aggregates: whether frames are aggregated.

@@ -108,7 +108,6 @@ def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[S
     """The schemes of a standard in rising order; those without a whole number of bits in a symbol do not exist in ac.
 
     Args:
-        standard: the standard.
         width_mhz: a width that it has.
         streams: spatial streams. `snr_db` stays the SNR of each stream.
     """
