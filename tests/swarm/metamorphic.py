@@ -208,7 +208,7 @@ def twice_the_time(settings: Settings) -> str | None:
     if scenario.devices.availability.kind not in ("always", "windows") or scenario.devices.mobility.kind != "static":
         return None
     ways = scenario.network.uplink, scenario.network.downlink
-    if any(way.access.law(1e6) is not None or way.access.delays for way in ways):
+    if any(way.access.law(1e6) is not None or way.access.kind == "nr-grants" for way in ways):
         return None  # shares of rates of their own are rounded, or frames and slots last as a standard says
     sidelink = scenario.network.sidelink
     if any(way.delay.kind == "range" for way in (*ways, *([] if sidelink is None else [sidelink]))):
