@@ -34,6 +34,7 @@ class TurnQueue:
         self.left = sys.maxsize if cells is None else each * cells
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
+        self._only = self._queues[0] if cells == 1 else None  # the queue of the only cell
         self.changed = set[int]()
         self._engaged: set[int] = set()
         self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
@@ -42,6 +43,10 @@ class TurnQueue:
 
     def add(self, burst: Burst) -> None:
         """Append a burst to the queue of its cell."""
+        if self._only is not None:
+            self._only.append(burst)
+            self.changed.add(0)
+            return
         cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
@@ -65,6 +70,12 @@ class TurnQueue:
         Args:
             start: puts a burst on the air; False if no end was present, so that its place stays free.
         """
+        if self._only is not None:
+            self.changed.clear()
+            while self._only and self.left:
+                if start(self._only.popleft()):
+                    self.left -= 1
+            return
         changed, self.changed = self.changed, set()
         if self.clustered:
             self._start_by_request(changed, start)
@@ -98,9 +109,12 @@ class TurnQueue:
 
     def give_back(self, burst: Burst) -> None:
         """Free the place of a burst that has ended; bursts that waited for one of its ends are examined again."""
+        self.left += 1
+        if self._only is not None:
+            self.changed.add(0)
+            return
         cell = self.lane(burst[0])
         self._free[cell] += 1
-        self.left += 1
         self.changed.add(cell)
         if not self.clustered:
             return

@@ -141,6 +141,8 @@ class Medium:
         self._stop = self.cancel
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
+        is_plain = self._loads is None and self._serving is None and not self.is_delayed
+        self._leave = self._end_alone if is_plain else self._end
 
     @property
     def is_certain(self) -> bool:
@@ -184,7 +186,10 @@ class Medium:
         now_ns = self.clock.now
         # a full cell settles when a place gets free, but waits that end in one instant queue in their order
         if self._due_ns != now_ns and (self.turns.left > 0 or self._serving is not None or self.is_delayed):
-            self._settle_at(now_ns)
+            if self._timer is None:
+                self._due_ns, self._timer = now_ns, self.clock.call_at(now_ns, self._settle)
+            else:
+                self._settle_at(now_ns)
         return transfer
 
     def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
@@ -290,7 +295,7 @@ class Medium:
         if self._after.next_ns <= now_ns or self._before.next_ns <= now_ns:
             self._end_waits(now_ns)
         for burst in air.advance(now_ns):
-            self._end(burst, now_ns)
+            self._leave(burst, now_ns)
         if now_ns >= self._moves_ns:
             self._move()
         if len(self._requests) == 1 and self._serving is None:
@@ -422,6 +427,35 @@ class Medium:
             if until_ns < transfer.until_ns:
                 transfer.until_ns, transfer.until_reason = until_ns, fault.reason
         return True
+
+    def _end_alone(self, burst: Burst, now_ns: int) -> None:
+        """The same as `_end`, in one go, for a lone leg without delays that the radio has delivered."""
+        leg = burst[0]
+        if len(burst) > 1 or leg.lost or leg.cancelled:
+            self._end(burst, now_ns)
+            return
+        ledger, radios, kind, size_bit, started_ns = self.ledger, self.radios, self.kind, leg.size_bit, leg.started_ns
+        self.turns.give_back(burst)
+        del self._on_air[leg]
+        lost = ""
+        if self.faults.losing or leg.grant is not None:
+            lost = leg.lost = self.faults.fate(leg)
+        air_bit = leg.air_bit
+        energy_j, receive_j = leg.spent_j + leg.drawn_w * leg.power_s, 0.0
+        bits_j = radios.transmit_j_per_bit * air_bit
+        if radios.receive_w is not None:
+            receive_j = radios.receive_w[leg.receiver] * (now_ns - started_ns) / NS_PER_S
+        if radios.receive_j_per_bit:
+            receive_j += radios.receive_j_per_bit * air_bit
+        ledger.energy_j += energy_j + bits_j + receive_j
+        ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
+        row = (  # a `TransferRow`
+            kind, leg.sender, leg.receiver, 1, size_bit, leg.number, leg.requested_ns, started_ns, now_ns, air_bit,
+            0 if lost else size_bit, CODE[lost], energy_j + bits_j, receive_j, self.turns.lane(leg),
+            leg.snr if self.has_snr else 0.0,
+        )  # fmt: skip
+        ledger.transfers.append(row if not ledger.has_phases else row + _phases(leg))
+        self._deliver(leg, now_ns)
 
     def _end(self, burst: Burst, now_ns: int) -> None:
         """End the time on the air of a burst: the fate of each leg, and its delivery now or after its tail."""
