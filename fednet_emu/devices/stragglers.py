@@ -51,7 +51,6 @@ class ShiftedExponential(Straggler):
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * (1.0 - self.mean_factor * math.log1p(-uniform))
 
-    @override
     def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
         logs = np.array(list(map(math.log1p, (-uniform).tolist())))
         return nominal_s * (1.0 - self.mean_factor * logs)
