@@ -18,6 +18,7 @@ from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.plain import PlainAir, shared_air
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.faults import NoLoss, RandomLoss
+from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.transport import NoSession, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
@@ -30,7 +31,7 @@ from tests.quick import examples
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SCHEMES = (
     Ofdma(), Ofdma(subchannels=2), Shared(), Shared(max_senders=3, threshold_db=-15.0), Noma(),
-    Noma(threshold_db=-10.0, residual=0.1),
+    Noma(threshold_db=-10.0, residual=0.1), NrGrants(),
 )  # fmt: skip
 LONG_NS = 5 * 10**9
 """By then nearly all that can end has ended; what cannot, far out of reach, has blocks of fading up to the end."""
