@@ -106,17 +106,20 @@ def test_an_upload_that_is_not_worth_trying_is_left_to_events():
 
 
 @pytest.mark.parametrize("access", ACCESS)
-def test_the_limit_counts_time_on_the_air_only(access):
-    """Uploads of 0.1 to 1 s within a limit just above the longest are certain, whatever they wait; just below, not."""
+@pytest.mark.parametrize("size_bit", [30_000, 300])
+def test_the_limit_counts_time_on_the_air_only(access, size_bit):
+    """A limit of the longest upload's time, of one fading block or several, is enough, whatever it waits; 1 ns less not."""
     at_s = [0, 0, 0, 30 * 10**9]
-    free = ask(uplink(f"network.uplink.access={access}"), requested_ns=at_s)
+
+    def within(timeout_s):
+        settings = [] if timeout_s is None else [f"network.uplink.timeout_s={timeout_s!r}"]
+        return ask(uplink(f"network.uplink.access={access}", *settings), size_bit, at_s)
+
+    free = within(None)
     longest_ns = int((free.ended_ns - free.started_ns).max())
 
-    assert ask(
-        uplink(f"network.uplink.access={access}", f"network.uplink.timeout_s={longest_ns / 1e9!r}"), requested_ns=at_s
-    )
-    short = uplink(f"network.uplink.access={access}", f"network.uplink.timeout_s={(longest_ns - 1) / 1e9!r}")
-    assert ask(short, requested_ns=at_s) is None
+    assert within(longest_ns / 1e9) is not None
+    assert within((longest_ns - 1) / 1e9) is None
     assert free.started_ns[-1] == 30 * 10**9
     assert free.ended_ns[-2] < 30 * 10**9
 
