@@ -108,7 +108,7 @@ def test_an_upload_that_is_not_worth_trying_is_left_to_events():
 @pytest.mark.parametrize("access", ACCESS)
 @pytest.mark.parametrize("size_bit", [30_000, 300])
 def test_the_limit_counts_time_on_the_air_only(access, size_bit):
-    """A limit of the longest upload's time, of one fading block or several, is enough, whatever it waits; 1 ns less not."""
+    """A limit of the longest upload's time, of one fading block or several, is enough; one 1 ns shorter is not."""
     at_s = [0, 0, 0, 30 * 10**9]
 
     def within(timeout_s):
