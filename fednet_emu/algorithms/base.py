@@ -84,7 +84,8 @@ class Algorithm(Component):
     `fed.published` for the models that it sends on the downlink; sums: replies whose mean suffices; plans: rounds whose
     uplink is planned once the participants are known; polls: requests for the loss of a model; consensus: the mean of
     the devices' own models; edges: edge servers and their backhaul; sidelink: transfers from device to device;
-    server-samples, server-speed, validation-samples: these settings of `server`."""
+    server-samples, server-speed, validation-samples: these settings of `server`; steps: different numbers of local
+    steps per device."""
     own_learning: ClassVar[bool] = False
     """Whether the algorithm brings its own data and model, so that a scenario gives none."""
     asynchronous: ClassVar[bool] = False
@@ -302,10 +303,10 @@ class Synchronous(LocalTraining):
             client,
             t,
             *args,
-            deadline_s=self.deadline_s,
+            deadline_s=self.deadline_s if fed.orders.deadline_s is None else fed.orders.deadline_s,
             retries=self.retries,
             sums="sums" in self.uses,
-            statistics=self.selection.reports,
+            statistics=sampler.reports,
         )
         sampler.note(arrived)
         return arrived
@@ -313,6 +314,11 @@ class Synchronous(LocalTraining):
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
         """Process whose value is the devices to invite in round t, in order."""
         return sampler.cohort(t, message)
+
+    @property
+    def asks_selection(self) -> bool:
+        """Whether `selection` decides about the cohort."""
+        return True
 
     @property
     @override

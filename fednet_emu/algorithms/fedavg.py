@@ -41,7 +41,7 @@ class FedAvg(Synchronous):
 
     kind = "fedavg"
     sends_models: ClassVar[bool] = True
-    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
+    uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums", "steps"}
 
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""

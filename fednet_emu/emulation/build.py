@@ -99,12 +99,13 @@ def build(
     timing_only: bool = False,
     learning: bool = True,
     host: HostTime | None = None,
+    task: LearningTask | None = None,
 ) -> Federation:
     """Build the emulation that a valid scenario describes, ready to run.
 
     If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. Without `learning`
     there are only the network and the devices: data and model belong to programs outside. `host` measures how the
-    host's time is spent.
+    host's time is spent. `task` is that of an earlier run with the same learning settings and the same scene.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -112,12 +113,13 @@ def build(
     """
     folder = data_folder(data_dir)
     _refuse(scenario.untimed() if timing_only else iter(()))
-    streams, clock, devices = Streams(scenario.seed), Clock(), scenario.devices
+    streams, clock, devices = scenario.streams, Clock(), scenario.devices
     ledger = Ledger(scenario.evaluation.columns)
     threads = scenario.training.threads or available_cores()
-    task = None
-    if learning and not scenario.algorithm.own_learning:
-        task = build_task(scenario, streams, folder, timing_only, ledger)
+    if task is None and learning and not scenario.algorithm.own_learning:
+        task = build_task(scenario, streams, folder, timing_only)
+    if task is not None:
+        ledger.described[DATA_SPLIT] = task.split
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)
     training = scenario.training if task is not None else scenario.training.model_copy(update={"workers": 1})
@@ -207,13 +209,10 @@ def build_presence(
     return Presence(devices.availability.along(paths), streams.key("availability"), devices.count, batteries)
 
 
-def build_task(
-    scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool, ledger: Ledger
-) -> LearningTask:
-    """Split the data among the devices, describe that in the ledger, and build the model."""
+def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
+    """Split the data among the devices, and build the model."""
     device, network = _torch_device(scenario.training), scenario.learning()[2].located(data_dir)
     samples, splits, held, groups = dealt = deal(scenario, streams, data_dir)
-    ledger.described[DATA_SPLIT] = dealt.counts().frame()
     _refuse(unfit_augmentation(scenario, samples.input_shape))
     _refuse(unfit_metrics(scenario, samples))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
@@ -221,7 +220,8 @@ def build_task(
     if model.shipped_bit and (why := scenario.algorithm.ships_no_base):
         raise ScenarioError(f"model: with {scenario.algorithm.kind} {why}, got a base with ship; leave it out")
     _refuse(unfit_statistics(scenario, model))
-    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups)
+    table = dealt.counts().frame()
+    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups, table)
 
 
 _LOSS = {

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.records.folder.manifest import require_sound
@@ -43,7 +42,7 @@ class FinalModel:
 
     def modules(self, scenario: Scenario) -> nn.Module | list[nn.Module]:
         """Return the model in evaluation mode, or a list with one model for each device if `own` is set."""
-        key = Streams(scenario.seed).key("init") >> 1
+        key = scenario.streams.key("init") >> 1
         network = scenario.learning()[2].located(self.data_dir)
         found = [seeded_module(lambda: network.build(self.input_shape, self.outputs), key) for _ in self.states]
         for module, state in zip(found, self.states, strict=True):

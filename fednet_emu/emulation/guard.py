@@ -118,8 +118,10 @@ def _kept() -> Callable[[], None]:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         for library, count in blas:
-            library.set_num_threads(count)
-        LOG.setLevel(level)
+            if library.get_num_threads() != count:
+                library.set_num_threads(count)
+        if LOG.level != level:  # setting it clears the caches of all loggers
+            LOG.setLevel(level)
         filters.__exit__(None, None, None)
 
     return put_back

@@ -21,7 +21,6 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.devices.orbits import SatelliteView
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.data_folder import data_folder
-from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Extent
 from fednet_emu.learning.models.adapters import shipped_bit
 from fednet_emu.learning.models.base import Model, seeded_module
@@ -147,7 +146,7 @@ def host_memory_byte() -> float:
 
 def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
     """Uplinks and downlinks of the cells with all devices at their initial positions, satellites directly above."""
-    streams, devices, network = Streams(scenario.seed), scenario.devices, scenario.network
+    streams, devices, network = scenario.streams, scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     if devices.mobility.places:
         paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_folder(data_dir))

@@ -102,7 +102,7 @@ def play(
         if folder is not None and saver is None and scenario.training.checkpoint_s is not None:
             fed.kept = open_now.enter_context(kept_replies(folder.path, belongs))
         if out is not None or keep_model:
-            open_now.callback(_describe, fed, scenario, data_dir)  # before the records are written
+            open_now.callback(describe, fed, scenario, data_dir)  # before the records are written
         if folder is not None and saver is not None and not timing_only:
             checkpoint = load_checkpoint(folder.path, belongs)
             if checkpoint is not None:
@@ -143,7 +143,7 @@ def tried(outlook: Outlook) -> str:
     return ""
 
 
-def _describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
+def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
     """Record where devices were until now, for pages and traces."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame()
     if fed.network.gains is not None:

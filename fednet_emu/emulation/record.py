@@ -23,7 +23,6 @@ from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.files.gains import Gains
-from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.network import Network
 from fednet_emu.records.folder.manifest import FINISHED
 from fednet_emu.records.folder.store import LOG_FILE, RunFolder
@@ -85,11 +84,11 @@ def recorded(
             with fed.graph.host.part("records"):
                 fed.close()
                 books.write_tables(fed.ledger)
-                totals = _totals(fed, scenario, measured=measured)
+                whole = totals(fed, scenario, measured=measured)
             if status == "done":
                 reason = "" if measured else fed.divergence()
                 status = "diverged" if reason else "done"
-            summary.update(status=status, diverged=reason or None, **totals)
+            summary.update(status=status, diverged=reason or None, **whole)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
             if fed.graph.engine is not None and fed.graph.engine.statistics:
@@ -151,7 +150,7 @@ def _log_start(fed: Federation, scenario: Scenario, facts: Mapping[str, Any]) ->
         LOG.info("%s", APPROXIMATE)
 
 
-def _totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, Any]:
+def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, Any]:
     """Check the conservation laws, and return the totals of a run that has ended."""
     ledger = fed.ledger
     engine = fed.graph.engine
@@ -284,7 +283,7 @@ MOST_PLACES = 200_000
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
     """Sample positions, links and hardware of a network from 0 to `until_s`, independent of the present time."""
-    streams, devices = Streams(scenario.seed), scenario.devices.count
+    streams, devices = scenario.streams, scenario.devices.count
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
     xy_m, cell, snr, up_bps, down_bps, there = map(np.stack, zip(*map(network.picture, times_s.tolist()), strict=True))

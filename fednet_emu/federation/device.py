@@ -178,6 +178,9 @@ class Device:
         """
         check_training(w, plan, terms)
         asked, fed, difference = self.invitation.statistics, self._federation, terms.pop("difference", False)
+        if fed.orders.steps is not None and self.index >= 0:
+            own = terms.get("subset")
+            plan = fed.orders.plan(plan, self.index, self.n_samples if own is None else len(own))
         squares = "square" in asked
         work: Work = fed.learner.train(self, w, plan, key, fed.round, squares=squares, **terms)
         if asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import Links
 from fednet_emu.federation.local_rounds import LocalRounds
 from fednet_emu.federation.observer import Models, Observer
+from fednet_emu.federation.outside import Orders, Outside, Question
 from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.secure_sums import sums_of
@@ -30,7 +32,7 @@ from fednet_emu.federation.sums import without_statistics
 from fednet_emu.federation.updates import Since
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, gather
-from fednet_emu.kernel.clock import Clock, Process, Sleep
+from fednet_emu.kernel.clock import Clock, Decision, Process, Sleep
 from fednet_emu.kernel.events import cancel
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -62,6 +64,8 @@ class Federation:
         kept: values that an algorithm with its own learning stores for a resumed run.
         workers: number of processes in which such an algorithm may train.
         asks: function called for each transfer or computation of the algorithm, or with their number.
+        outside: questions that the caller of `begin` answers.
+        orders: orders to the devices of the present round, in addition to the settings of the algorithm.
     """
 
     def __init__(
@@ -90,6 +94,8 @@ class Federation:
         self.asks = self._rounds.request
         self.server, self.memory, self.kept = Device(self, SERVER), dict[str, Any](), Kept()
         self._states: dict[type, Any] = {}
+        self.outside, self.orders = Outside(), Orders()
+        self._process: Any = None
         self.presence, self._stop = presence, stop
         self._able = presence if task is None else presence.only(np.flatnonzero(task.n_samples))
         self.links = Links(network, graph, streams, self.learner.read, 0 if task is None else task.model.shipped_bit)
@@ -174,7 +180,9 @@ class Federation:
         it. For a tuple it has one entry per part: a model, 0 if the part is an update, None if it is sent uncompressed.
         """
         self.asks()
-        return self.links.uplink(device.index, payload, size_bit, power_part, since)
+        ratio = self.orders.ratio
+        kept = None if ratio is None else float(ratio[device.index])
+        return self.links.uplink(device.index, payload, size_bit, power_part, since, kept)
 
     def exchange(self, cohort: Iterable[Device], message: Any, client: Client, *args: Any, **how: Any) -> Process:
         """Send a message to every device, run `client` on each, and collect the replies.
@@ -395,6 +403,13 @@ class Federation:
         return self._observer.out_of_patience or self._stop.reached(dict(zip(COSTS, costs, strict=True)), self.accuracy)
 
     @property
+    def budget_left(self) -> float:
+        """The smallest share that is left of the limits of rounds and simulated time; 1 without these limits."""
+        stop = self._stop
+        spent = ((self.round, stop.rounds), (self.clock.now_s, stop.simulated_s))
+        return min((max(0.0, 1.0 - cost / limit) for cost, limit in spent if limit is not None), default=1.0)
+
+    @property
     def accuracy(self) -> float | None:
         """The latest pooled accuracy; None before the first."""
         return self._observer.accuracy
@@ -411,23 +426,73 @@ class Federation:
         Raises:
             Deadlock: all processes wait for events that cannot occur; the error lists them and the lost transfers.
         """
+        self._start(algorithm)
+        with self._running():
+            self.clock.run_process(self._process, self._stop.simulated_s)
+        self._finish()
+        return self.latest
+
+    def begin(self, algorithm: Any) -> bool:
+        """Start an algorithm and run it until its first question of `outside`; False if it has ended without one.
+
+        Errors are those of `run`.
+        """
+        self._start(algorithm)
+        with self._running():
+            self._main = self.clock.main(self._process, self._stop.simulated_s)
+        return self._advance()
+
+    @property
+    def question(self) -> Question:
+        """The open question."""
+        assert self.clock.asked is not None, "a question is open"
+        question: Question = self.clock.asked.question
+        return question
+
+    def answer(self, value: Any) -> bool:
+        """Answer the open question and run until the next one; False if the algorithm has ended."""
+        with self._running():
+            self.clock.answer(value)
+        return self._advance()
+
+    def decision(self, question: Question) -> Decision:
+        """Event, for a process that nothing else of this instant waits behind: the caller of `begin` has answered."""
+        return self.clock.ask(question)
+
+    def _start(self, algorithm: Any) -> None:
         self._rounds.trusted = type(algorithm).__module__.startswith("fednet_emu.algorithms.")
-        process: Process = algorithm.run(self)
+        self._process = algorithm.run(self)
+        self._observer.start(self._stop.simulated_s)
+
+    def _advance(self) -> bool:
+        with self._running():
+            if self.clock.advance(self._main):
+                return True
+        self._finish()
+        return False
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """End the algorithm's process if an error comes out; a deadlock says which transfers were lost."""
         try:
-            self._observer.start(self._stop.simulated_s)
-            self.clock.run_process(process, self._stop.simulated_s)
-        except Deadlock as deadlock:
-            raise Deadlock(deadlock.args[0], deadlock.args[1] + recent_losses(self.ledger)) from None
-        finally:
-            if process is not None:
-                process.close()
+            yield
+        except BaseException as error:
+            if self._process is not None:
+                self._process.close()
+            if isinstance(error, Deadlock):
+                raise Deadlock(error.args[0], error.args[1] + recent_losses(self.ledger)) from None
+            raise
+
+    def _finish(self) -> None:
+        self._process.close()
         self._end()
         self._observer.evaluate()
         self.graph.close()
-        return self.latest
 
     def close(self) -> None:
         """Stop all transfers and computations, so that the ledger accounts for them, and stop the training."""
+        if self._process is not None:
+            self._process.close()
         self._end()
         self.graph.close()
 

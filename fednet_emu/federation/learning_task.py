@@ -61,6 +61,7 @@ class LearningTask:
         outputs: number of outputs of the model.
         test_shares: float64 [classes], frequency of each class in the test set; empty without classes.
         groups: int64 [n_devices], true group of each device; None unless groups have different views of the data.
+        split: table of the number of samples of each label per device, for the records.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class LearningTask:
         held: tuple[Held, Held] | None = None,
         attack: Attack | None = None,
         groups: IntArray | None = None,
+        split: Any = None,
     ) -> None:
         train, test = splits
         server, self._validation = held or (Held.nothing(samples),) * 2
-        self.model, self.groups, self.outputs = model, groups, samples.outputs
+        self.model, self.groups, self.outputs, self.split = model, groups, samples.outputs, split
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: IntArray = train.sizes()
         self._bounds: list[int] = self.offsets.tolist()

@@ -83,8 +83,18 @@ class Links:
             return [self.downlink(device, payload, None) for device in devices]
         return self._network.downlink.send_all(SERVER, devices, parcel(payload, None, self._wire_bit))
 
-    def uplink(self, device: int, payload: Any, size_bit: int | None, power_part: float, since: Since) -> Transfer:
+    def uplink(
+        self,
+        device: int,
+        payload: Any,
+        size_bit: int | None,
+        power_part: float,
+        since: Since,
+        kept: float | None = None,
+    ) -> Transfer:
         """Send from a device to the server; if the uplink compresses and `since` is given, as an update.
+
+        `kept` is the share of the entries that a sparse update keeps; None takes that of the scenario.
 
         Raises:
             ScenarioError: the uplink only carries sums over the air.
@@ -97,7 +107,7 @@ class Links:
         uploads = None if since is None else self._uploads
         read = payload
         if uploads is not None:
-            read, size_bit = uploads.message(device, payload, since)
+            read, size_bit = uploads.message(device, payload, since, kept)
         message = parcel(payload, size_bit, self._wire_bit)
         if uploads is not None:
             message = message._replace(payload=read)

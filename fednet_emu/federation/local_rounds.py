@@ -206,7 +206,7 @@ class LocalRounds:
         yield clock.sleep_until(arrived_ns)
         down.record_broadcast(devices, size_bit, number, began_ns, arrived_ns)
         parts = payload if isinstance(payload, tuple) else (payload,)
-        if isinstance(client, LocalStep) and not cohort[0].invitation.statistics:
+        if isinstance(client, LocalStep) and not cohort[0].invitation.statistics and fed.orders.steps is None:
             computed, answers = self._step(cohort, devices, client, *parts, *args)
         else:
             computed, answers = self._run(cohort, devices, partial(client, fed), (*parts, *args))

@@ -13,6 +13,8 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.processors import Processors
 from fednet_emu.federation.links import Links
+from fednet_emu.federation.outside import Question
+from fednet_emu.kernel.clock import Process
 from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.network import Network
 from fednet_emu.network.planning import Planner
@@ -25,15 +27,20 @@ from fednet_emu.units import db_to_linear
 
 @final
 class RoundPlans:
-    """Plans rounds if the uplink's access is `planned`, else has no effect. Plans are in the series `plan`."""
+    """Plans rounds if the uplink's access is `planned`, else has no effect. Plans are in the series `plan`.
 
-    def __init__(self, network: Network, processors: Processors, links: Links, ledger: Ledger) -> None:
+    With `asks`, the grants of each cell are the answer to a question instead of a plan.
+    """
+
+    def __init__(
+        self, network: Network, processors: Processors, links: Links, ledger: Ledger, *, asks: bool = False
+    ) -> None:
         self._network, self._processors, self._links, self._ledger = network, processors, links, ledger
         uplink, access = network.uplink, network.uplink.settings.access
         self._planner: Planner | None = access.planner if isinstance(access, Planned) and uplink.rates is None else None
         law = uplink.band.law
         self._law = law.law if isinstance(law, ErgodicRate) else law
-        self._warned = False
+        self._warned, self._asks = False, asks
 
     @property
     def active(self) -> bool:
@@ -47,8 +54,8 @@ class RoundPlans:
 
     def plan(
         self, devices: Sequence[int], flop: Array, n_samples: IntArray, down_bit: int, up_bit: int, t: int
-    ) -> list[int]:
-        """Grant parts of the band, powers and clocks for a round, and return the devices that take part in it.
+    ) -> Process:
+        """Process that grants parts of the band, powers and clocks for a round; its value is who takes part in it.
 
         Args:
             devices: the chosen devices, at least one.
@@ -65,12 +72,12 @@ class RoundPlans:
         cells: dict[int, list[int]] = {}
         for device in devices:
             cells.setdefault(self._network.serving_cell(device), []).append(device)
-        kept = []
+        kept: list[int] = []
         for own in cells.values():
             numbers = np.array(own)
             download_s = self._download_s(numbers, overhead.wire_bit(down_bit))
             round_ = self._round(numbers, download_s, flop[numbers], n_samples[numbers], overhead.wire_bit(up_bit))
-            kept += self._granted(planner, numbers, round_, t)
+            kept += yield from self._granted(planner, numbers, round_, t)
         if not kept and not self._warned:
             self._warned = True
             kind = planner.kind
@@ -78,7 +85,7 @@ class RoundPlans:
             warnings.warn(f"network.uplink.access: the planner {kind} {text}", stacklevel=2)
         return sorted(kept)
 
-    def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> list[int]:
+    def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> Process:
         """Plan the devices of a cell that have a working link, and give the others `_LEAST_GRANT`.
 
         If a plan leaves devices out, planning is repeated without them, because they do not receive the model.
@@ -88,7 +95,11 @@ class RoundPlans:
             self._links.grants[device] = _LEAST_GRANT
         asked = able.copy()
         while asked.any():
-            grants = planner.plan(self._after_download(round_, asked | ~able).only(asked))
+            now = self._after_download(round_, asked | ~able).only(asked)
+            if self._asks:
+                grants = yield self._processors.clock.ask(Question("grants", (numbers[asked], now)))
+            else:
+                grants = planner.plan(now)
             kept = grants.share > 0
             if kept.all():
                 for device, *grant in zip(numbers[asked].tolist(), *(part.tolist() for part in grants), strict=True):

@@ -116,15 +116,21 @@ class Compressor:
         self._statistics = statistics
         self._left: dict[tuple[int, ...], Deferred] = {}
 
-    def send(self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int) -> tuple[Deferred, int]:
-        """The model that the receiver reads in message `number` of the sender `who`, and the bits of the message."""
+    def send(
+        self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int, kept: float | None = None
+    ) -> tuple[Deferred, int]:
+        """The model that the receiver reads in message `number` of the sender `who`, and the bits of the message.
+
+        A sparse scheme keeps the share `kept` of the entries if it is given.
+        """
         n, name, statistics = x.size, ("compression", *who, number), self._statistics.get(x.size, 0)
-        what = self.scheme, x, base, self._left.get(who), self._streams, name, statistics
+        scheme = self.scheme if kept is None else self.scheme.model_copy(update={"share": kept})
+        what = scheme, x, base, self._left.get(who), self._streams, name, statistics
         both = self._graph.call(sent, *what, size=2 * n)
         model = both.part("model", n)
         if self.scheme.feeds_back:
             self._left[who] = both.part("left", n)
-        bit = bits_of(self.scheme, n, statistics)
+        bit = bits_of(scheme, n, statistics)
         if self.scheme.depends_on_values:
             bit = self._read(both.part("bit", 1), bit)
         return model, bit
@@ -148,7 +154,7 @@ class Uploads:
         self._compressor = compressor
         self._senders: dict[int, _Sender] = {}
 
-    def message(self, device: int, payload: Any, since: Since) -> tuple[Any, int]:
+    def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
         """The payload that the server reads, and its bits; the same message again until it has arrived.
 
         Raises:
@@ -161,17 +167,17 @@ class Uploads:
         sender = self._senders.setdefault(device, _Sender())
         key = tuple(item.number if isinstance(item, Deferred) else -1 for item in (*parts, *bases))
         if sender.payload is None or sender.key != key:
-            read = [self._part(device, place, parts[place], base) for place, base in enumerate(bases)]
+            read = [self._part(device, place, parts[place], base, kept) for place, base in enumerate(bases)]
             sender.messages += 1
             sender.key, sender.bit = key, sum(bit for _, bit in read)
             sender.payload = read[0][0] if alone else tuple(part for part, _ in read)
         return sender.payload, sender.bit
 
-    def _part(self, device: int, place: int, part: Any, base: Base) -> tuple[Any, int]:
+    def _part(self, device: int, place: int, part: Any, base: Base, kept: float | None) -> tuple[Any, int]:
         if base is None or not isinstance(part, Deferred) or not part.size:
             return part, n_scalars(part) * FLOAT_BIT
         known = base if isinstance(base, Deferred) else None
-        return self._compressor.send(part, known, (device, place), self._senders[device].messages)
+        return self._compressor.send(part, known, (device, place), self._senders[device].messages, kept)
 
     def until_arrived(self, device: int, transfer: Transfer) -> None:
         """Keep the message of a device for further attempts until this transfer has delivered it."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from simpy.core import StopSimulation
 from simpy.events import URGENT, Event, EventPriority
 
-from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.errors import AlgorithmError, Deadlock, ScenarioError
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.events import Completion, RunningProcess, describe
 
@@ -68,6 +68,8 @@ class Clock(simpy.Environment):
         super().__init__(initial_time=0)
         self._forgotten = 0  # upper bound of the number of forgotten events in the queue
         self._quiet = 0  # upper bound of the number of events that wake no process: forgotten and background ones
+        self.asked: Decision | None = None
+        """The open question, which the caller of `advance` answers by `answer`; None if no question is open."""
         self.stopping = False
         """True ends `run_process` after the present event with a KeyboardInterrupt, for example in a signal handler."""
 
@@ -188,11 +190,55 @@ class Clock(simpy.Environment):
 
         Raises:
             Deadlock: no event can wake a process any more, and this one has not ended; `until_s` does not delay it.
+            AlgorithmError: a process asks a question, for which `run_process` has no answer.
         """
+        main = self.main(process, until_s)
+        if self.advance(main):
+            what = f"asks a question, got {self.asked}, and no caller answers it"
+            raise AlgorithmError("clock.ask", what, "drive the run by Federation.begin and answer", line="")
+        return main.value if main.callbacks is None else None
+
+    def main(self, process: Process, until_s: float | None = None) -> RunningProcess:
+        """Start the process that `advance` runs until it ends, or until `until_s`."""
         main = self.process(process)
         if until_s is not None:
             self.call_at(to_ns(until_s), StopSimulation.callback, COLLECT, background=True)
+        return main
+
+    def ask(self, question: Any) -> Decision:
+        """Event whose value is what the caller of `advance` answers; it stops `advance`, and takes no simulated time.
+
+        The process that asks goes on when it is answered, before any other event, as if it had not stopped. So it has
+        to be the last thing that the present event of the queue wakes: `advance` refuses any other question.
+        """
+        self.asked = Decision(self, question)
+        return self.asked
+
+    def answer(self, value: Any) -> None:
+        """Answer the open question: the process that has asked goes on now, up to its next `yield`.
+
+        Raises:
+            AlgorithmError: the process asks again through another one, see `ask`.
+        """
+        decision, self.asked = self.asked, None
+        assert decision is not None, "a question is open"
+        decision._value = value
+        callbacks, decision.callbacks = decision.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(decision)
+        if self.asked is not None:
+            self.asked.check(decision, callbacks)
+
+    def advance(self, main: RunningProcess) -> bool:
+        """Run until a question is open (True), or until the process or its time has ended (False).
+
+        Raises:
+            Deadlock: as `run_process`.
+            AlgorithmError: other processes would go on before the one that asks, see `ask`.
+        """
         queue = self._queue
+        if self.asked is not None:
+            return True
         with rare_garbage_collection(), suppress(StopSimulation):
             while main.callbacks is not None and not self.stopping:
                 if len(queue) <= self._quiet:  # perhaps nothing is left that may wake a process
@@ -212,9 +258,12 @@ class Clock(simpy.Environment):
                     callback(event)
                 if not event._ok and not hasattr(event, "_defused"):
                     raise event._value
+                if self.asked is not None:
+                    self.asked.check(event, callbacks)
+                    return True
         if self.stopping:
             raise KeyboardInterrupt
-        return main.value if main.callbacks is None else None
+        return False
 
 
 Clock.now = Clock._now
@@ -247,6 +296,39 @@ class Timer(_Bare):
             if self.background:
                 self.to_foreground()
             cast("Clock", self.env).forget(self)
+
+
+class Decision(Completion):
+    """Event that comes when the caller of `Clock.advance` has answered a question.
+
+    Attributes:
+        question: what is asked.
+    """
+
+    def __init__(self, clock: Clock, question: Any) -> None:
+        super().__init__(clock)
+        self.question = question
+        self._asker = clock.active_process
+        self._woken_by = None if self._asker is None else self._asker.target
+
+    def check(self, event: Event, callbacks: list[Callable[[Event], None]]) -> None:
+        """Raise an `AlgorithmError` unless the answer continues exactly where the event [of these callbacks] stopped.
+
+        Whatever else the event wakes would run before the answer instead of after it.
+        """
+        asker, waiting = self._asker, self.callbacks or []
+        last, waits = (getattr(its[-1], "__self__", None) if its else None for its in (callbacks, waiting))
+        if asker is None or asker is not last or asker is not waits or self._woken_by is not event:
+            what = f"asks while other processes of the instant wait for their turn, got {self}"
+            remedy = "let the process wait for an event of its own before it asks, and for the answer at once"
+            raise AlgorithmError("clock.ask", what, remedy, line="")
+
+    def describe(self) -> str:
+        """The question, for deadlock messages."""
+        return f"an answer to {self.question!r}"
+
+    def __repr__(self) -> str:
+        return f"{self.question!r}"
 
 
 class Sleep(Completion):

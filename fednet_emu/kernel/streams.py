@@ -29,19 +29,35 @@ _FEW = 4
 """Number of generators below which it is faster to create them one by one."""
 
 
-class Streams:
-    """All randomness of one run; `streams("batch", 3, 12)` is device 3's generator for round 12."""
+_SCENE = frozenset({"data", "limit", "hold out", "partition", "attack", "feature noise", "init"}) | {
+    *("placement", "profile", "speed", "waves", "asymmetry"),
+    *("shadowing", "los", "environment", "indoor", "building", "depth", "penetration"),
+}
+"""First words of the names of streams that make the scene: data, initial model, places, hardware, shadowing."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+
+class Streams:
+    """All randomness of one run; `streams("batch", 3, 12)` is device 3's generator for round 12.
+
+    Args:
+        seed: the seed of the run.
+        scene_seed: the seed of the streams that make its scene; None takes that of the run.
+    """
+
+    def __init__(self, seed: int, scene_seed: int | None = None) -> None:
+        self.seed, self._scene_seed = seed, seed if scene_seed is None else scene_seed
+
+    def _seed_of(self, name: tuple[Name, ...]) -> int:
+        scene = bool(name) and (name[0] in _SCENE or name == ("groups",))
+        return self._scene_seed if scene else self.seed
 
     def __call__(self, *name: Name) -> np.random.Generator:
         """Return a new generator at the start of the stream with this name."""
         words = np.frombuffer(_digest(name), "<u4").tolist()
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=words)))
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed_of(name), spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """Return `self(*name)` for each name, in a tenth of the time when there are dozens."""
+        """Return `self(*name)` for each name, none of the scene, in a tenth of the time when there are dozens."""
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))
@@ -49,7 +65,7 @@ class Streams:
 
     def key(self, *name: Name) -> int:
         """Return a 64-bit key for this name, to be passed to `uniform` and `uniforms`."""
-        return int.from_bytes(blake2b(_spelt((self.seed, *name)), digest_size=8).digest(), "little")
+        return int.from_bytes(blake2b(_spelt((self._seed_of(name), *name)), digest_size=8).digest(), "little")
 
 
 def _digest(name: tuple[Name, ...]) -> bytes:

@@ -160,6 +160,8 @@ class Table(Generic[Row]):
                 size = min(BLOCK_ROWS, self._filed_rows - start) * self._record.itemsize
                 self._file.seek(start * self._record.itemsize)
                 yield np.frombuffer(self._file.read(size), self._record)
+        if len(self._packed) > 1 and self._packed_rows <= BLOCK_ROWS:
+            self._packed = [self._joined(self._packed)]  # checks read a finished table many times
         yield from self._packed
 
     def blocks(self) -> Iterator[Rows]:
@@ -167,15 +169,33 @@ class Table(Generic[Row]):
         block, rows = [self.none], 0
         for records in self._chunks():
             if rows >= BLOCK_ROWS:
-                yield np.concatenate(block)
+                yield self._joined(block)
                 block, rows = [], 0
             block.append(records)
             rows += len(records)
-        yield np.concatenate(block)
+        yield self._joined(block)
+
+    def _joined(self, parts: Sequence[Rows]) -> Rows:
+        """One array of all rows; NumPy would compare the columns of each part by name, which takes longer."""
+        bare = np.dtype((np.void, self._record.itemsize))
+        return np.concatenate([np.ascontiguousarray(part).view(bare) for part in parts]).view(self._record)
 
     @property
     def none(self) -> Rows:
         return np.empty(0, self._record)
+
+    def since(self, row: int) -> Rows:
+        """The rows from this number on, which are in memory."""
+        self._pack()
+        parts, first = [], len(self)
+        for records in reversed(self._packed):
+            if first <= row:
+                break
+            first -= len(records)
+            parts.append(records[max(0, row - first) :])
+        if len(parts) < 2:
+            return parts[0] if parts else self.none
+        return self._joined(parts[::-1])
 
     def column(self, name: str) -> NDArray[Any]:
         """All values of one column, not converted."""

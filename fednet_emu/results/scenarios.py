@@ -14,7 +14,6 @@ from fednet_emu.emulation.build import deal
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import data_folder
-from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.folder.store import SCENARIO
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.slots import slots
@@ -35,7 +34,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
     if scenario.algorithm.own_learning:
         kind = scenario.algorithm.kind
         raise FednetError(f"data: the algorithm brings its own data, got {kind}; choose a scenario with a partition")
-    return deal(scenario, Streams(scenario.seed), data_folder(data_dir)).counts()
+    return deal(scenario, scenario.streams, data_folder(data_dir)).counts()
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:

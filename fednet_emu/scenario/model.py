@@ -21,6 +21,7 @@ from fednet_emu.devices.speeds import AnySpeeds, Frequency, Slowdowns
 from fednet_emu.devices.stragglers import AnyStraggler, NoStraggler
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.stop import Evaluation, Stop
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import AnyAttack
 from fednet_emu.learning.data.datasets import AnyDataset
 from fednet_emu.learning.data.datasets.base import Dataset
@@ -196,6 +197,9 @@ class Scenario(Component):
     """A readable title; it does not affect the run."""
     seed: int = Field(0, ge=0)
     """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
+    scene_seed: int | None = Field(None, ge=0)
+    """Seed of the scene alone: data, split, initial model, placement, speeds, profiles and shadowing. null takes
+    `seed`; with a number, runs with different seeds meet different chances in one scene."""
     devices: Devices = Devices()
     server: Server = Server()
     channel: Channel
@@ -223,6 +227,11 @@ class Scenario(Component):
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
+
+    @property
+    def streams(self) -> Streams:
+        """The randomness of the run."""
+        return Streams(self.seed, self.scene_seed)
 
     def learning(self) -> tuple[Dataset, Partition, Model]:
         """The data, their partition and the model.

@@ -374,3 +374,130 @@ def test_few_forgotten_timers_stay():
     assert len(clock._queue) == 64
     clock.call_at(64, print).cancel()
     assert clock._queue == []
+
+
+# ---- questions -------------------------------------------------------------------------------------------------------
+
+
+def asking(clock, log, name, wait):
+    """A process that waits for an event, asks, and logs the answer with its time."""
+    yield wait
+    log.append((name, (yield clock.ask(name)), clock.now))
+
+
+def waiting(clock, log, name, wait):
+    """A process that waits for an event and logs its name."""
+    yield wait
+    log.append((name, clock.now))
+
+
+def played(clock, main, answers):
+    """Let the clock run, and answer each question by the next of the answers; the questions."""
+    asked, process = [], clock.main(main)
+    while clock.advance(process):
+        asked.append(clock.asked.question)
+        clock.answer(answers.pop(0))
+    return asked
+
+
+def test_an_answer_goes_on_in_the_same_instant_before_any_other_event():
+    """Asked at 5 ns, the process goes on at 5 ns, before another that waits for the same instant."""
+    clock, log = Clock(), []
+
+    def main():
+        both = [asking(clock, log, "first", clock.sleep_until(5)), waiting(clock, log, "second", clock.sleep_until(5))]
+        yield gather(clock, both)
+
+    assert played(clock, main(), ["yes"]) == ["first"]
+    assert log == [("first", "yes", 5), ("second", 5)]
+
+
+def test_several_questions_of_an_instant_are_asked_one_by_one():
+    """Two processes with events of their own, and one that asks again at once: three questions, in order."""
+    clock, log = Clock(), []
+
+    def twice(wait):
+        yield wait
+        log.append((yield clock.ask("a")))
+        log.append((yield clock.ask("b")))
+
+    def main():
+        yield gather(clock, [twice(clock.sleep_until(5)), asking(clock, log, "c", clock.sleep_until(5))])
+
+    assert played(clock, main(), [1, 2, 3]) == ["a", "b", "c"]
+    assert log == [1, 2, ("c", 3, 5)]
+
+
+def shared_event(clock, log):
+    """Two processes that wait for one event; the first asks."""
+    event = clock.sleep_until(5)
+    yield gather(clock, [asking(clock, log, "first", event), waiting(clock, log, "second", event)])
+
+
+def triggered_events(clock, log):
+    """Two events that come by `trigger_now` in one callback; who waits for the first asks."""
+    events = [clock.event(), clock.event()]
+    for event in events:
+        event._ok, event._value = True, None
+    clock.call_at(5, lambda _event: clock.trigger_now(events))
+    yield gather(clock, [asking(clock, log, "first", events[0]), waiting(clock, log, "second", events[1])])
+
+
+def begun(clock, log):
+    """A process that is begun by another one and asks at once; the other has not come to its own wait."""
+
+    def child():
+        log.append((yield clock.ask("child")))
+
+    yield clock.sleep_until(5)
+    started = clock.begin([child()])
+    log.append("parent")
+    yield started[0]
+
+
+@pytest.mark.parametrize("story", [shared_event, triggered_events, begun])
+def test_a_question_is_refused_where_others_would_overtake_the_answer(story):
+    """What the same event wakes afterwards would run before the answer."""
+    clock = Clock()
+    with pytest.raises(AlgorithmError, match="asks while other processes of the instant wait for their turn, got '"):
+        played(clock, story(clock, []), ["yes"])
+
+
+def test_a_question_without_anybody_to_answer_is_an_error():
+    """`run_process` says who asked what."""
+    clock = Clock()
+    with pytest.raises(AlgorithmError, match="asks a question, got 'who\\?', and no caller answers it"):
+        clock.run_process(asking(clock, [], "who?", clock.sleep_until(5)))
+
+
+def test_time_may_end_while_a_question_is_answered_late():
+    """At the limit the clock ends, and the process that would ask at it does not."""
+    clock, log = Clock(), []
+    process = clock.main(asking(clock, log, "late", clock.sleep_until(6)), until_s=5e-9)
+
+    assert not clock.advance(process)
+    assert (clock.now, clock.asked, log) == (5, None, [])
+
+
+def test_an_error_of_the_process_comes_out_of_advance():
+    """Unchanged, after the answer that has caused it."""
+    clock = Clock()
+
+    def main():
+        yield clock.sleep_until(5)
+        raise KeyError((yield clock.ask("which")))
+
+    process = clock.main(main())
+    assert clock.advance(process)
+    clock.answer("this")
+    with pytest.raises(KeyError, match="this"):
+        clock.advance(process)
+
+
+def test_the_collector_is_as_before_between_two_questions():
+    """Thresholds are the caller's whenever `advance` has returned."""
+    clock, before = Clock(), gc.get_threshold()
+    process = clock.main(asking(clock, [], "who", clock.sleep_until(5)))
+
+    assert clock.advance(process)
+    assert gc.get_threshold() == before

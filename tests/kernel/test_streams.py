@@ -158,3 +158,14 @@ def test_many_streams_at_once_are_the_same_streams(seed, names):
 
     assert [rng.bit_generator.state for rng in together] == [rng.bit_generator.state for rng in alone]
     assert [rng.permutation(20).tolist() for rng in together] == [rng.permutation(20).tolist() for rng in alone]
+
+
+def test_a_scene_seed_rules_the_scene_alone():
+    """Placement, data and shadowing follow it, also in cells of their own; fading, batches and mobility do not."""
+    one, other, both = Streams(1, 7), Streams(2, 7), Streams(7)
+    for name in [("placement",), ("init",), ("groups",), ("shadowing", "cell"), ("waves", "los", 2)]:
+        assert one.key(*name) == other.key(*name) == both.key(*name)
+        assert one(*name).random() == both(*name).random()
+    for name in [("batch", 3, 12), ("fading", "uplink"), ("mobility",), ("groups", 3), ("cohort", 0)]:
+        assert one.key(*name) == Streams(1).key(*name) != other.key(*name)
+        assert one(*name).random() == Streams(1)(*name).random()

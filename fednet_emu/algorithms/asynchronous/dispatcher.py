@@ -10,9 +10,13 @@ from pydantic import Field
 from simpy.events import Process as Started
 
 from fednet_emu.algorithms.base import LocalTraining
+from fednet_emu.algorithms.selection.base import RoundWork, chosen
+from fednet_emu.algorithms.selection.cohort_sampler import History
 from fednet_emu.errors import Deadlock
-from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process
+from fednet_emu.federation import Deferred, Delivery, Device, Federation, Process, SgdPlan
+from fednet_emu.federation.cohort import draw
 from fednet_emu.federation.exchange import Client
+from fednet_emu.federation.outside import Question
 from fednet_emu.federation.rounds import is_standstill
 
 
@@ -37,7 +41,7 @@ class Concurrent(LocalTraining):
 
         A device runs `client(fed, k, w, n)` at its nth invitation, from 0.
         """
-        dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s))
+        dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s, self.plan))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
         fed.answered(arrival.tries, 1)
         return arrival
@@ -59,10 +63,11 @@ class Dispatcher:
     The next device is drawn uniformly among the idle devices that are present; if all of these are away, it is the
     first that returns. A lost or late reply only frees a place. Replies of one instant are returned in the order of
     devices, and free their places after all of them: a device that is then invited gets a model with all of them.
-    Without mobility, a device out of reach is not invited again.
+    Without mobility, a device out of reach is not invited again. The question `dispatch` of `Federation.outside`
+    replaces the draw.
     """
 
-    def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None) -> None:
+    def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None, plan: SgdPlan) -> None:
         self._fed, self._deadline_s, self._inbox = fed, deadline_s, fed.inbox()
         self._idle = {k.index for k in fed.devices() if k.n_samples}
         self._asked = [0] * fed.n_devices
@@ -72,6 +77,10 @@ class Dispatcher:
         self._fruitful_s = fed.now_s
         self._started: list[Started] = []  # trips, of which some may be over
         self._since: dict[int, int] = {}  # by device at work: how many trips had ended when it was asked
+        self._history: History | None = None
+        if "dispatch" in fed.outside.questions:
+            self._history = History(fed, ())
+            self._work = RoundWork(fed, plan, fed.task.model.size, fed.task.model.size)
 
     def next(self, version: int, w: Deferred, client: Client) -> Process:
         """Keep devices at work on `client`, with the model w of this version, until there is an `Arrival`: the result.
@@ -96,6 +105,8 @@ class Dispatcher:
     def _note(self, k: Device, answer: Delivery, version: int) -> None:
         self._tries += 1
         self._ended += 1
+        if self._history is not None:
+            self._history.heard(k.index, self._version, answer)
         if not answer.lost:
             self._came.append(Arrival(k, answer.payload, version, answer.ended_s, self._tries))
             self._tries, self._fruitful_s = 0, self._fed.now_s
@@ -123,11 +134,30 @@ class Dispatcher:
         """Draw an idle device; draw again if another waiting trip has taken the same one."""
         while True:
             self._draws += 1
-            among = np.array(sorted(self._idle), dtype=np.int64)
-            [k] = yield self._fed.cohort(1, "asked", self._draws, among=among)
-            if k.index in self._idle:
-                self._idle.remove(k.index)
-                return k
+            number, among = self._draws, np.array(sorted(self._idle), dtype=np.int64)
+            size = 1 if self._history is None else self._fed.n_devices
+            there = yield self._fed.cohort(size, "asked", number, among=among)
+            if self._history is not None:
+                there = yield from self._decided(there, number, self._history)
+            for k in there:
+                if k.index in self._idle:
+                    self._idle.remove(k.index)
+                    return k
+
+    def _decided(self, there: list[Device], number: int, history: History) -> Process:
+        """The device, as a list, that the caller of the run asks next; without its decision that of the draw."""
+        fed, rng = self._fed, self._fed.streams("cohort", "asked", number)
+        idle = np.array([k.index for k in there if k.index in self._idle])
+        if not len(idle):
+            return []
+        view = history.view(self._version, 1, idle, None, self._work, rng)
+        decided = yield fed.decision(Question("dispatch", view))
+        if decided is None:
+            [decided] = draw(np.array([k.index for k in there]), 1, rng)
+        found = chosen([decided], there)
+        if decided in self._idle:
+            history.begin(self._version, found)
+        return found
 
 
 def record_arrival(fed: Federation, step: int, arrival: Arrival) -> int:

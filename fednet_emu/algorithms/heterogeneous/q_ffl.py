@@ -68,6 +68,11 @@ class QFfl(Synchronous):
         trained = yield k.train(w, self.plan, t)
         return trained.params, loss
 
+    @property
+    def asks_selection(self) -> bool:
+        """Not where the samples decide."""
+        return self.sampling == "uniform"
+
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
         """The cohort of a round by numbers of samples, in the order of numbers."""
         if self.sampling == "uniform":
@@ -76,7 +81,7 @@ class QFfl(Synchronous):
         share = np.array([k.n_samples for k in there], dtype=float)
         size = min(cohort_size(self.cohort, fed.n_devices), len(there))
         places = fed.streams("q-ffl", t).choice(len(there), size, replace=False, p=share / share.sum())
-        return sampler.planned(t, [there[place] for place in np.sort(places)])
+        return (yield from sampler.planned(t, [there[place] for place in np.sort(places)]))
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:

@@ -27,6 +27,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device, Federation, SgdPlan, Statistic
+from fednet_emu.federation.outside import Orders
 
 
 class RoundWork:
@@ -54,6 +55,18 @@ class RoundWork:
         processed = {n: self.plan.n_samples_processed(n) for n in dict.fromkeys(own)}
         return flop * np.array([processed[n] for n in own])
 
+    def flop_of(self, orders: Orders) -> Array:
+        """Work [N] of the local steps that the devices are ordered to make."""
+        if orders.steps is None:
+            return self.flop
+        flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
+        return flop * np.array([orders.plan(self.plan, k, n).n_samples_processed(n) for k, n in enumerate(own)])
+
+    @property
+    def budget_left(self) -> float:
+        """The smallest share that is left of the limits of rounds and simulated time."""
+        return self._fed.budget_left
+
     @cached_property
     def compute_s(self) -> Array:
         """Expected time [N] of the local steps: without straggling, at the clocks that devices choose for them."""
@@ -61,9 +74,18 @@ class RoundWork:
 
     def rates_bps(self, numbers: IntArray, *, down: bool) -> Array:
         """Expected rates [N] of the links of some devices now; nan for the others."""
-        rates = np.full(self._fed.n_devices, np.nan)
-        rates[numbers] = self._fed.network.expected_bps(numbers, down=down)
+        rates, network = np.full(self._fed.n_devices, np.nan), self._fed.network
+        if network.moving or network.uplink.rates is not None or network.downlink.rates is not None:
+            rates[numbers] = network.expected_bps(numbers, down=down)
+        else:
+            rates[numbers] = self._still_bps[down][numbers]
         return rates
+
+    @cached_property
+    def _still_bps(self) -> tuple[Array, Array]:
+        """Expected rates [N] up and down of devices at rest."""
+        everybody, network = np.arange(self._fed.n_devices), self._fed.network
+        return network.expected_bps(everybody, down=False), network.expected_bps(everybody, down=True)
 
     def charges_j(self, numbers: IntArray) -> Array:
         """Energy [N] in J in the batteries of some devices now; nan for the others, and without batteries."""
@@ -196,21 +218,20 @@ class Selection(Component):
     def choose(self, view: ServerView) -> Sequence[int]:
         """Numbers of the selected devices, all of them among `view.there`."""
 
-    def chosen(self, view: ServerView, there: Sequence[Device]) -> list[Device]:
-        """The devices that `choose` selects among the available ones, in the order of their numbers.
 
-        Raises:
-            ScenarioError: a number is not among the available ones, or occurs twice.
-        """
-        numbers = sorted(int(number) for number in self.choose(view))
-        able = {k.index: k for k in there}
-        wrong = next((n for n in numbers if n not in able), None)
-        if wrong is not None or len(set(numbers)) < len(numbers):
-            what = "a device twice" if wrong is None else f"device {wrong}, which is away or has no samples"
-            raise ScenarioError(
-                f"algorithm.selection: chooses {what}, got {numbers}; choose distinct numbers of `there`"
-            )
-        return [able[number] for number in numbers]
+def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
+    """The devices with these numbers among the available ones, in the order of their numbers.
+
+    Raises:
+        ScenarioError: a number is not among the available ones, or occurs twice.
+    """
+    numbers = sorted(int(number) for number in numbers)
+    able = {k.index: k for k in there}
+    wrong = next((n for n in numbers if n not in able), None)
+    if wrong is not None or len(set(numbers)) < len(numbers):
+        what = "a device twice" if wrong is None else f"device {wrong}, which is away or has no samples"
+        raise ScenarioError(f"algorithm.selection: chooses {what}, got {numbers}; choose distinct numbers of `there`")
+    return [able[number] for number in numbers]
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fednet_emu.algorithms.selection.base import RoundWork, Selection, ServerView
+from fednet_emu.algorithms.selection.base import RoundWork, Selection, ServerView, chosen
 from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.compression.base import FLOAT_BIT
-from fednet_emu.federation import Arrived, Deferred, Device, Federation, Process, Statistic
+from fednet_emu.federation import Arrived, Deferred, Delivery, Device, Federation, Process, Statistic
+from fednet_emu.federation.outside import Question
 from fednet_emu.federation.round_plans import RoundPlans
 
 NOMINAL_LOSS = 1.0
@@ -23,17 +24,21 @@ NOMINAL_LOSS = 1.0
 class CohortSampler:
     """Selects a cohort of `size` devices in every round, and keeps the results; with `uniform` it keeps nothing.
 
-    `work` is the work of a device in a round; `deadline_s` limits the wait for requested losses.
+    The question `invite` of `Federation.outside` replaces the choice; the reports and polls of the rule remain. `work`
+    is the work of a device in a round; `deadline_s` limits the wait for requested losses.
     """
 
     def __init__(
         self, fed: Federation, selection: Selection, size: int, work: RoundWork, deadline_s: float | None
     ) -> None:
         self._fed, self._rule, self._size, self._work, self._deadline_s = fed, selection, size, work, deadline_s
-        self._history: _History | None = None
-        self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger)
-        if type(selection) is not Uniform:
-            self._history = _History(fed, selection.reports)
+        self._history: History | None = None
+        asks = fed.outside.questions
+        self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger, asks="grants" in asks)
+        self._asks = "invite" in asks
+        self.reports = tuple(dict.fromkeys((*selection.reports, *fed.outside.statistics)))
+        if self._asks or type(selection) is not Uniform:
+            self._history = History(fed, self.reports)
             self._memory = selection.start(fed.n_devices)
 
     def cohort(self, t: int, message: Any) -> Process:
@@ -43,31 +48,32 @@ class CohortSampler:
             cohort = yield self._fed.cohort(self._size, t)
         else:
             cohort = yield from self._chosen(t, message, self._history)
-        cohort = self.planned(t, cohort)
+        cohort = yield from self.planned(t, cohort)
         if self._history is not None:
             self._history.begin(t, cohort)
         return cohort
 
-    def planned(self, t: int, cohort: Sequence[Device]) -> list[Device]:
-        """Plan round t, if rounds are planned; the devices of the cohort that take part in it."""
+    def planned(self, t: int, cohort: Sequence[Device]) -> Process:
+        """Process that plans round t, if rounds are planned; its value is the devices that take part in it."""
         if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
-        up_bit = work.up_bit + FLOAT_BIT * len(self._rule.reports)
-        numbers = [k.index for k in cohort]
-        asked = self._plans.plan(numbers, work.flop, work.n_samples, FLOAT_BIT * work.down, up_bit, t)
+        up_bit = work.up_bit + FLOAT_BIT * len(self.reports)
+        numbers, flop = [k.index for k in cohort], work.flop_of(self._fed.orders)
+        asked = yield from self._plans.plan(numbers, flop, work.n_samples, FLOAT_BIT * work.down, up_bit, t)
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:
         """Record the results of a cohort, when the round ends."""
         self._fed.ledger.asked.update([k.index for k in arrived.cohort])
         if self._history is not None:
-            self._history.note(arrived, self._rule.reports)
+            self._history.note(arrived, self.reports)
 
-    def _chosen(self, t: int, message: Any, history: _History) -> Process:
+    def _chosen(self, t: int, message: Any, history: History) -> Process:
         fed, rule = self._fed, self._rule
         there = yield fed.cohort(fed.n_devices, t)
-        view = history.view(t, self._size, np.array([k.index for k in there]), self._memory, self._work)
+        numbers, rng = np.array([k.index for k in there]), fed.streams("selection", t)
+        view = history.view(t, self._size, numbers, self._memory, self._work, rng)
         if rule.polls:
             polled = rule.poll(view)
             w = message[0] if isinstance(message, tuple) else message
@@ -78,14 +84,15 @@ class CohortSampler:
             for k, loss in told:
                 losses[k.index] = fed.read(loss, NOMINAL_LOSS)
             view = replace(view, now_s=fed.now_s, polled=np.array(polled, np.int64), polled_loss=losses)
-        return rule.chosen(view, there)
+        given = (yield fed.decision(Question("invite", view))) if self._asks else rule.choose(view)
+        return chosen(given, there)
 
     def _loss(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
         """A device: compute the loss of the model by a forward pass."""
         return (yield k.loss(w, t, "poll", batch_size=self._rule.poll_batch(self._work.plan)))
 
 
-class _History:
+class History:
     """The results of earlier rounds, by device."""
 
     def __init__(self, fed: Federation, reports: Sequence[Statistic]) -> None:
@@ -98,28 +105,36 @@ class _History:
         self._took_s: Array = np.full(n, np.nan)
         self._told: dict[Statistic, Array] = {name: np.full(n, np.nan) for name in reports}
         self._unread: list[tuple[int, Statistic, Deferred | int]] = []
-        self._t, self._asked_s = -1, 0.0
+        self._asked_s = np.zeros(n)
 
     def begin(self, t: int, cohort: Sequence[Device]) -> None:
         """Record the invitation of these devices."""
-        self._t, self._asked_s = t, self._fed.now_s
         numbers = [k.index for k in cohort]
+        self._asked_s[numbers] = self._fed.now_s
         self._asked[numbers] += 1
         self._last_asked[numbers] = t
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
         """Record the replies, when the round ends."""
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
-            took_s = reply.ended_s - self._asked_s
+            took_s = self.heard(k.index, int(self._last_asked[k.index]), reply)
             if not reply.lost:
-                self._arrived[k.index] += 1
-                self._last_arrived[k.index] = self._t
                 self._unread += [(k.index, name, value) for name, value in zip(reports, k.measured, strict=False)]
-            if reply.lost in ("", "deadline"):
-                self._took_s[k.index] = took_s
             self._fed.record("selection", device=k.index, arrived=not reply.lost, took_s=took_s)
 
-    def view(self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork) -> ServerView:
+    def heard(self, device: int, t: int, reply: Delivery) -> float:
+        """Record a reply, which counts for round t; the time since the invitation, in s."""
+        took_s = float(reply.ended_s - self._asked_s[device])
+        if not reply.lost:
+            self._arrived[device] += 1
+            self._last_arrived[device] = t
+        if reply.lost in ("", "deadline"):
+            self._took_s[device] = took_s
+        return took_s
+
+    def view(
+        self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork, rng: np.random.Generator
+    ) -> ServerView:
         """The server's information now; the losses that have arrived are read."""
         for number, name, value in self._unread:
             told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
@@ -129,7 +144,7 @@ class _History:
             t=t,
             now_s=self._fed.now_s,
             size=size,
-            rng=self._fed.streams("selection", t),
+            rng=rng,
             there=there,
             n_samples=work.n_samples,
             flop_per_s=work.flop_per_s,

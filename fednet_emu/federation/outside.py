@@ -1,0 +1,63 @@
+"""Decisions from outside of a run: the questions, what the caller answers, and the orders of a round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from fednet_emu.arrays import Array
+from fednet_emu.federation.device import Statistic
+from fednet_emu.learning.graph.jobs import SgdPlan
+
+
+class Question(NamedTuple):
+    """A question of a run to the caller of `Federation.begin`.
+
+    Attributes:
+        name: invite: whom to ask in a round, the answer is their numbers; dispatch: whom to ask next, the answer is a
+            number, or None for the usual draw; grants: how to divide band, powers and clocks, the answer is a `Grant`
+            of arrays.
+        known: a `ServerView`, or for grants the numbers of the devices and their `Round`.
+    """
+
+    name: Literal["invite", "dispatch", "grants"]
+    known: Any
+
+    def __repr__(self) -> str:
+        return f"the question {self.name}"
+
+
+class Outside(NamedTuple):
+    """What is decided outside of a run.
+
+    Attributes:
+        questions: the names of the questions that are asked; the settings of the scenario decide all others.
+        statistics: numbers that devices send with their uploads in addition to those of the selection rule.
+    """
+
+    questions: frozenset[str] = frozenset()
+    statistics: tuple[Statistic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the devices of a round are ordered to do, beside the algorithm's settings; None leaves these as they are.
+
+    Attributes:
+        deadline_s: longest time (s) that the server waits for the uploads.
+        steps: shares [devices] of the algorithm's local steps, in (0, 1].
+        ratio: shares [devices] of the entries that a sparse upload keeps, in (0, 1].
+    """
+
+    deadline_s: float | None = None
+    steps: Array | None = None
+    ratio: Array | None = None
+
+    def plan(self, plan: SgdPlan, device: int, n_samples: int) -> SgdPlan:
+        """The first steps of a plan that a device with `n_samples` samples makes, at least one."""
+        if self.steps is None or not n_samples:
+            return plan
+        most = plan.n_steps(n_samples)
+        steps = max(1, math.ceil(most * float(self.steps[device])))
+        return plan if steps >= most else replace(plan, epochs=None, steps=steps)
