@@ -22,6 +22,7 @@ from fednet_emu.results.study import Ranking as Ranking
 from fednet_emu.results.study import Search as Search
 from fednet_emu.analysis.explanation import Explanation as Explanation
 from fednet_emu.scenario.model import Scenario as Scenario
+from fednet_emu.environment import Environment as Environment
 from fednet_emu.learning.data.datasets.base import Samples as Samples
 from fednet_emu.algorithms.base import Algorithm as Algorithm
 from fednet_emu.federation.federation import Federation as Federation

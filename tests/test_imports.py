@@ -29,6 +29,7 @@ with FlopCount() as count:
     torch.nn.Linear(3, 2)(torch.ones(4, 3)).sum().backward()
 assert count.total == 96
 """,
+    "a trained agent": "import sys; sys.modules['gymnasium'] = None; import fednet_emu.environment.trained",
 }
 PROGRAM = """
 import json, sys
@@ -67,6 +68,13 @@ def test_no_library_of_an_extra_is_imported_before_it_is_used(modules: dict[str,
     """Not even by a scenario that names them, as long as it is only read."""
     assert "pydantic" in modules["a scenario"]
     assert not modules["a scenario"] & {"torchvision", "datasets", "huggingface_hub", "PIL", "transformers"}
+    assert not modules["operations"] & {"gymnasium", "pettingzoo"}
+
+
+def test_a_trained_agent_needs_no_library_of_agents(modules: dict[str, set[str]]) -> None:
+    """The selection rule that reads it is there where Gymnasium cannot be imported."""
+    assert "fednet_emu.environment.trained" in modules["a trained agent"]
+    assert not modules["a trained agent"] & {"gymnasium.core", "pettingzoo", "stable_baselines3"}
 
 
 def test_a_check_waits_for_neither_tables_nor_statistics(modules: dict[str, set[str]]) -> None:

@@ -1,0 +1,106 @@
+"""Rewards: functions of a `Step`, by name, as weighted sums, or made by the functions below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fednet_emu.environment.episode import Step
+from fednet_emu.errors import FednetError, did_you_mean
+
+Reward = Callable[[Step], float]
+
+NAMED: dict[str, Reward] = {
+    "time": lambda step: -step.duration_s,
+    "energy": lambda step: -step.energy_j,
+    "gain": lambda step: step.gained,
+    "arrived": lambda step: step.arrived,
+    "lost_transfers": lambda step: -sum(step.lost_transfers.values()),
+}
+
+
+def weighted(weights: Mapping[str, float], step: Step) -> float:
+    """The weighted sum of named rewards, the cost of Zhan et al., INFOCOM 2020."""
+    return sum(weight * NAMED[name](step) for name, weight in weights.items())
+
+
+def _towards(target: float, base: float, step: Step) -> float:
+    accuracy = 0.0 if math.isnan(step.accuracy) else step.accuracy
+    return float(base ** (accuracy - target) - 1.0)
+
+
+def towards(accuracy: float, base: float = 64.0) -> Reward:
+    """The reward base^(a - accuracy) - 1 for an accuracy a, which is 0 where it is unknown.
+
+    The form of FAVOR (Wang, Kaplan, Niu, Li: "Optimizing Federated Learning on Non-IID Data with Reinforcement
+    Learning", INFOCOM 2020), whose base is 64.
+    """
+    return partial(_towards, accuracy, base)
+
+
+def _within(energy_j: float, each: float, step: Step) -> float:
+    return -each * max(0.0, step.energy_j - energy_j)
+
+
+def within(energy_j: float, each: float = 1.0) -> Reward:
+    """A penalty of `each` for every J by which a step exceeds `energy_j`."""
+    return partial(_within, energy_j, each)
+
+
+def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
+    """The function that is meant by a name, weights or a function.
+
+    Raises:
+        FednetError: there is no reward of that name.
+    """
+    names = [given] if isinstance(given, str) else [*given] if isinstance(given, Mapping) else []
+    for name in names:
+        if name not in NAMED:
+            hint = did_you_mean(str(name), NAMED) or f"; choose {', '.join(NAMED)} or a function of a Step"
+            raise FednetError(f"reward: no such reward, got {name!r}{hint}")
+    if isinstance(given, Mapping):
+        return partial(weighted, dict(given))
+    return NAMED[given] if isinstance(given, str) else given
+
+
+def reads_accuracy(given: Any) -> bool:
+    """Whether a reward of this module depends on the accuracy."""
+    named = isinstance(given, str | Mapping) and "gain" in ([given] if isinstance(given, str) else given)
+    return named or getattr(given, "func", None) is _towards
+
+
+class Curve(NamedTuple):
+    """Accuracy as a function of the number of updates that have arrived, in place of training in timing-only runs.
+
+    It cannot know whose updates they are: on skewed data it praises policies that do harm. So it is for warming up and
+    debugging, and no result may come from it.
+
+    Attributes:
+        updates: [n] numbers of updates, increasing.
+        accuracy: [n] accuracies.
+    """
+
+    updates: tuple[float, ...]
+    accuracy: tuple[float, ...]
+
+    @classmethod
+    def of(cls, run: Any) -> Curve:
+        """The curve of a run with training, an `fe.Run`.
+
+        Raises:
+            FednetError: the run has no accuracies.
+        """
+        scores = run.evaluations.dropna(subset=["accuracy"])
+        if not len(scores):
+            raise FednetError(f"proxy: needs a run with accuracies, got {run.name}; run it with training")
+        total = np.append(0.0, np.cumsum(run.rounds["arrived"].to_numpy()))
+        places = np.minimum(scores["round"].to_numpy(), len(total) - 1)
+        return cls(tuple(total[places].tolist()), tuple(scores["accuracy"].tolist()))
+
+    def __call__(self, updates: float) -> float:
+        """The accuracy after so many updates."""
+        return float(np.interp(updates, *self))
