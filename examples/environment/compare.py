@@ -1,0 +1,15 @@
+"""Compare the agent of a study with Oort and with chance: differences paired by seed, with 95 % intervals.
+
+python examples/environment/compare.py results/study
+
+Where an interval contains zero, write: "These twenty seeds do not show that the agent is better or worse."
+"""
+
+import sys
+
+import fednet_emu as fe
+
+study = fe.open(sys.argv[1])
+for other in ("oort", "fedcs", "uniform"):
+    print(study.compare("rule=agent", f"rule={other}"))
+    print()
