@@ -1,38 +1,18 @@
-"""Environments for reinforcement learning on runs; `import fednet_emu.environment` takes the extra `gymnasium`.
+"""Environments for reinforcement learning on runs; all names but `Trained` need the extra `gymnasium`.
 
-The names below are imported on first use. `gymnasium.make("fednet_emu.environment:fednet_emu/Rounds-v0", scenario=...)`
-imports this module, which registers the id.
+Names are imported on first use. `gymnasium.make("fednet_emu.environment:fednet_emu/Rounds-v0", scenario=...)` imports
+this module, which registers the id.
 """
 
+import re
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fednet_emu.errors import FednetError
 
-if TYPE_CHECKING:
-    from fednet_emu.environment.agents import parallel as parallel
-    from fednet_emu.environment.environment import Environment as Environment
-    from fednet_emu.environment.environment import scaled as scaled
-    from fednet_emu.environment.episode import Step as Step
-    from fednet_emu.environment.policies import play as play
-    from fednet_emu.environment.rewards import Curve as Curve
-    from fednet_emu.environment.rewards import towards as towards
-    from fednet_emu.environment.rewards import within as within
-    from fednet_emu.environment.trained import Trained as Trained
-    from fednet_emu.environment.trained import export as export
-    from fednet_emu.environment.vectors import vector as vector
-
-_HOMES = {
-    **dict.fromkeys(("Environment", "scaled"), "environment"),
-    "Step": "episode",
-    "play": "policies",
-    **dict.fromkeys(("Curve", "towards", "within"), "rewards"),
-    **dict.fromkeys(("Trained", "export"), "trained"),
-    "vector": "vectors",
-    "parallel": "agents",
-}
-"""The module of each name."""
+with open(f"{__path__[0]}/__init__.pyi", encoding="ascii") as _stub:
+    _HOMES = {name: home for home, name in re.findall(r"^from (\S+) import (\w+)", _stub.read(), re.M)}
 
 __all__ = list(_HOMES)
 
@@ -51,4 +31,4 @@ def __getattr__(name: str) -> Any:
         raise FednetError(f"{name}: needs Gymnasium, which is not installed; pip install 'fednet-emu[gymnasium]'")
     if name == "parallel" and find_spec("pettingzoo") is None:
         raise FednetError("parallel: needs PettingZoo, which is not installed; pip install 'fednet-emu[pettingzoo]'")
-    return getattr(import_module(f"fednet_emu.environment.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""Actions: their spaces, and what a run is answered. Every member of a space is legal."""
+"""Actions: their spaces, and their translation into answers to a run. Every member of a space is legal."""
 
 from __future__ import annotations
 
@@ -20,46 +20,34 @@ from fednet_emu.federation.outside import Orders
 from fednet_emu.network.planning.base import Grant, Planner, Round
 
 WHO = ("scores", "invite", "subset")
-"""Acts that say who is invited; at most one of them."""
+"""Acts that select the cohort; at most one of them."""
 GRANTS = ("share", "power", "clock")
 """Acts that divide the band, the powers and the clocks."""
-ORDERS = ("deadline", "steps", "ratio")
-"""Acts that order what the devices of a round do."""
-ACTS = (*WHO, *GRANTS, *ORDERS)
-
+ACTS = (*WHO, *GRANTS, "deadline", "steps", "ratio")
 MOST_SUBSETS = 10_000
 LEAST = 1e-9
-"""Least part of the band, of a power, of the local steps and of the entries."""
+"""Smallest part of the band, of a power, of the local steps and of the entries."""
 
 
 class Answer(NamedTuple):
-    """An action as the run takes it.
+    """The answers of an action to the questions of a run."""
 
-    Attributes:
-        invited: numbers of the devices to ask; None leaves that to the scenario's rule.
-        dropped: devices of the action that cannot be asked.
-        filled: whether nobody was left, so that one was drawn.
-        orders: what the devices of the round are ordered to do.
-        grants: parts [devices] by act.
-    """
-
-    invited: list[int] | None
-    dropped: int
-    filled: bool
-    orders: Orders
-    grants: Mapping[str, Array]
+    invited: list[int] | None = None  # None leaves the choice to the scenario's rule
+    dropped: int = 0  # devices of the action that cannot be invited
+    filled: bool = False  # the action names no available device, so one is drawn
+    orders: Orders = Orders()
+    grants: Mapping[str, Array] = {}  # parts [devices] by act
 
     def grant(self, numbers: IntArray, round_: Round, planner: Planner) -> Grant[Array]:
-        """The grants of the devices of a cell; parts that are not acted on are those of the planner."""
+        """The grants of the devices of a cell; the planner decides the parts without an act."""
         n, parts = len(numbers), {act: part[numbers] for act, part in self.grants.items()}
         planned = Grant.undisturbed(np.ones(n), np.ones(n), np.ones(n), np.full(n, math.nan))
         if len(parts) < len(GRANTS):
             planned = planner.plan(round_)
-        share = parts.get("share", planned.share)
         if "share" in parts:
-            share = np.maximum(share / max(float(share.sum()), 1.0), LEAST)
+            parts["share"] = np.maximum(parts["share"] / max(float(parts["share"].sum()), 1.0), LEAST)
         return planned._replace(
-            share=share,
+            share=parts.get("share", planned.share),
             power_part=np.maximum(parts.get("power", planned.power_part), LEAST),
             clock_part=np.maximum(parts.get("clock", planned.clock_part), round_.least_clock),
             ends_s=np.full(n, math.nan),
@@ -68,23 +56,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Actions:
-    """The acts of an environment.
-
-    Attributes:
-        acts: names of the table `ACTS`; several make one `Dict`.
-        alone: whether the single act is given as a name, so that the action is no mapping.
-        n: devices.
-        k: devices of a cohort.
-        strict: whether devices that cannot be asked are an error.
-        deadline_range_s: the deadlines in s of the positions 0 and 1.
-    """
+    """The acts of an environment with `n` devices and cohorts of `k`; several acts make a `Dict`."""
 
     acts: tuple[str, ...]
-    alone: bool
+    alone: bool  # the act is a name, so that the action is no mapping
     n: int
     k: int
-    strict: bool = False
-    deadline_range_s: tuple[float, float] | None = None
+    strict: bool = False  # devices that cannot be invited are an error
+    deadline_range_s: tuple[float, float] = (math.nan, math.nan)  # deadlines of the positions 0 and 1
 
     @property
     def space(self) -> Any:
@@ -93,82 +72,71 @@ class Actions:
         return own[self.acts[0]] if self.alone else spaces.Dict(own)
 
     def _space(self, act: str) -> Any:
-        if act == "scores":
-            return spaces.Box(-1.0, 1.0, (self.n,), np.float32)
         if act == "invite":
             return spaces.MultiBinary(self.n)
         if act == "subset":
             return spaces.Discrete(math.comb(self.n, self.k))
-        return spaces.Box(0.0, 1.0, (1 if act == "deadline" else self.n,), np.float32)
+        return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, self._shape(act), np.float32)
+
+    def _shape(self, act: str) -> tuple[int]:
+        return (1 if act == "deadline" else self.n,)
 
     def read(self, action: Any, view: ServerView) -> Answer:
-        """What an action means at a decision.
+        """The answer of an action at a decision.
 
         Raises:
-            FednetError: it has another shape, a nan or no such choice; with `strict`, it names who cannot be asked.
+            FednetError: a wrong shape, a nan or a subset out of range; with `strict`, devices that cannot be invited.
         """
-        parts = {self.acts[0]: action} if self.alone else self._mapping(action)
-        invited, dropped, filled, own = None, 0, False, {act: value for act, value in parts.items() if act not in WHO}
-        where = {act: "action" if self.alone else f"action.{act}" for act in parts}
-        arrays = {act: self._array(where[act], act, value) for act, value in own.items()}
-        for act in WHO:
-            if act in parts:
-                invited, dropped, filled = self._invited(act, where[act], parts[act], view)
-        share = {act: np.clip(arrays[act], LEAST, 1.0) for act in ("steps", "ratio") if act in arrays}
-        orders = Orders(self._deadline_s(arrays.get("deadline")), share.get("steps"), share.get("ratio"))
-        return Answer(invited, dropped, filled, orders, {act: arrays[act] for act in GRANTS if act in arrays})
-
-    def _mapping(self, action: Any) -> Mapping[str, Any]:
-        if not isinstance(action, Mapping) or set(action) != set(self.acts):
+        if not self.alone and (not isinstance(action, Mapping) or set(action) != set(self.acts)):
             got = ", ".join(map(str, action)) if isinstance(action, Mapping) else type(action).__name__
             raise FednetError(f"action: has not the keys of the acts, got {got}; give {', '.join(self.acts)}")
-        return action
+        answer, orders, grants = Answer(), dict[str, Any](), dict[str, Array]()
+        for act, value in ({self.acts[0]: action} if self.alone else action).items():
+            where = "action" if self.alone else f"action.{act}"
+            if act in WHO:
+                answer = self._invited(act, where, value, view)
+                continue
+            part = np.clip(self._array(where, act, value), 0.0, 1.0)
+            if act in GRANTS:
+                grants[act] = part
+            elif act == "deadline":
+                low_s, high_s = self.deadline_range_s
+                orders["deadline_s"] = float(low_s * (high_s / low_s) ** float(part[0]))
+            else:
+                orders[act] = np.maximum(part, LEAST)
+        return answer._replace(orders=Orders(**orders), grants=grants)
 
     def _array(self, where: str, act: str, value: Any) -> Array:
-        values, shape = np.asarray(value, np.float64), (1 if act == "deadline" else self.n,)
+        values, shape = np.asarray(value, np.float64), self._shape(act)
         if values.shape != shape:
             raise FednetError(f"{where}: has the shape {values.shape}; must be {shape}")
         if np.isnan(values).any():
             raise FednetError(f"{where}: a {'score' if act == 'scores' else act} is nan")
-        return values if act in WHO else np.clip(values, 0.0, 1.0)
+        return values
 
-    def _deadline_s(self, position: Array | None) -> float | None:
-        if position is None or self.deadline_range_s is None:
-            return None
-        low_s, high_s = self.deadline_range_s
-        return float(low_s * (high_s / low_s) ** float(position[0]))
-
-    def _invited(self, act: str, where: str, value: Any, view: ServerView) -> tuple[list[int], int, bool]:
-        there = view.there
-        if act == "scores":
-            return best(self._array(where, act, value), view), 0, False
+    def _invited(self, act: str, where: str, value: Any, view: ServerView) -> Answer:
         if act == "subset":
-            wanted = subset(self._choice(where, value), self.n, self.k)
+            count, number = math.comb(self.n, self.k), np.asarray(value)
+            if number.shape != () or number.dtype.kind not in "iu" or not 0 <= int(number) < count:
+                raise FednetError(f"{where}: is no choice, got {value}; must be from 0 to {count - 1}")
+            wanted = list(next(islice(combinations(range(self.n), self.k), int(number), None)))  # lexicographic
         else:
-            wanted = np.flatnonzero(self._array(where, act, value)).tolist()
-        known = set(there.tolist())
+            values = self._array(where, act, value)
+            if act == "scores":
+                return Answer(best(values, view))
+            wanted = np.flatnonzero(values).tolist()
+        known = set(view.there.tolist())
         away = [k for k in wanted if k not in known]
         if self.strict and away:
             raise FednetError(f"{where}: invites {away}, who are away or have no samples; take those of action_mask")
         if self.strict and not wanted:
             raise FednetError(f"{where}: invites nobody; invite at least one device")
         able = [k for k in wanted if k in known]
-        return able or draw(there, 1, view.rng), len(away), not able
-
-    def _choice(self, where: str, value: Any) -> int:
-        count, number = math.comb(self.n, self.k), np.asarray(value)
-        if number.shape != () or number.dtype.kind not in "iu" or not 0 <= int(number) < count:
-            raise FednetError(f"{where}: is no choice, got {value}; must be from 0 to {count - 1}")
-        return int(number)
-
-
-def subset(number: int, n: int, k: int) -> list[int]:
-    """Subset `number` of k of n, in lexicographic order."""
-    return list(next(islice(combinations(range(n), k), number, None)))
+        return Answer(able or draw(view.there, 1, view.rng), len(away), not able)
 
 
 def refusals(acts: Sequence[str], n: int, k: int) -> Iterator[str]:
-    """Sentences about acts that do not exist or do not go together."""
+    """Errors of unknown acts and invalid combinations."""
     if not acts:
         yield "act: nothing is acted on, got none; give for example scores"
     for act in acts:

@@ -1,4 +1,4 @@
-"""An environment of Gymnasium over runs: a step is a round, whose decisions the agent takes."""
+"""An environment of Gymnasium over runs: a step is a round, with the decisions of the agent."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import TransformObservation
 
 from fednet_emu.algorithms.asynchronous.dispatcher import Concurrent
@@ -24,51 +25,37 @@ from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.environment import actions, observation
 from fednet_emu.environment.actions import Actions, Answer
 from fednet_emu.environment.episode import Episode, Step
-from fednet_emu.environment.observation import DEVICES, LARGEST, LIMIT, MASK, ORACLE, REPORTED, Observation, divided
+from fednet_emu.environment.observation import LARGEST, LIMIT, MASK, ORACLE, PER_DEVICE, REPORTED, Observation, divided
 from fednet_emu.environment.rewards import Curve, Reward, reads_accuracy, reward_of
 from fednet_emu.errors import FednetError, ScenarioError, did_you_mean
 from fednet_emu.federation import cohort_size
 from fednet_emu.federation.cohort import draw
 from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.federation.outside import Orders, Outside, Question
+from fednet_emu.federation.outside import Outside, Question
+from fednet_emu.host import clean_context, main_left_out
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.planning.access import Planned
+from fednet_emu.network.planning.base import Planner
 from fednet_emu.results.run import Run
 from fednet_emu.scenario.algorithms import ALGORITHMS
 
-Decide = Callable[[Question], Any]
-"""Answers the questions of a step."""
-
 ENDS = ("event_digest", "simulated_s", "energy_j", "verified")
-"""Totals of a run that the last `info` of an episode has."""
-
-
-CHOICES = {
-    "vary": ("all", "chance", "nothing"),
-    "per": ("round", "answer"),
-    "invalid": ("drop", "error"),
-}
-"""Words of three arguments of an environment."""
+"""Totals of a run in the last `info` of an episode."""
+CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "invalid": ("drop", "error")}
+Stepped = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A decision for policies in Python. It stays in this process, as it holds the run: copies and pickles are None.
-
-    Attributes:
-        name: of the question.
-        known: what the server knows.
-    """
+    """A question with the server's knowledge, for policies in Python. It refers to the run, so its copies are None."""
 
     name: str
     known: ServerView
 
     def __reduce__(self) -> Any:
-        """None."""
         return type(None), ()
 
-    def __eq__(self, other: object) -> bool:
-        """Whether it is the same question at the same time, for checkers of environments."""
+    def __eq__(self, other: object) -> bool:  # for checkers of environments: the same question at the same time
         own = self.name, self.known.t, self.known.now_s
         return isinstance(other, Known) and own == (other.name, other.known.t, other.known.now_s)
 
@@ -76,28 +63,34 @@ class Known:
 
 
 class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc]
-    """Runs of a scenario as episodes: `reset(seed=s)` begins the run of seed s, and a step is a round of it.
+    """Runs of a scenario as episodes: `reset(seed=s)` begins the run with seed s, and a step is one of its rounds.
 
-    The run is that of `fe.run` with the same decisions: the same events, to the nanosecond, and the same losses.
+    Events and losses equal a run by `fe.run` with the same decisions.
 
     Args:
         scenario: as `fe.run` takes it.
         settings: changes, as `fe.run` takes them.
-        act: what is acted on: `scores`, `invite` or `subset` say who is asked; `share`, `power` and `clock` divide what
-            a planner divides; `deadline`, `steps` and `ratio` order what devices do. A tuple makes a `Dict`.
-        observe: `server`, `oracle`, or names of keys; `action_mask` is always there.
+        act: `scores`, `invite` or `subset` for the cohort; `share`, `power` and `clock` for the resources that a
+            planner divides; `deadline`, `steps` and `ratio` for the work of the round. A tuple makes a `Dict`.
+        observe: `server`, `oracle`, or names of keys; `action_mask` is always included.
         reward: a name, weights by name, or a function of a `Step`.
-        vary: what a new seed changes: `all`; `chance`, so that data, split, initial model, placement, speeds and
-            shadowing stay (`scene_seed`); or `nothing`.
-        per: a step is a `round`, or, of asynchronous algorithms, an `answer` of the agent to who is asked next.
-        invalid: whether devices that cannot be asked are left out (`drop`) or an error (`error`).
+        vary: the effect of a new seed on a run: on `all`; `chance` keeps data, split, initial model, placement, speeds and
+            shadowing (`scene_seed`); or `nothing`.
+        per: a step is a `round`; or, with an asynchronous algorithm, an `answer`: the invitation of the next device.
+        invalid: whether devices that cannot be invited are left out (`drop`) or an error (`error`).
         timing_only: whether to leave out training.
         data_dir: the folder with data sets.
         deadline_range_s: the bounds in s of the act `deadline`.
-        proxy: accuracy by the number of updates in a timing-only environment; no result may come from it.
+        proxy: accuracy by the number of updates in a timing-only environment; do not report results from it.
 
     Raises:
-        ScenarioError: every problem of the scenario, or of what is asked of it.
+        ScenarioError: every problem of the scenario and of the arguments.
+
+    Attributes:
+        view: the server's knowledge at the latest decision.
+        episode: the latest run; None before the first one.
+        rule: the selection rule of the scenario, whose reports and polls remain.
+        planner: the planner of the scenario; None if rounds are not planned.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  (as Gymnasium declares it)
@@ -131,23 +124,28 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         k = min(cohort_size(getattr(whole.algorithm, "cohort", 1), n), n) if per == "round" else 1
         self.keys = observation.keys_of(observe)
         self._proxy, self._reward, self._scored = proxy, reward_of(reward), reads_accuracy(reward)
+        self.rule: Selection = getattr(whole.algorithm, "selection", Uniform())
+        self.planner: Any = getattr(whole.network.uplink.access, "planner", None)
         problems = [
             f"{name}: no such choice, got {given[name]!r}; choose of {', '.join(known)}"
             for name, known in CHOICES.items()
             if given[name] not in known
         ]
+        bounds_s = deadline_range_s or (math.nan, math.nan)
         problems += [*actions.refusals(acts, n, k), *self._refusals(acts, deadline_range_s)]
         if problems:
             raise ScenarioError(*problems)
-        self.acts = Actions(acts, isinstance(act, str), n, k, invalid == "error", deadline_range_s)
+        self.acts = Actions(acts, isinstance(act, str), n, k, invalid == "error", bounds_s)
         self.action_space, self.observation_space = self.acts.space, space(self.keys, n)
+        asks = {"invite" if per == "round" else "dispatch", *(("grants",) if set(acts) & set(actions.GRANTS) else ())}
+        self._outside = Outside(frozenset(asks), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
         self._task: LearningTask | None = None
-        self._episode: Episode | None = None
+        self.episode: Episode | None = None
         self._seed: int | None = None
         self._closed, self._pid, self._updates = False, 0, 0
 
     def _refusals(self, acts: tuple[str, ...], deadline_range_s: tuple[float, float] | None) -> Iterator[str]:
-        """What the scenario cannot be asked."""
+        """Errors of arguments that the scenario does not support."""
         scenario, algorithm, timing_only = self.scenario, self.scenario.algorithm, self._timing_only
         wanted = Synchronous if self._per == "round" else Concurrent
         if not isinstance(algorithm, wanted):
@@ -190,12 +188,10 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             kind = uplink.compression.kind
             yield f"act: ratio needs network.uplink.compression: top-k or random-k, got {kind}; give one of them"
 
-    # ---- Gymnasium ---------------------------------------------------------------------------------------------------
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a run: of this seed; without one, of the scenario's seed the first time, then of drawn ones."""
+        """Begin a run with this seed; without a seed, with the scenario's seed the first time, then with drawn ones."""
         self._refuse_closed("reset")
         first = self._seed is None
         super().reset(seed=seed)
@@ -203,15 +199,15 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         if seed is None:
             seed = self.scenario.seed if first else int(self.np_random.integers(2**31))
         self._seed = int(seed)
-        self._episode, self._pid, self._updates = self._begun(self._seed), os.getpid(), 0
+        self.episode, self._pid, self._updates = self._begun(self._seed), os.getpid(), 0
         return self._observed(), self._info()
 
-    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Answer the decision of a round, and run until the next one.
 
         Raises:
-            ResetNeeded: no episode is under way.
-            FednetError: the action is none; nothing has changed then.
+            ResetNeeded: no run is open.
+            FednetError: the action is invalid; the run continues with the next action.
         """
         episode = self._under_way("step")
         answer = self.acts.read(action, self.view)
@@ -225,12 +221,12 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
         return self._stepped(episode, decide, answer)
 
-    def decide(self, decide: Decide) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """A step whose questions a function answers, one by one, as the run takes them; see `policies.play`."""
-        return self._stepped(self._under_way("decide"), decide, Answer(None, 0, False, Orders(), {}))
+    def decide(self, decide: Callable[[Question], Any]) -> Stepped:
+        """A step in which a function answers each question of the run, see `play`."""
+        return self._stepped(self._under_way("decide"), decide, Answer())
 
     def close(self) -> None:
-        """End the run under way; there is no other one after that."""
+        """End the run; the environment is then unusable."""
         self._abandon()
         self._closed = True
 
@@ -240,73 +236,30 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         Raises:
             FednetError: no episode has ended.
         """
-        episode = self._episode
+        episode = self.episode
         if episode is None or episode.ended in ("", "closed"):
             raise FednetError("environment: no episode has ended, got run; play one to its end")
         return Run.ended(episode.results(self.name), episode.scenario, None)
 
-    @property
-    def view(self) -> ServerView:
-        """What the server knows at the open decision, or knew at the last one."""
-        return self._view
-
-    @property
-    def streams(self) -> Streams:
-        """The randomness of the run under way."""
-        return self._under_way("streams").fed.streams
-
-    @property
-    def episode(self) -> Episode | None:
-        """The run under way, or the last one."""
-        return self._episode
-
-    # ---- episodes ----------------------------------------------------------------------------------------------------
-
     def _begun(self, seed: int) -> Episode:
-        kept = self._vary != "all"
-        scenario = self.scenario.model_copy(update=self._seeds(seed))
-        outside = Outside(frozenset(self._questions), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
-        how = {"timing_only": self._timing_only, "data_dir": self._data_dir, "task": self._task if kept else None}
-        episode = Episode(scenario, outside, **how)
+        own, kept = self.scenario, self._vary != "all"
+        seeds = {"seed": own.seed if self._vary == "nothing" else seed}
+        if kept:
+            seeds["scene_seed"] = own.seed if own.scene_seed is None else own.scene_seed
+        episode = Episode(own.model_copy(update=seeds), self._outside, self._timing_only, self._data_dir, self._task)
         if kept:
             self._task = episode.fed.task
         self._look(episode)
         return episode
 
-    def _seeds(self, seed: int) -> dict[str, int]:
-        own = self.scenario
-        if self._vary == "all":
-            return {"seed": seed}
-        scene_seed = own.seed if own.scene_seed is None else own.scene_seed
-        return {"seed": own.seed if self._vary == "nothing" else seed, "scene_seed": scene_seed}
-
-    @property
-    def _questions(self) -> Iterator[str]:
-        yield "invite" if self._per == "round" else "dispatch"
-        if set(self.acts.acts) & set(actions.GRANTS):
-            yield "grants"
-
-    @property
-    def planner(self) -> Any:
-        """The planner of the scenario; None where rounds are not planned."""
-        return getattr(self.scenario.network.uplink.access, "planner", None)
-
     def _look(self, episode: Episode) -> None:
-        """Take in what the server knows now, and whom the scenario's rule chooses if the agent does not."""
-        self._view: ServerView = episode.question.known
+        """Read the server's knowledge, and the choice of the scenario's rule if no act selects the cohort."""
+        self.view: ServerView = episode.question.known
         self._own: list[int] | None = None
         if self._per == "round" and not set(self.acts.acts) & set(actions.WHO):
-            self._own = choice(self.rule, self._view, episode.fed.streams)
+            self._own = choice(self.rule, self.view, episode.fed.streams)
 
-    @property
-    def rule(self) -> Selection:
-        """The selection rule of the scenario, whose reports and polls remain."""
-        rule: Selection = getattr(self.scenario.algorithm, "selection", Uniform())
-        return rule
-
-    def _stepped(
-        self, episode: Episode, decide: Decide, answer: Answer
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def _stepped(self, episode: Episode, decide: Callable[[Question], Any], answer: Answer) -> Stepped:
         episode.fed.orders = answer.orders
         while True:
             episode.answer(decide(episode.question))
@@ -316,20 +269,17 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             self._look(episode)
         step = replace(episode.step(), dropped=answer.dropped, filled=answer.filled)
         if self._proxy is not None:
-            step = self._by_proxy(self._proxy, step)
+            before, self._updates = self._updates, self._updates + step.arrived
+            accuracy = self._proxy(self._updates)
+            step = replace(step, accuracy=accuracy, gained=accuracy - self._proxy(before))
         info = self._info() | {"step": step, "dropped": step.dropped, "filled": step.filled, "ended": step.ended}
         if step.ended:
             whole = episode.totals
             info |= {name: whole[name] for name in ENDS}
         return self._observed(step), float(self._reward(step)), bool(step.ended), False, info
 
-    def _by_proxy(self, proxy: Curve, step: Step) -> Step:
-        before, self._updates = self._updates, self._updates + step.arrived
-        accuracy = proxy(self._updates)
-        return replace(step, accuracy=accuracy, gained=accuracy - proxy(before))
-
     def _observed(self, step: Step | None = None) -> Observation:
-        episode = self._episode
+        episode = self.episode
         assert episode is not None, "an episode has begun"
         oracle = dict.fromkeys(ORACLE, 0.0)
         if not set(ORACLE).isdisjoint(self.keys):
@@ -338,19 +288,19 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             oracle["accuracy"] = mark.accuracy if step is None or self._proxy is None else step.accuracy
         if episode.is_open:
             mask = None if self._own is None else np.array(self._own, np.int64)
-            return observation.observed(self._view, self.keys, mask, oracle)
-        last = observation.observed(self._view, self.keys, self._view.there[:0], oracle)
+            return observation.observed(self.view, self.keys, mask, oracle)
+        last = observation.observed(self.view, self.keys, self.view.there[:0], oracle)
         now = {"round": episode.fed.round, "now_s": episode.mark.now_s, "budget_left": episode.fed.budget_left}
         return last | {key: observation.finite([value]) for key, value in now.items() if key in last}
 
     def _info(self) -> dict[str, Any]:
-        episode = self._episode
+        episode = self.episode
         found = {"seed": self._seed} | ({"proxy": True} if self._proxy is not None else {})
         return found | {"question": Known(*episode.question) if episode is not None and episode.is_open else None}
 
     def _under_way(self, verb: str) -> Episode:
         self._refuse_closed(verb)
-        episode = self._episode
+        episode = self.episode
         if episode is None or not episode.is_open:
             raise gymnasium.error.ResetNeeded(f"environment: no episode is under way, got {verb}; call reset")
         if self._pid != os.getpid():
@@ -362,15 +312,14 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             raise FednetError(f"environment: is closed, got {verb}; make another one")
 
     def _abandon(self) -> None:
-        episode, self._episode = self._episode, None
+        episode, self.episode = self.episode, None
         if episode is not None and self._pid == os.getpid():
             episode.close()
 
     @cached_property
     def constants(self) -> dict[str, float]:
         """Divisors of `scaled`: nominal times and rates of the first round of the scenario's own seed."""
-        asks, how = Outside(frozenset(self._questions)), {"timing_only": True, "data_dir": self._data_dir, "task": None}
-        first = Episode(self.scenario, asks, **how)
+        first = Episode(self.scenario, self._outside, True, self._data_dir, None)
         battery = self.scenario.devices.battery
         found = observation.constants(first.question.known, battery.capacity_j if battery else 0.0)
         first.close()
@@ -378,7 +327,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
 
 def choice(rule: Selection, view: ServerView, streams: Streams) -> list[int]:
-    """Whom a rule asks, as in a normal run, where `uniform` draws from a stream of its own."""
+    """The cohort of a rule, as in a normal run, where `uniform` draws from another stream."""
     if type(rule) is Uniform:
         return draw(view.there, view.size, streams("cohort", view.t))
     return sorted(int(number) for number in rule.choose(view))
@@ -386,13 +335,13 @@ def choice(rule: Selection, view: ServerView, streams: Streams) -> list[int]:
 
 def space(keys: Iterable[str], n: int, largest: float = LARGEST) -> Any:
     """The observation space: one-dimensional boxes by key, and the mask."""
-    own = {key: n if key in DEVICES or key in REPORTED else 1 for key in keys}
+    own = {key: n if key in PER_DEVICE else 1 for key in keys}
     boxes = {key: spaces.Box(-largest, largest, (size,), np.float32) for key, size in own.items()}
     return spaces.Dict({MASK: spaces.MultiBinary(n), **boxes})
 
 
 def scaled(env: Environment) -> TransformObservation:
-    """The environment with its observations over constants of the scenario, at most 10; no running statistics.
+    """The environment with observations divided by constants of the scenario, at most 10; no running statistics.
 
     The divisors are its attribute `constants`, by key.
     """
@@ -400,3 +349,66 @@ def scaled(env: Environment) -> TransformObservation:
     wrapped = TransformObservation(env, partial(divided, by=inner.constants), space(inner.keys, inner.acts.n, LIMIT))
     wrapped.constants = inner.constants
     return wrapped
+
+
+class Played(NamedTuple):
+    """The rewards of an episode, and its last info."""
+
+    rewards: list[float]
+    info: dict[str, Any]
+
+
+def play(env: Environment, *rules: Selection | Planner, seed: int | None = None) -> Played:
+    """Play an episode by a selection rule, a planner, or both; by default the scenario's own.
+
+    The event digest equals a normal run of the scenario with this rule and planner.
+
+    Raises:
+        FednetError: the rule reads numbers that the scenario's own rule does not request from devices.
+    """
+    inner: Environment = env.unwrapped
+    own = inner.rule
+    rule = next((its for its in rules if isinstance(its, Selection)), own)
+    planner: Any = next((its for its in rules if isinstance(its, Planner)), inner.planner)
+    lacking = [name for name in rule.reports if name not in own.reports]
+    if lacking or (rule.polls and not own.polls):
+        what = f"reads {', '.join(lacking) or 'losses of polled devices'}, which no device sends, got {own.kind}"
+        raise FednetError(f"policy: {rule.kind} {what}; set algorithm.selection: {rule.kind}")
+    _, info = inner.reset(seed=seed)
+    streams, memory = inner._under_way("play").fed.streams, rule.start(inner.acts.n)
+
+    def decide(question: Question) -> Any:
+        if question.name == "grants":
+            return planner.plan(question.known[1])
+        view = question.known if rule == own else replace(question.known, memory=memory)
+        if question.name == "dispatch":
+            return None if type(rule) is Uniform else rule.choose(view)[0]
+        return choice(rule, view, streams)
+
+    rewards, over = list[float](), False
+    while not over:
+        _, reward, over, _, info = inner.decide(decide)
+        rewards.append(reward)
+    return Played(rewards, info)
+
+
+def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None = None, **how: Any) -> AsyncVectorEnv:
+    """Environments of a scenario in `n` processes, which start fast because their server has imported the package.
+
+    They pay off with training; without training, `gymnasium.vector.SyncVectorEnv` is as fast. Environment i has the
+    seed `seed + i` at `reset(seed=seed)`, and each further episode a seed that its own `np_random` draws.
+
+    Args:
+        n: number of processes.
+        scenario: as `Environment` takes it.
+        wrap: wraps each environment, for example `scaled`.
+        how: as `Environment` takes it.
+    """
+    context = clean_context(__name__)
+    with main_left_out():
+        return AsyncVectorEnv([partial(_made, scenario, how, wrap)] * n, context=context.get_start_method())
+
+
+def _made(scenario: Any, how: Mapping[str, Any], wrap: Callable[[Environment], Any] | None) -> Any:
+    env = Environment(scenario, **how)
+    return env if wrap is None else wrap(env)

@@ -1,4 +1,4 @@
-"""An episode: a run that stops at each decision point, and the record of what happens between two of them."""
+"""An episode: a run that stops at each decision, and the record of a step between two decisions."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from fednet_emu.scenario.model import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens from one decision to the next one.
+    """The record of a step, from one decision to the next.
 
     Attributes:
-        round: rounds that have ended so far.
-        began_s, ended_s: simulated time of the two decisions, in s.
+        round: number of completed rounds.
+        began_s, ended_s: simulated times of the two decisions, in s.
         energy_j: energy of the whole network in J, as in the summary of a run.
-        device_j: that of the devices alone: computing, sending, receiving and idling.
+        device_j: energy of the devices in J: computing, sending, receiving and idling.
         bits: bits on the air of all links.
-        invited: devices that were asked.
-        arrived: uploads that arrived.
-        lost_transfers: transfers that were lost, by reason.
+        invited: number of invited devices.
+        arrived: number of arrived uploads.
+        lost_transfers: numbers of lost transfers, by reason.
         dropped: devices of the action that were away or have no samples.
-        filled: whether the action named no device that could be asked, so that one was drawn.
-        accuracy: of the latest evaluation; nan if there is none.
-        gained: how much it has changed; 0 where nothing was evaluated.
-        loss: of the latest evaluation; nan if there is none.
-        ended: empty, or why the run is over: stop, deadlock or diverged.
+        filled: whether the action named no available device, so that one was drawn.
+        accuracy: accuracy of the latest evaluation; nan before the first.
+        gained: change of the accuracy; 0 without an evaluation.
+        loss: loss of the latest evaluation; nan before the first.
+        ended: empty, or the end of the run: stop, deadlock or diverged.
     """
 
     round: int
@@ -71,7 +71,7 @@ class Step:
 
 
 class Mark(NamedTuple):
-    """The totals of a run at an instant, and how many rows its tables have."""
+    """The totals of a run at an instant, and the lengths of its tables."""
 
     now_s: float
     energy_j: float
@@ -82,29 +82,17 @@ class Mark(NamedTuple):
 
 
 class Episode:
-    """A run under way.
+    """A run with open decisions; between calls, it restores the settings of the process and of torch.
 
-    The settings of the process are those of the caller whenever no method runs: threads, warnings, log level, garbage
-    collector, gradients of torch.
-
-    Args:
-        scenario: what is run, with the seed of the episode.
-        outside: which questions are asked.
-        timing_only: whether to leave out training.
-        data_dir: the folder with data sets.
-        task: that of an earlier episode with the same data, split and model; None builds it.
-
-    Attributes:
-        fed: the federation.
-        ended: as of a `Step`.
+    A `task` belongs to an earlier episode with the same data, split and model. `ended` is as in a `Step`.
 
     Raises:
-        ScenarioError: the run ends before it asks anything.
-        Deadlock: it waits for ever before it asks anything.
+        ScenarioError: the run ends before its first question.
+        Deadlock: the run waits for ever before its first question.
     """
 
     def __init__(
-        self, scenario: Scenario, outside: Outside, *, timing_only: bool, data_dir: Any, task: LearningTask | None
+        self, scenario: Scenario, outside: Outside, timing_only: bool, data_dir: Any, task: LearningTask | None
     ) -> None:
         self.scenario, self._timing_only, self._data_dir, self.ended = scenario, timing_only, data_dir, ""
         self._threads = 0
@@ -135,7 +123,7 @@ class Episode:
         self._go(lambda: self.fed.answer(value))
 
     def step(self) -> Step:
-        """What has happened since the last call."""
+        """The record since the last call."""
         before, after, ledger = self.mark, self.marked(), self.fed.ledger
         self.mark = after
         sent, heard, work, rounds = (its.since(row) for its, row in zip(_tables(ledger), before.rows, strict=True))
@@ -177,7 +165,7 @@ class Episode:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """The totals of the run, which has ended; `verified` says whether its records obey the conservation laws."""
+        """The totals of the run, which has ended, with the check of the conservation laws as `verified`."""
         return totals(self.fed, self.scenario, measured=False)
 
     def close(self) -> None:
@@ -193,7 +181,7 @@ class Episode:
         return Mark(now_ns / 1e9, *joules, sum(ledger.sent_bit), rows, math.nan if accuracy is None else accuracy)
 
     def _go(self, run: Callable[[], bool]) -> bool:
-        """Let the run go on until it asks (True) or ends; errors that are no end of a `Step` close it and pass."""
+        """Continue until the next question (True) or the end; other errors than ends of a `Step` close the run."""
         try:
             with self._settings():
                 if run():

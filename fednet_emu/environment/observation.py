@@ -1,4 +1,4 @@
-"""What an agent observes, by key: the columns of a `ServerView`, and, by name only, what no server can see."""
+"""Observations by key: the columns of a `ServerView`, and, on request, the oracle keys, which no server can know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Observation = dict[str, NDArray[Any]]
 """float32 arrays by key, and the int8 array `action_mask`."""
 
 LARGEST = float(np.finfo(np.float32).max)
-"""What stands for infinity."""
+"""The number for infinity."""
+LIMIT = 10.0
+"""Largest scaled value."""
 
 MASK = "action_mask"
 DEVICES: dict[str, Callable[[ServerView], Any]] = {
@@ -36,26 +38,25 @@ DEVICES: dict[str, Callable[[ServerView], Any]] = {
     "age": lambda view: view.t - view.last_arrived,
     "charge_j": lambda view: view.charge_j,
 }
-"""Keys [devices] that the server knows."""
+"""Keys [devices] of the set `server`."""
 GLOBALS: dict[str, Callable[[ServerView], float]] = {
     "round": lambda view: view.t,
     "now_s": lambda view: view.now_s,
     "budget_left": lambda view: view.work.budget_left,
 }
-"""Keys [1] that the server knows."""
+"""Keys [1] of the set `server`."""
 REPORTED: dict[str, Statistic] = {"reported_loss": "loss", "reported_square": "square"}
-"""Keys [devices] that devices send with their uploads, 32 bit each time; 0 before."""
+"""Keys [devices] that devices send with their uploads, 32 bit each; 0 before."""
 ORACLE = ("energy_j", "bits", "accuracy", "loss")
-"""Keys [1] that no server can see: totals of the whole network, and scores on the test set."""
+"""Keys [1] that no server can know: totals of the whole network, and scores on the test set."""
 SERVER = (*DEVICES, *GLOBALS)
-"""The keys of the set `server`."""
+PER_DEVICE = (*DEVICES, *REPORTED)
 KNOWN = (*SERVER, *REPORTED, *ORACLE)
 
 
 def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
-    """The keys that are meant by names, of which `server` and `oracle` are sets; without the mask, which is always."""
-    names = (observe,) if isinstance(observe, str) else tuple(observe)
-    sets = {"server": SERVER, "oracle": ORACLE}
+    """The keys of names and of the sets `server` and `oracle`, without the mask."""
+    names, sets = (observe,) if isinstance(observe, str) else tuple(observe), {"server": SERVER, "oracle": ORACLE}
     every = (key for name in names for key in sets.get(name, (name,)))
     return tuple(key for key in dict.fromkeys(every) if key != MASK)
 
@@ -63,54 +64,39 @@ def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
 def observed(
     view: ServerView, keys: Iterable[str], mask: IntArray | None = None, oracle: Mapping[str, float] | None = None
 ) -> Observation:
-    """The observation of some keys; without `oracle` it is a pure function of what the server knows.
+    """The observation of some keys besides the mask; without `oracle` a pure function of the server's knowledge.
 
-    Args:
-        view: what the server knows.
-        keys: the keys, besides `action_mask`.
-        mask: numbers of the devices of the mask; None takes those that can be asked.
-        oracle: values of the keys in `ORACLE`.
+    `mask` has the numbers of its devices, by default those that can be invited; `oracle` values by key.
     """
     allowed = np.zeros(len(view.asked), np.int8)
     allowed[view.there if mask is None else mask] = 1
-    rows, alone = list[Any](), list[float]()
-    places = [key for key in keys if key in DEVICES or key in REPORTED]
-    single = [key for key in keys if key not in DEVICES and key not in REPORTED]
-    for key in places:
-        rows.append(DEVICES[key](view) if key in DEVICES else view.told[REPORTED[key]])
-    for key in single:
-        alone.append(GLOBALS[key](view) if key in GLOBALS else (oracle or {})[key])
+    own = {k: DEVICES[k](view) if k in DEVICES else view.told[REPORTED[k]] for k in keys if k in PER_DEVICE}
+    whole = {k: GLOBALS[k](view) if k in GLOBALS else (oracle or {})[k] for k in keys if k not in PER_DEVICE}
     found: Observation = {MASK: allowed}
-    found |= zip(places, finite(rows), strict=True)
-    found |= zip(single, finite(alone)[:, None], strict=True)
+    found |= zip(own, finite(list(own.values())), strict=True)  # one array at a time would take longer
+    found |= zip(whole, finite(list(whole.values()))[:, None], strict=True)
     return found
 
 
 def finite(values: Any) -> NDArray[np.float32]:
-    """The values as float32; 0 for nan, and the largest number for what is infinite."""
+    """The values as float32; 0 for nan, `LARGEST` for infinity."""
     numbers = np.array(values, np.float64)
     numbers[np.isnan(numbers)] = 0.0
     return np.clip(numbers, -LARGEST, LARGEST, out=numbers).astype(np.float32)
 
 
 def best(scores: Any, view: ServerView) -> list[int]:
-    """The devices of a cohort with the highest scores [devices]; ties by number."""
+    """The cohort with the highest scores [devices]; ties by number."""
     there = view.there
     order = np.argsort(-np.asarray(scores)[there], kind="stable")
     chosen: list[int] = sorted(there[order[: view.size]].tolist())
     return chosen
 
 
-LIMIT = 10.0
-"""Largest scaled value; what is larger, or infinite, counts as this."""
-
-
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
-    """Divisors of the keys that bring them near 1: nominal times and rates of the first round of a scenario.
+    """Divisors of the keys that bring them near 1, from the first round of a scenario.
 
-    Args:
-        view: what the server knows when the run begins.
-        capacity_j: capacity of a battery in J; 0 without.
+    `capacity_j` is the capacity of a battery; 0 without batteries.
     """
 
     def mean(values: Any) -> float:
@@ -126,11 +112,8 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
 
 
 def divided(observation: Mapping[str, NDArray[Any]], by: Mapping[str, float]) -> Observation:
-    """An observation over constants, at most `LIMIT`; the mask stays."""
-    tiny = sys.float_info.min
-    return {
-        key: values
-        if key == MASK
-        else np.clip(values.astype(np.float64) / max(by.get(key, 1.0), tiny), -LIMIT, LIMIT).astype(np.float32)
-        for key, values in observation.items()
-    }
+    """An observation divided by constants, at most `LIMIT`, with the same mask."""
+    scaled = {key: values.astype(np.float64) for key, values in observation.items() if key != MASK}
+    for key, values in scaled.items():
+        scaled[key] = np.clip(values / max(by.get(key, 1.0), sys.float_info.min), -LIMIT, LIMIT).astype(np.float32)
+    return {key: scaled.get(key, observation[key]) for key in observation}

@@ -23,8 +23,7 @@ NAMED: dict[str, Reward] = {
 }
 
 
-def weighted(weights: Mapping[str, float], step: Step) -> float:
-    """The weighted sum of named rewards, the cost of Zhan et al., INFOCOM 2020."""
+def _weighted(weights: Mapping[str, float], step: Step) -> float:  # the cost of Zhan et al., INFOCOM 2020
     return sum(weight * NAMED[name](step) for name, weight in weights.items())
 
 
@@ -33,17 +32,17 @@ def _towards(target: float, base: float, step: Step) -> float:
     return float(base ** (accuracy - target) - 1.0)
 
 
-def towards(accuracy: float, base: float = 64.0) -> Reward:
-    """The reward base^(a - accuracy) - 1 for an accuracy a, which is 0 where it is unknown.
-
-    The form of FAVOR (Wang, Kaplan, Niu, Li: "Optimizing Federated Learning on Non-IID Data with Reinforcement
-    Learning", INFOCOM 2020), whose base is 64.
-    """
-    return partial(_towards, accuracy, base)
-
-
 def _within(energy_j: float, each: float, step: Step) -> float:
     return -each * max(0.0, step.energy_j - energy_j)
+
+
+def towards(accuracy: float, base: float = 64.0) -> Reward:
+    """The reward base^(a - accuracy) - 1 for the accuracy a of a step; a is 0 before the first evaluation.
+
+    The form of FAVOR (Wang, Kaplan, Niu, Li: "Optimizing Federated Learning on Non-IID Data with Reinforcement
+    Learning", INFOCOM 2020), with base 64.
+    """
+    return partial(_towards, accuracy, base)
 
 
 def within(energy_j: float, each: float = 1.0) -> Reward:
@@ -52,18 +51,14 @@ def within(energy_j: float, each: float = 1.0) -> Reward:
 
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
-    """The function that is meant by a name, weights or a function.
-
-    Raises:
-        FednetError: there is no reward of that name.
-    """
+    """The reward function of a name, weights or a function; a `FednetError` for an unknown name."""
     names = [given] if isinstance(given, str) else [*given] if isinstance(given, Mapping) else []
     for name in names:
         if name not in NAMED:
             hint = did_you_mean(str(name), NAMED) or f"; choose {', '.join(NAMED)} or a function of a Step"
             raise FednetError(f"reward: no such reward, got {name!r}{hint}")
     if isinstance(given, Mapping):
-        return partial(weighted, dict(given))
+        return partial(_weighted, dict(given))
     return NAMED[given] if isinstance(given, str) else given
 
 
@@ -74,10 +69,10 @@ def reads_accuracy(given: Any) -> bool:
 
 
 class Curve(NamedTuple):
-    """Accuracy as a function of the number of updates that have arrived, in place of training in timing-only runs.
+    """Accuracy as a function of the number of arrived updates, in place of training in timing-only runs.
 
-    It cannot know whose updates they are: on skewed data it praises policies that do harm. So it is for warming up and
-    debugging, and no result may come from it.
+    It ignores the senders of the updates: on skewed data it praises policies that do harm. So it is for warming up and
+    debugging; do not report results from it.
 
     Attributes:
         updates: [n] numbers of updates, increasing.
@@ -89,7 +84,7 @@ class Curve(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Curve:
-        """The curve of a run with training, an `fe.Run`.
+        """The curve of an `fe.Run` with training.
 
         Raises:
             FednetError: the run has no accuracies.
@@ -102,5 +97,5 @@ class Curve(NamedTuple):
         return cls(tuple(total[places].tolist()), tuple(scores["accuracy"].tolist()))
 
     def __call__(self, updates: float) -> float:
-        """The accuracy after so many updates."""
+        """The accuracy after `updates` updates."""
         return float(np.interp(updates, *self))

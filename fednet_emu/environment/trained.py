@@ -24,13 +24,12 @@ from fednet_emu.files.writing import file_errors
 if TYPE_CHECKING:
     from fednet_emu.environment.environment import Environment
 
-_ABOUT = "fednet_emu"
-"""The entry of the file's metadata that describes the agent."""
+_ABOUT = "fednet_emu"  # entry of the file's metadata with the description of the agent
 _ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "": nn.Identity}
 
 
 class Agent(NamedTuple):
-    """Layers from a vector of keys, divided by `scales` if there are any, to the scores of so many devices."""
+    """Layers from a vector of keys, divided by `scales` if given, to the scores of `devices` devices."""
 
     layers: nn.Sequential
     keys: tuple[str, ...]
@@ -39,7 +38,7 @@ class Agent(NamedTuple):
     reports: tuple[Statistic, ...]
 
     def scores(self, view: ServerView) -> Any:
-        """Scores [devices], from what the server knows."""
+        """Scores [devices]."""
         seen = observed(view, [key for key in self.keys if key != MASK])
         scaled = divided(seen, self.scales) if self.scales else seen
         with torch.no_grad():
@@ -48,9 +47,9 @@ class Agent(NamedTuple):
 
 
 class Trained(Selection):
-    """The devices with the highest scores of a trained agent, which `export` has written; ties by number.
+    """The devices with the highest scores of an agent that `export` has written; ties by number.
 
-    It decides by what the server knows. Runs name the agent by the digest of its file.
+    The scores depend on the server's knowledge only. Runs name the agent by the digest of its file.
     """
 
     kind = "fednet_emu.environment.trained:Trained"
@@ -58,7 +57,7 @@ class Trained(Selection):
     file: str
     """The file of the agent, a path."""
     digest: str
-    """Digest of the file; filled in where it is left out. A file with another one is refused."""
+    """Digest of the file, by default computed; a file with another digest is refused."""
 
     @model_validator(mode="before")
     @classmethod
@@ -81,12 +80,12 @@ class Trained(Selection):
 
     @property
     def reports(self) -> tuple[Statistic, ...]:  # type: ignore[override]
-        """Those with which it was trained."""
+        """The metrics with which the agent was trained."""
         return self.agent.reports
 
     @property
     def single_uploads(self) -> str:  # type: ignore[override]
-        """Whether it reads what single devices report."""
+        """The reason, if the agent reads metrics of devices."""
         return "reads what single devices report" if self.reports else ""
 
     def choose(self, view: ServerView) -> Sequence[int]:
@@ -131,8 +130,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
         path: the file.
 
     Raises:
-        FednetError: a server could not follow it: it sees what no server sees, draws at random, or relies on
-            statistics that change.
+        FednetError: the agent reads oracle keys or running statistics, draws at random, or has other layers.
     """
     inner: Environment = env.unwrapped
     policy = getattr(model, "policy", None)
@@ -161,7 +159,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 
 
 def _refusals(inner: Environment, model: Any, policy: Any) -> Iterator[str]:
-    """Why a run cannot follow an agent."""
+    """Errors of agents that no server can follow."""
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
     hidden = [key for key in inner.keys if key in ORACLE]
