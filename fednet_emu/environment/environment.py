@@ -74,8 +74,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             planner divides; `deadline`, `steps` and `ratio` for the work of the round. A tuple makes a `Dict`.
         observe: `server`, `oracle`, or names of keys; `action_mask` is always included.
         reward: a name, weights by name, or a function of a `Step`.
-        vary: the effect of a new seed on a run: on `all`; `chance` keeps data, split, initial model, placement, speeds and
-            shadowing (`scene_seed`); or `nothing`.
+        vary: the effect of a new seed on a run: on `all`; `chance` keeps data, split, initial model, placement, speeds
+            and shadowing (`scene_seed`); or `nothing`.
         per: a step is a `round`; or, with an asynchronous algorithm, an `answer`: the invitation of the next device.
         invalid: whether devices that cannot be invited are left out (`drop`) or an error (`error`).
         timing_only: whether to leave out training.
