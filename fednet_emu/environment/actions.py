@@ -63,7 +63,7 @@ class Actions:
     n: int
     k: int
     strict: bool = False  # devices that cannot be invited are an error
-    deadline_range_s: tuple[float, float] = (math.nan, math.nan)  # deadlines of the positions 0 and 1
+    deadline_range_s: tuple[float, float] | None = None  # deadlines of the positions 0 and 1
 
     @property
     def space(self) -> Any:
@@ -99,7 +99,7 @@ class Actions:
             part = np.clip(self._array(where, act, value), 0.0, 1.0)
             if act in GRANTS:
                 grants[act] = part
-            elif act == "deadline":
+            elif act == "deadline" and self.deadline_range_s is not None:
                 low_s, high_s = self.deadline_range_s
                 orders["deadline_s"] = float(low_s * (high_s / low_s) ** float(part[0]))
             else:

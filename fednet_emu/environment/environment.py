@@ -74,8 +74,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             planner divides; `deadline`, `steps` and `ratio` for the work of the round. A tuple makes a `Dict`.
         observe: `server`, `oracle`, or names of keys; `action_mask` is always included.
         reward: a name, weights by name, or a function of a `Step`.
-        vary: the effect of a new seed on a run: on `all`; `chance` keeps data, split, initial model, placement, speeds
-            and shadowing (`scene_seed`); or `nothing`.
+        vary: the effect of a new seed: on `all`; `chance` keeps data, split, initial model, placement, speeds and
+            shadowing (`scene_seed`); or `nothing`.
         per: a step is a `round`; or, with an asynchronous algorithm, an `answer`: the invitation of the next device.
         invalid: whether devices that cannot be invited are left out (`drop`) or an error (`error`).
         timing_only: whether to leave out training.
@@ -131,13 +131,12 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             for name, known in CHOICES.items()
             if given[name] not in known
         ]
-        bounds_s = deadline_range_s or (math.nan, math.nan)
         problems += [*actions.refusals(acts, n, k), *self._refusals(acts, deadline_range_s)]
         if problems:
             raise ScenarioError(*problems)
-        self.acts = Actions(acts, isinstance(act, str), n, k, invalid == "error", bounds_s)
+        self.acts = Actions(acts, isinstance(act, str), n, k, invalid == "error", deadline_range_s)
         self.action_space, self.observation_space = self.acts.space, space(self.keys, n)
-        asks = {"invite" if per == "round" else "dispatch", *(("grants",) if set(acts) & set(actions.GRANTS) else ())}
+        asks = {"invite" if per == "round" else "dispatch"} | ({"grants"} if set(acts) & set(actions.GRANTS) else set())
         self._outside = Outside(frozenset(asks), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
         self._task: LearningTask | None = None
         self.episode: Episode | None = None
@@ -199,7 +198,14 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         if seed is None:
             seed = self.scenario.seed if first else int(self.np_random.integers(2**31))
         self._seed = int(seed)
-        self.episode, self._pid, self._updates = self._begun(self._seed), os.getpid(), 0
+        own, kept = self.scenario, self._vary != "all"
+        seeds = {"seed": own.seed if self._vary == "nothing" else self._seed}
+        if kept:
+            seeds["scene_seed"] = own.seed if own.scene_seed is None else own.scene_seed
+        episode = Episode(own.model_copy(update=seeds), self._outside, self._timing_only, self._data_dir, self._task)
+        self._task = episode.fed.task if kept else None
+        self.episode, self._pid, self._updates = episode, os.getpid(), 0
+        self._look(episode)
         return self._observed(), self._info()
 
     def step(self, action: Any) -> Stepped:
@@ -240,17 +246,6 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         if episode is None or episode.ended in ("", "closed"):
             raise FednetError("environment: no episode has ended, got run; play one to its end")
         return Run.ended(episode.results(self.name), episode.scenario, None)
-
-    def _begun(self, seed: int) -> Episode:
-        own, kept = self.scenario, self._vary != "all"
-        seeds = {"seed": own.seed if self._vary == "nothing" else seed}
-        if kept:
-            seeds["scene_seed"] = own.seed if own.scene_seed is None else own.scene_seed
-        episode = Episode(own.model_copy(update=seeds), self._outside, self._timing_only, self._data_dir, self._task)
-        if kept:
-            self._task = episode.fed.task
-        self._look(episode)
-        return episode
 
     def _look(self, episode: Episode) -> None:
         """Read the server's knowledge, and the choice of the scenario's rule if no act selects the cohort."""

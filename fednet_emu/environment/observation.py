@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,8 @@ LIMIT = 10.0
 
 MASK = "action_mask"
 DEVICES: dict[str, Callable[[ServerView], Any]] = {
-    "rate_bps": lambda view: view.rate_bps,
-    "downlink_rate_bps": lambda view: view.downlink_rate_bps,
-    "compute_s": lambda view: view.compute_s,
-    "upload_s": lambda view: view.upload_s,
-    "download_s": lambda view: view.download_s,
-    "n_samples": lambda view: view.n_samples,
-    "flop_per_s": lambda view: view.flop_per_s,
+    **{key: attrgetter(key) for key in ("rate_bps", "downlink_rate_bps", "compute_s", "upload_s", "download_s")},
+    **{key: attrgetter(key) for key in ("n_samples", "flop_per_s")},
     "duration_s": lambda view: view.took_s,
     "duration_known": lambda view: ~np.isnan(view.took_s),
     "invited": lambda view: view.asked,
