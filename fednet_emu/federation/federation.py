@@ -63,9 +63,9 @@ class Federation:
         memory: values that an algorithm keeps during the run, by name; see `state` for objects of a class.
         kept: values that an algorithm with its own learning stores for a resumed run.
         workers: number of processes in which such an algorithm may train.
-        asks: function called for each transfer or computation of the algorithm, or with their number.
-        outside: questions that the caller of `begin` answers.
-        orders: orders to the devices of the present round, in addition to the settings of the algorithm.
+        asks: is called for each transfer or computation that the algorithm asks for, or with the number of several.
+        outside: the decisions of the caller of `begin`.
+        orders: orders for the devices of the present round, in place of the algorithm's settings.
     """
 
     def __init__(
@@ -456,7 +456,7 @@ class Federation:
         return self._advance()
 
     def decision(self, question: Question) -> Decision:
-        """Event, for a process that nothing else of this instant waits behind: the caller of `begin` has answered."""
+        """Event of the answer by the caller of `begin`; its event must wake the process last, see `Clock.ask`."""
         return self.clock.ask(question)
 
     def _start(self, algorithm: Any) -> None:

@@ -1,4 +1,4 @@
-"""Decisions from outside of a run: the questions, what the caller answers, and the orders of a round."""
+"""Decisions outside of a run: questions to its caller, and orders for the devices of a round."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Question(NamedTuple):
     """A question of a run to the caller of `Federation.begin`.
 
     Attributes:
-        name: invite: whom to ask in a round, the answer is their numbers; dispatch: whom to ask next, the answer is a
-            number, or None for the usual draw; grants: how to divide band, powers and clocks, the answer is a `Grant`
-            of arrays.
+        name: invite: the cohort of a round, answered by numbers of devices; dispatch: the next device, answered by a
+            number, or None for the usual draw; grants: parts of the band, powers and clocks, answered by a `Grant` of
+            arrays.
         known: a `ServerView`, or for grants the numbers of the devices and their `Round`.
     """
 
@@ -29,10 +29,10 @@ class Question(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """What is decided outside of a run.
+    """The decisions that the caller of a run takes.
 
     Attributes:
-        questions: the names of the questions that are asked; the settings of the scenario decide all others.
+        questions: names of the questions; the settings of the scenario decide all others.
         statistics: numbers that devices send with their uploads in addition to those of the selection rule.
     """
 
@@ -42,7 +42,7 @@ class Outside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the devices of a round are ordered to do, beside the algorithm's settings; None leaves these as they are.
+    """Orders for the devices of a round, in place of the algorithm's settings; None keeps a setting.
 
     Attributes:
         deadline_s: longest time (s) that the server waits for the uploads.

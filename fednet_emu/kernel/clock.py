@@ -206,16 +206,16 @@ class Clock(simpy.Environment):
         return main
 
     def ask(self, question: Any) -> Decision:
-        """Event whose value is what the caller of `advance` answers; it stops `advance`, and takes no simulated time.
+        """Event of the answer by the caller of `advance`; it stops `advance`, and takes no simulated time.
 
-        The process that asks goes on when it is answered, before any other event, as if it had not stopped. So it has
-        to be the last thing that the present event of the queue wakes: `advance` refuses any other question.
+        The process that asks continues with the answer, before any other event, as without a stop. So it must be the
+        last process that the present event of the queue wakes: `advance` refuses any other question.
         """
         self.asked = Decision(self, question)
         return self.asked
 
     def answer(self, value: Any) -> None:
-        """Answer the open question: the process that has asked goes on now, up to its next `yield`.
+        """Answer the open question: the process that has asked continues up to its next `yield`.
 
         Raises:
             AlgorithmError: the process asks again through another one, see `ask`.
@@ -234,7 +234,7 @@ class Clock(simpy.Environment):
 
         Raises:
             Deadlock: as `run_process`.
-            AlgorithmError: other processes would go on before the one that asks, see `ask`.
+            AlgorithmError: other processes would continue before the one that asks, see `ask`.
         """
         queue = self._queue
         if self.asked is not None:
@@ -299,11 +299,7 @@ class Timer(_Bare):
 
 
 class Decision(Completion):
-    """Event that comes when the caller of `Clock.advance` has answered a question.
-
-    Attributes:
-        question: what is asked.
-    """
+    """Event of the answer to `question` by the caller of `Clock.advance`."""
 
     def __init__(self, clock: Clock, question: Any) -> None:
         super().__init__(clock)
@@ -312,9 +308,9 @@ class Decision(Completion):
         self._woken_by = None if self._asker is None else self._asker.target
 
     def check(self, event: Event, callbacks: list[Callable[[Event], None]]) -> None:
-        """Raise an `AlgorithmError` unless the answer continues exactly where the event [of these callbacks] stopped.
+        """Raise an `AlgorithmError` unless the asking process is the last one of these callbacks of an event.
 
-        Whatever else the event wakes would run before the answer instead of after it.
+        Other processes of the event would run before the answer instead of after it.
         """
         asker, waiting = self._asker, self.callbacks or []
         last, waits = (getattr(its[-1], "__self__", None) if its else None for its in (callbacks, waiting))

@@ -145,7 +145,7 @@ class Dispatcher:
                     return k
 
     def _decided(self, there: list[Device], number: int, history: History) -> Process:
-        """The device, as a list, that the caller of the run asks next; without its decision that of the draw."""
+        """The next device, as a list, by the decision of the run's caller, or by the draw if the decision is None."""
         fed, rng = self._fed, self._fed.streams("cohort", "asked", number)
         idle = np.array([k.index for k in there if k.index in self._idle])
         if not len(idle):
