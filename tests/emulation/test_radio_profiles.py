@@ -13,6 +13,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.records.laws.energies import charge_problem
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
@@ -34,7 +35,7 @@ def radio_with(profile: str, *settings: str) -> Federation:
 def sent(fed: Federation, size_bit: int, *, down: bool = False) -> Any:
     """The delivery of a message that device 0 sends, or is sent."""
     request = (fed.network.downlink if down else fed.network.uplink).send(
-        *((SERVER, 0) if down else (0, SERVER)), None, 0, size_bit
+        *((SERVER, 0) if down else (0, SERVER)), Message(None, size_bit, 0)
     )
     wait_for(fed, request)
     return request.value
@@ -194,7 +195,7 @@ def test_a_battery_follows_the_rate_where_senders_share_a_band():
     flat = "channel.rate={kind: shannon, min_efficiency_bps_hz: 0, max_efficiency_bps_hz: 0.5}"
     fed = radio_with("phone-lte-2020", SMALL_BATTERY, "network.uplink.access=ofdma", flat)
     medium = fed.network.uplink
-    long, short = (medium.send(device, SERVER, None, 0, size * MBIT) for device, size in ((0, 80), (1, 10)))
+    long, short = (medium.send(device, SERVER, Message(None, size * MBIT, 0)) for device, size in ((0, 80), (1, 10)))
     wait_for(fed, short, long)
 
     assert short.value.ended_s == pytest.approx(2.0, abs=1e-8)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Play:
         flop_per_sample: cost of a gradient of one sample.
         scenario: what was played.
         as_arrays: number of exchanges that were played as arrays.
+        laws: checks the conservation laws; an empty text for each law that holds.
     """
 
     ended: str
@@ -65,6 +66,7 @@ class Play:
     flop_per_sample: float
     scenario: Scenario
     as_arrays: int
+    laws: Callable[[], dict[str, str]]
 
     @property
     def flop(self) -> float:
@@ -91,7 +93,7 @@ class Play:
     @cached_property
     def broken(self) -> dict[str, str]:
         """The conservation laws that do not hold, with what breaks them."""
-        return {law: text for law, text in _laws(self.ledger, self.scenario).items() if text}
+        return {law: text for law, text in self.laws().items() if text}
 
 
 @contextmanager
@@ -102,13 +104,11 @@ def tasks_kept() -> Iterator[None]:
     """
     kept: dict[str, LearningTask] = {}
 
-    def once(
-        scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool, ledger: Ledger
-    ) -> LearningTask:
+    def once(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
         parts = scenario.model_dump_json(include=LEARNT)
-        key = f"{timing_only} {scenario.seed} {scenario.devices.count} {parts}"
+        key = f"{timing_only} {scenario.seed} {scenario.scene_seed} {scenario.devices.count} {parts}"
         if key not in kept:
-            kept[key] = build_task(scenario, streams, data_dir, timing_only, ledger)
+            kept[key] = build_task(scenario, streams, data_dir, timing_only)
         return kept[key]
 
     with ExitStack() as patches:
@@ -168,6 +168,7 @@ def _end(fed: Federation, scenario: Scenario) -> Play:
         fed.task.model.flop_per_sample,
         scenario,
         fed.local_rounds.played,
+        partial(_laws, fed, fed.ledger),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from fednet_emu.emulation.build import build
 from fednet_emu.kernel.all_of import AllOf
+from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.medium.cohort import CohortBand
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_scenario
@@ -37,7 +38,7 @@ def test_a_band_with_a_request_is_not_idle():
     medium = uplink()
     band = CohortBand(medium)
     assert band.is_idle
-    sent = medium.send(0, SERVER, None, -1, 1000)
+    sent = medium.send(0, SERVER, Message(None, 1000))
     assert not band.is_idle
     medium.clock.run_process(waiting(medium.clock, [sent]))
     assert band.is_idle
@@ -129,7 +130,7 @@ def test_the_plan_of_the_band_is_that_of_events_after_a_cohort():
     medium, events = uplink("network.uplink.access=ofdma"), uplink("network.uplink.access=ofdma")
     before = medium.air.blocks
     assert ask(medium) is not None
-    sent = [events.send(k, SERVER, None, -1, 30_000) for k in range(4)]
+    sent = [events.send(k, SERVER, Message(None, 30_000)) for k in range(4)]
     events.clock.run_process(waiting(events.clock, sent))
 
     assert medium.air.blocks == events.air.blocks != before
