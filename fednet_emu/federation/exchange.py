@@ -149,7 +149,7 @@ def exchange(
     invited = [Device(fed, k.index, invitation) for k in cohort]
     sums = fed.sums if how.sums else None
     if sums is None and fed.local_rounds.take(client, message, waits=how.deadline_s is None and how.patience_s is None):
-        replies = yield from fed.local_rounds.play(invited, message, client, args)
+        replies = yield from fed.local_rounds.play(invited, message, client, args, how.retries)
         if replies is not None:
             return _arrived(fed, invited, replies, message, mean_update, how)
     if callable(message):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
-from itertools import repeat, starmap
+from itertools import count, repeat, starmap
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -28,7 +28,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Process, to_ns
 from fednet_emu.kernel.events import describe
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.air.transfer import Delivery
+from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.medium.cohort import CohortBand, Uploads
 from fednet_emu.records.ledger import SERVER
 
@@ -189,7 +189,7 @@ class LocalRounds:
         self.played += not why
         return not why
 
-    def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any]) -> Process:
+    def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], retries: int) -> Process:
         """Process whose value is the deliveries of all replies, in the order of the devices invited; None if not."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
@@ -213,7 +213,7 @@ class LocalRounds:
         fed.asks(2 * len(cohort) + len(computed.place))
         sent = self._sent(up, devices, answers)
         if sent is None:
-            deliveries = yield from self._one_by_one(devices, computed, answers)
+            deliveries = yield from self._one_by_one(devices, computed, answers, retries)
         else:
             yield clock.sleep_until(int(sent.ended_ns[-1]))
             deliveries = self._record(up, devices, computed, answers, sent)
@@ -301,7 +301,7 @@ class LocalRounds:
         sent = up.upload(devices, answers.size_bit, answers.ready_ns)
         return None if sent is None or sent.ended_ns[-1] >= self._limit_ns else sent
 
-    def _one_by_one(self, devices: IntArray, computed: Computed, answers: Answers) -> Process:
+    def _one_by_one(self, devices: IntArray, computed: Computed, answers: Answers, retries: int) -> Process:
         """Compute and upload with events, from the end of the broadcast on."""
         fed, works = self._fed, [list[Work]() for _ in devices]
         uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
@@ -310,10 +310,18 @@ class LocalRounds:
             works[place].append(Work(flop, None, given, made))
 
         def rest(place: int, device: int) -> Process:
-            upload = uploads[place]
+            upload, attempts = uploads[place], count()
+
+            def send() -> Transfer:
+                fed.asks(min(next(attempts), 1))  # the first attempt is counted with the cohort
+                sent: Transfer = fed.links.uplink(device, upload.payload, None, upload.power_part, upload.since)
+                return sent
+
             for work in works[place]:
                 yield fed.processors.run(device, work)
-            return (yield fed.links.uplink(device, upload.payload, None, upload.power_part, upload.since))
+            if not retries:
+                return (yield send())
+            return (yield from fed.retry(send, attempts=1 + retries, pause_s=0.0))
 
         return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(devices.tolist())))))
 

@@ -173,6 +173,7 @@ SPECIAL = {
         "stop={rounds: 4, simulated_s: 5}",
     ),
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
+    "uploads that are sent again": ("network.uplink.timeout_s=0.001", "algorithm.retries=3"),
     "edge of reach": (
         "channel.device.tx_power_dbm=-20",
         "devices.placement.radius_m=400",
