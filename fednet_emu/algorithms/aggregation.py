@@ -48,7 +48,7 @@ class Aggregation(Component):
 
     @property
     def protected(self) -> Callable[..., Any] | None:
-        """The reply of a `LocalStep`, by `reply`; None where devices send what they have trained."""
+        """The reply of a `LocalStep`, by `reply`; None where devices send their trained parameters."""
         if type(self).reply is Aggregation.reply:
             return None
         return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # the round comes last

@@ -126,7 +126,7 @@ class Component(BaseModel):
         return value
 
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
-        """Find settings of the component that cannot be combined with the rest of the scenario: (key, what is wrong).
+        """Find settings of the component that cannot be combined with the rest of the scenario: (key, error).
 
         A key is one of this component's, with dots for those below it; an empty one is the component as a whole. Values
         of single other settings are better refused by `excludes`.

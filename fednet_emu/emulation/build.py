@@ -17,7 +17,7 @@ from fednet_emu.devices.batteries import Batteries
 from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.powers import DevicePowers, PerDevice
 from fednet_emu.devices.processors import Processors
-from fednet_emu.emulation.hardware import hardware, speeds
+from fednet_emu.emulation.hardware import Hardware, hardware, speeds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
@@ -105,7 +105,7 @@ def build(
 
     If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. Without `learning`
     there are only the network and the devices: data and model belong to programs outside. `host` measures how the
-    host's time is spent. `task` is that of an earlier run with the same learning settings and the same scene.
+    host's time is spent. `task` is the learning task of an earlier run with the same learning settings and scene.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -113,7 +113,7 @@ def build(
     """
     folder = data_folder(data_dir)
     _refuse(scenario.untimed() if timing_only else iter(()))
-    streams, clock, devices = scenario.streams, Clock(), scenario.devices
+    streams, clock = scenario.streams, Clock()
     ledger = Ledger(scenario.evaluation.columns)
     threads = scenario.training.threads or available_cores()
     if task is None and learning and not scenario.algorithm.own_learning:
@@ -126,7 +126,37 @@ def build(
     hard = hardware(scenario, streams)
     paths = paths_of(scenario, streams, folder)
     presence = build_presence(scenario, clock, ledger, streams, paths, hard.powers.idle_w)
-    processors = Processors(
+    device = _torch_device(scenario.training) if task is None else task.model.device
+    pending_byte = torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30
+    engine = None if timing_only or not learning else build_engine(training, threads, host)
+    return Federation(
+        clock,
+        streams,
+        ledger,
+        Graph(engine, pending_byte, host),
+        task,
+        build_network(scenario, clock, ledger, streams, presence, paths, folder, hard.powers),
+        build_processors(scenario, clock, ledger, streams, hard, presence, folder),
+        presence,
+        scenario.stop,
+        scenario.evaluation,
+        timing_only=timing_only,
+        workers=_number(scenario.training) or 1,
+    )
+
+
+def build_processors(
+    scenario: Scenario,
+    clock: Clock,
+    ledger: Ledger,
+    streams: Streams,
+    hard: Hardware,
+    presence: Presence,
+    folder: Path | None,
+) -> Processors:
+    """The processors of the devices and of the server."""
+    devices = scenario.devices
+    return Processors(
         clock,
         ledger,
         speeds(scenario, hard.which, streams, folder),
@@ -139,25 +169,6 @@ def build(
         hard.overhead_s if hard.overhead_s else None,
         hard.which,
         devices.slowdown,
-    )
-    device = _torch_device(scenario.training) if task is None else task.model.device
-    return Federation(
-        clock,
-        streams,
-        ledger,
-        Graph(
-            None if timing_only or not learning else build_engine(training, threads, host),
-            torch.cuda.mem_get_info(device)[1] // 4 if device.type == "cuda" else 2**30,  # for results not computed yet
-            host,
-        ),
-        task,
-        build_network(scenario, clock, ledger, streams, presence, paths, folder, hard.powers),
-        processors,
-        presence,
-        scenario.stop,
-        scenario.evaluation,
-        timing_only=timing_only,
-        workers=_number(scenario.training) or 1,
     )
 
 

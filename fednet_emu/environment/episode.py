@@ -176,9 +176,9 @@ class Episode:
 
     def marked(self) -> Mark:
         """The totals of the run now."""
-        ledger, now_ns, accuracy = self.fed.ledger, self.fed.clock.now, self.fed.accuracy
-        joules, rows = (ledger.spent_j(now_ns), ledger.idle.until_j(now_ns)), tuple(map(len, _tables(ledger)))
-        return Mark(now_ns / 1e9, *joules, sum(ledger.sent_bit), rows, math.nan if accuracy is None else accuracy)
+        ledger, clock, accuracy = self.fed.ledger, self.fed.clock, self.fed.accuracy
+        joules, rows = (ledger.spent_j(clock.now), ledger.idle.until_j(clock.now)), tuple(map(len, _tables(ledger)))
+        return Mark(clock.now_s, *joules, sum(ledger.sent_bit), rows, math.nan if accuracy is None else accuracy)
 
     def _go(self, run: Callable[[], bool]) -> bool:
         """Continue until the next question (True) or the end; other errors than ends of a `Step` close the run."""

@@ -40,7 +40,7 @@ def towards(accuracy: float, base: float = 64.0) -> Reward:
     """The reward base^(a - accuracy) - 1 for the accuracy a of a step; a is 0 before the first evaluation.
 
     The form of FAVOR (Wang, Kaplan, Niu, Li: "Optimizing Federated Learning on Non-IID Data with Reinforcement
-    Learning", INFOCOM 2020), with base 64.
+    Learning", INFOCOM 2020). The default base has not been checked against the paper.
     """
     return partial(_towards, accuracy, base)
 

@@ -435,7 +435,7 @@ class Federation:
     def begin(self, algorithm: Any) -> bool:
         """Start an algorithm and run it until its first question of `outside`; False if it has ended without one.
 
-        Errors are those of `run`.
+        Raises the errors of `run`.
         """
         self._start(algorithm)
         with self._running():

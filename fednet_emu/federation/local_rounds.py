@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
-from itertools import count, repeat, starmap
+from itertools import repeat, starmap
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -28,7 +28,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Process, to_ns
 from fednet_emu.kernel.events import describe
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.network.air.transfer import Delivery, Transfer
+from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.medium.cohort import CohortBand, Uploads
 from fednet_emu.records.ledger import SERVER
 
@@ -58,7 +58,7 @@ class LocalDevice(Device):
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """A client as data: it trains the received model once on all its samples, and sends what it makes of the result.
+    """A client as data: it trains the received model once on all its samples, and sends a function of the result.
 
     The message is a model w, or several parts of which w is the first. Arguments of the functions are the further parts
     of the message, the round t, and the further arguments of the exchange: `more`.
@@ -210,11 +210,12 @@ class LocalRounds:
             computed, answers = self._step(cohort, devices, client, *parts, *args)
         else:
             computed, answers = self._run(cohort, devices, partial(client, fed), (*parts, *args))
-        fed.asks(2 * len(cohort) + len(computed.place))
+        fed.asks(len(cohort) + len(computed.place))
         sent = self._sent(up, devices, answers)
         if sent is None:
-            deliveries = yield from self._one_by_one(devices, computed, answers, retries)
+            deliveries = yield from self._one_by_one(cohort, computed, answers, retries)
         else:
+            fed.asks(len(cohort))
             yield clock.sleep_until(int(sent.ended_ns[-1]))
             deliveries = self._record(up, devices, computed, answers, sent)
         if answers.uploads is not None:
@@ -301,29 +302,24 @@ class LocalRounds:
         sent = up.upload(devices, answers.size_bit, answers.ready_ns)
         return None if sent is None or sent.ended_ns[-1] >= self._limit_ns else sent
 
-    def _one_by_one(self, devices: IntArray, computed: Computed, answers: Answers, retries: int) -> Process:
+    def _one_by_one(self, cohort: Sequence[Device], computed: Computed, answers: Answers, retries: int) -> Process:
         """Compute and upload with events, from the end of the broadcast on."""
-        fed, works = self._fed, [list[Work]() for _ in devices]
+        fed, works = self._fed, [list[Work]() for _ in cohort]
         uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
         columns = (column.tolist() for column in (computed.place, computed.flop, computed.input, computed.output))
         for place, flop, given, made in zip(*columns, strict=True):
             works[place].append(Work(flop, None, given, made))
 
-        def rest(place: int, device: int) -> Process:
-            upload, attempts = uploads[place], count()
-
-            def send() -> Transfer:
-                fed.asks(min(next(attempts), 1))  # the first attempt is counted with the cohort
-                sent: Transfer = fed.links.uplink(device, upload.payload, None, upload.power_part, upload.since)
-                return sent
-
+        def rest(place: int, k: Device) -> Process:
+            upload = uploads[place]
             for work in works[place]:
-                yield fed.processors.run(device, work)
+                yield fed.processors.run(k.index, work)
+            send = partial(fed.uplink, k, upload.payload, since=upload.since, power_part=upload.power_part)
             if not retries:
                 return (yield send())
             return (yield from fed.retry(send, attempts=1 + retries, pause_s=0.0))
 
-        return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(devices.tolist())))))
+        return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(cohort)))))
 
     def _record(
         self, up: CohortBand, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads

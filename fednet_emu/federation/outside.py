@@ -33,7 +33,7 @@ class Outside(NamedTuple):
 
     Attributes:
         questions: names of the questions; the settings of the scenario decide all others.
-        statistics: numbers that devices send with their uploads in addition to those of the selection rule.
+        statistics: numbers that devices send with their uploads in addition to the reports of the selection rule.
     """
 
     questions: frozenset[str] = frozenset()

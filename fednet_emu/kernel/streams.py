@@ -41,7 +41,7 @@ class Streams:
 
     Args:
         seed: the seed of the run.
-        scene_seed: the seed of the streams that make its scene; None takes that of the run.
+        scene_seed: the seed of the streams that make its scene; None takes the seed of the run.
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:

@@ -33,7 +33,7 @@ class Legs:
         number: index of the draw that gave the leg its heading, [k]; -1 before the first.
         start_s: start of the leg, [k].
         end_s: end of the leg at a wall or a turn, [k].
-        turn_s: end of the heading, [k]; later than `end_s` when a wall comes first.
+        turn_s: end of the heading, [k]; later than `end_s` when the device reaches a wall first.
         xy_m: starting point, [k, 2].
         velocity_m_s: constant velocity, [k, 2].
         memory: state of the mobility model that one leg passes to the next, [k, columns].

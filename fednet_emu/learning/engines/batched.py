@@ -170,7 +170,7 @@ class BatchedEngine(Engine):
 
 
 def is_worth_dividing(flop: float) -> bool:
-    """Whether several cores do so many operations of training faster than one."""
+    """Whether several cores do `flop` operations of training faster than one."""
     return flop >= WORTH_FLOP
 
 

@@ -21,7 +21,7 @@ from fednet_emu.learning.models.flat import FlatModel
 SHARED = frozenset({"scale", "linear", "drift", "prox", "anchor", "mask", "base"})
 """Terms of a job that all devices of a cohort may share."""
 OWN = frozenset({"linear", "drift", "anchor"})
-"""Terms of a job of which each device of a cohort may have its own."""
+"""Terms of a job that may differ between the devices of a cohort."""
 
 _UNKNOWN_PARAMS = torch.empty(0)
 
@@ -98,7 +98,7 @@ class Columns:
 
 
 _UNKNOWN = Deferred(0, 0)
-"""In the place of what the parameters of a job come from."""
+"""Stand-in for the parameters of a job, which are already known."""
 
 
 class Begun(NamedTuple):
@@ -114,7 +114,7 @@ class CohortJob:
     """The work of a node of the graph: training that n devices begin from one model.
 
     Attributes:
-        columns: what is known beforehand.
+        columns: the jobs, without parameters and terms that are not known yet.
         params: the model that all devices start from.
         terms: further terms for all, out of `SHARED`; values may be Deferreds.
         own: further terms by device [n], out of `OWN`.

@@ -437,7 +437,7 @@ class Graph:
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
-        """Train the devices of a cohort that were begun, and run what becomes ready after each stack."""
+        """Train the devices of a cohort that were begun, and run the calls that become ready after each stack."""
         columns, nodes = cohort._work.begun
         try:
             with self.host.part("training"):

@@ -26,8 +26,8 @@ _MOST_CHANGES = 8
 """Largest number of starts and ends for which rates are computed ahead."""
 _SPARE = 16
 _SNR, _POWER_S, _LEFT, _ERROR, _GAIN = range(5)
-"""Rows of the numbers of each sender: mean SNR (linear), time on the air in s, 1e9 times the bits left, and what has
-been rounded off them, then the fading gains of the planned blocks. A sender that has ended has infinitely many left."""
+"""Rows of the numbers of each sender: mean SNR (linear), time on the air in s, 1e9 times the bits left, and their
+rounding error, then the fading gains of the planned blocks. A sender that has ended has infinitely many left."""
 
 
 class SharedRequests(NamedTuple):
@@ -50,8 +50,8 @@ class SharedCohort:
 
     Args:
         band: the band, as for `PlainAir`.
-        rule: what each sender gets.
-        share: part of the band of each of so many senders, if rates depend on nothing else; None if they do.
+        rule: allocation of each sender; see `Sharing.plain_rule`.
+        share: part of the band of each of n senders, as a function of n; None if rates depend on more than n.
         blocks: number of fading blocks that the next plan covers.
     """
 
@@ -129,7 +129,7 @@ class SharedCohort:
         return [now_ns, *(number * band.coherence_ns for number in range(first + 1, first + count + 1))]
 
     def _start(self, now_ns: int) -> None:
-        """Fill in the columns of new senders, but for the gains."""
+        """Fill in the columns of new senders, except the gains."""
         of, uploads = self._of, self._uploads
         for column, place in enumerate(self._new, len(self._place)):
             of[_SNR, column], of[_LEFT, column] = uploads.snr[place], uploads.size_bit[place] * float(NS_PER_S)

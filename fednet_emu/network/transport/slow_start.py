@@ -139,7 +139,7 @@ class SlowStartAir(Air):
         self._flows: dict[Transfer, Flow] = {}
         self._holding: dict[Transfer, Flow] = {}  # those that may have bits of later bursts
         self._started = 0
-        self._gaps: list[tuple[int, int, Flow]] = []  # a heap of their ends as expected, some of which are out of date
+        self._gaps: list[tuple[int, int, Flow]] = []  # a heap of the expected ends of gaps; some are out of date
         self._now_ns = 0
 
     def next_end_ns(self) -> int:
