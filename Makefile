@@ -128,14 +128,14 @@ digests: $(VENV)/.developing  ## Compare events, times and energies of shipped s
 	$(BIN)/python tools/digests.py --check --untrained
 
 swarm: $(VENV)/.developing  ## Play random scenarios and check laws that hold for all; SEEDS=1000, FIRST=0, WORKERS=2, KEEP=file
-	$(BIN)/python -m tests.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
+	$(BIN)/python -m qa.swarm --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) --workers $(or $(WORKERS),2) $(if $(KEEP),--keep $(KEEP))
 
 inert: $(VENV)/.developing  ## Change every key of drawn scenarios, and see which change nothing; SEEDS=200, FIRST=0
-	$(BIN)/python -m tests.inert --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0)
+	$(BIN)/python -m qa.inert --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0)
 
 mutants: $(VENV)/.developing  ## Put faults into the code one at a time and see which the tests miss; COUNT=1500, SEED=0, ONLY=kernel
 	$(PIP) --editable '.[mutants]'
-	$(BIN)/python -m tests.mutants --count $(or $(COUNT),1500) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m qa.mutants --count $(or $(COUNT),1500) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
 
 bench: $(VENV)/.developing  ## Measure the speed of the time plane and of training
 	$(BIN)/python -m pytest -q -s benchmarks

@@ -1,4 +1,4 @@
-"""Claims about the flow of bits: both forms agree. The second emulator follows many links (`tests/network/oracle`)."""
+"""Claims about the flow of bits: both forms agree. The second emulator follows many links (`qa/oracle/network`)."""
 
 from types import SimpleNamespace
 

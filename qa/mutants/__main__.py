@@ -1,4 +1,4 @@
-"""Mutation testing from the command line: `python -m tests.mutants --seed 0 --count 1500`; a stopped draw goes on."""
+"""Mutation testing from the command line: `python -m qa.mutants --seed 0 --count 1500`; a stopped draw goes on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.faults import ROOT, Mutant, drawn
-from tests.mutants.journal import Journal, end_of, table
-from tests.mutants.lines import Coverage, test_files
-from tests.mutants.trial import Trials
+from qa.mutants.faults import ROOT, Mutant, drawn
+from qa.mutants.journal import Journal, end_of, table
+from qa.mutants.lines import Coverage, test_files
+from qa.mutants.trial import Trials
 
 ABOUT = """# Mutation testing
 
@@ -20,7 +20,7 @@ ABOUT = """# Mutation testing
 made inside functions by the operators of mutmut. Left out are types, decorators, default values and declarations,
 docstrings and prose, raised errors and f-strings, the calls `assert_never`, `cast`, `isinstance` and `len`, and the
 argument `strict`. Each fault meets the tests that run its line, nearest and quickest first, up to 10 s of tests of at
-most 2 s. Those that no test can kill are listed, with the reason, in `tests/mutants/equivalent.toml`. Tried so far:
+most 2 s. Those that no test can kill are listed, with the reason, in `qa/mutants/equivalent.toml`. Tried so far:
 {tried} of {count}.
 
 {table}
@@ -30,7 +30,7 @@ most 2 s. Those that no test can kill are listed, with the reason, in `tests/mut
 
 def main() -> int:
     """Draw mutants, try those that the journal does not know, name each survivor, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=1500, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the draw; a longer draw begins with a shorter one")
     parser.add_argument("--only", default="", help="folder or file in fednet_emu, such as kernel")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.faults import PACKAGES, ROOT, Mutant
+from qa.mutants.faults import PACKAGES, ROOT, Mutant
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 """Mutants that no test can kill, each with the reason."""

@@ -17,14 +17,14 @@ from fednet_emu.devices.availability import Always
 from fednet_emu.errors import FednetError
 from fednet_emu.records.ledger import TABLES
 from fednet_emu.scenario.model import Scenario
-from tests.federation.oracle.scenes import scene
-from tests.federation.oracle.test_second_rounds import assert_same_rounds
-from tests.network.oracle.script import Script, World
-from tests.network.oracle.test_second_emulator import assert_same_books
-from tests.network.oracle.worlds import plays
-from tests.swarm.killed import killed_and_resumed
-from tests.swarm.metamorphic import METAMORPHIC
-from tests.swarm.plays import Play, played, resumed, scenario_of
+from qa.oracle.federation.scenes import scene
+from qa.oracle.federation.test_second_rounds import assert_same_rounds
+from qa.oracle.network.script import Script, World
+from qa.oracle.network.test_second_emulator import assert_same_books
+from qa.oracle.network.worlds import plays
+from qa.swarm.killed import killed_and_resumed
+from qa.swarm.metamorphic import METAMORPHIC
+from qa.swarm.plays import Play, played, resumed, scenario_of
 
 Settings = dict[str, Any]
 

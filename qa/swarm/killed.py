@@ -35,7 +35,7 @@ def killed_and_resumed(scenario: Scenario, rows: int) -> Ledger:
     """
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        child = clean_context("tests.swarm.killed").Process(target=_run_until_killed, args=(scenario, out, rows))
+        child = clean_context("qa.swarm.killed").Process(target=_run_until_killed, args=(scenario, out, rows))
         with main_left_out():
             child.start()
         child.join(LONGEST_S)

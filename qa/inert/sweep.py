@@ -19,11 +19,11 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.records.ledger import DESCRIBED
 from fednet_emu.scenario.model import Scenario
-from tests.inert.changes import changed, changes
-from tests.inert.keys import Key, keys_of, labels
-from tests.swarm import plays
-from tests.swarm.draw import Settings, drawn
-from tests.swarm.plays import Hangs, in_time, scenario_of, tasks_kept
+from qa.inert.changes import changed, changes
+from qa.inert.keys import Key, keys_of, labels
+from qa.swarm import plays
+from qa.swarm.draw import Settings, drawn
+from qa.swarm.plays import Hangs, in_time, scenario_of, tasks_kept
 
 KNOWN = Path(__file__).with_name("known.toml")
 HOST = {"host_s", "host_parts", "wavefronts", "mean_wavefront", "exchanges", "elsewhere"}

@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.swarm.pairs import pairs_of, places, possible
-from tests.swarm.recipes import ELSEWHERE
-from tests.swarm.trial import Trial
+from qa.swarm.pairs import pairs_of, places, possible
+from qa.swarm.recipes import ELSEWHERE
+from qa.swarm.trial import Trial
 
 Counts = Counter[str]
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from fednet_emu.component.slot import Slot
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
-from tests.swarm.draw import Picks, kinds_of
+from qa.swarm.draw import Picks, kinds_of
 
 Place = tuple[str, str]
 """The key path of a slot, and a kind of it."""

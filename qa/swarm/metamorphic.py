@@ -17,7 +17,7 @@ from fednet_emu.federation.local_rounds import LocalRounds
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
-from tests.swarm.plays import Play, played, scenario_of
+from qa.swarm.plays import Play, played, scenario_of
 
 Settings = dict[str, Any]
 SIZE_BIT = 10_000

@@ -1,12 +1,12 @@
-"""The sweep from the command line: `python -m tests.inert --seeds 200`; exit code 1 if a key is found to be inert."""
+"""The sweep from the command line: `python -m qa.inert --seeds 200`; exit code 1 if a key is found to be inert."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.inert.keys import labels
-from tests.inert.sweep import Sweep, known, unexplained
+from qa.inert.keys import labels
+from qa.inert.sweep import Sweep, known, unexplained
 
 DRAWN = 6
 """Scenarios of which the one with most open keys is changed."""
@@ -14,7 +14,7 @@ DRAWN = 6
 
 def main() -> int:
     """Sweep over the scenarios of the seeds, and print which keys act, which are refused, and which change nothing."""
-    parser = argparse.ArgumentParser(prog="python -m tests.inert", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.inert", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many scenarios are changed")
     parser.add_argument("--first", type=int, default=0, help="the first one; for each, others are drawn")
     options = parser.parse_args()

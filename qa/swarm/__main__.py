@@ -1,4 +1,4 @@
-"""The swarm from the command line: `python -m tests.swarm --seeds 1000 --first 0`.
+"""The swarm from the command line: `python -m qa.swarm --seeds 1000 --first 0`.
 
 The exit code is 1 if a law is broken or a seed hangs: its process then ends, and prints the stack of each thread.
 """
@@ -14,17 +14,17 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from fednet_emu.host import end_with_parent
-from tests.swarm.judge import OF_THEIR_OWN
-from tests.swarm.report import Report
-from tests.swarm.shrink import shrunk, told
-from tests.swarm.trial import Trial, watched, watched_trials
+from qa.swarm.judge import OF_THEIR_OWN
+from qa.swarm.report import Report
+from qa.swarm.shrink import shrunk, told
+from qa.swarm.trial import Trial, watched, watched_trials
 
 KEEP_EVERY = 50
 
 
 def main() -> int:
     """Try the seeds, print each failure with its smallest scenario, and report."""
-    parser = argparse.ArgumentParser(prog="python -m tests.swarm", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.swarm", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one; the others follow")
     parser.add_argument("--workers", type=int, default=1, help="processes; what is found does not depend on it")

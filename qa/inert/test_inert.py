@@ -10,10 +10,10 @@ import pytest
 from fednet_emu.network.network import Network
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.testing import small_scenario
-from tests.inert import sweep as sweeps
-from tests.inert.changes import changed, changes
-from tests.inert.keys import Key, keys_of, labels
-from tests.inert.sweep import Sweep, known, outcome, unexplained
+from qa.inert import sweep as sweeps
+from qa.inert.changes import changed, changes
+from qa.inert.keys import Key, keys_of, labels
+from qa.inert.sweep import Sweep, known, outcome, unexplained
 
 LABELS = frozenset(labels())
 

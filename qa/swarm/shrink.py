@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from fednet_emu.errors import FednetError
-from tests.swarm.draw import Settings
-from tests.swarm.judge import FREE, LAWS, Failure, judged
-from tests.swarm.recipes import ALWAYS
+from qa.swarm.draw import Settings
+from qa.swarm.judge import FREE, LAWS, Failure, judged
+from qa.swarm.recipes import ALWAYS
 
 MOST_TRIES = 100
 MOST_TEXT = 3000
@@ -68,6 +68,6 @@ def told(seed: int, failure: Failure, settings: Settings) -> str:
     """The text about a failure: the law, what was seen, the command that replays it, and the scenario."""
     return (
         f"seed {seed} breaks the law: {failure.law}\n{failure.text.rstrip()[:MOST_TEXT]}\n"
-        f"again: python -m tests.swarm --seeds 1 --first {seed}\n"
+        f"again: python -m qa.swarm --seeds 1 --first {seed}\n"
         f"--- scenario\n{yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=118)}---"
     )

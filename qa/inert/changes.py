@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from fednet_emu.component.component import Component
-from tests.inert.keys import Key
-from tests.swarm.draw import Settings, another, kinds_of
+from qa.inert.keys import Key
+from qa.swarm.draw import Settings, another, kinds_of
 
 DRAWS = 3
 """Values of each key that are drawn as those of a scenario are."""

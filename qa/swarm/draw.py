@@ -15,9 +15,9 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
-from tests.swarm.mixtures import mixture
-from tests.swarm.plays import played, scenario_of
-from tests.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, FILES, NEEDS, OPTIONAL, RARE, RECIPES, USES
+from qa.swarm.mixtures import mixture
+from qa.swarm.plays import played, scenario_of
+from qa.swarm.recipes import ALWAYS, EITHER, ELSEWHERE, FILES, NEEDS, OPTIONAL, RARE, RECIPES, USES
 
 Settings = dict[str, Any]
 Picks = dict[str, str]

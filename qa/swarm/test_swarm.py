@@ -17,19 +17,19 @@ from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
 from fednet_emu.testing import SMALL, small_scenario
+from qa.swarm import __main__ as swarm
+from qa.swarm import metamorphic
+from qa.swarm.draw import drawn
+from qa.swarm.faults import FAULTS
+from qa.swarm.judge import LAWS, Case, judged
+from qa.swarm.killed import killed_and_resumed
+from qa.swarm.metamorphic import METAMORPHIC, Uploads
+from qa.swarm.pairs import pairs_of, places, possible
+from qa.swarm.plays import played, scenario_of
+from qa.swarm.report import Report
+from qa.swarm.shrink import shrunk, told
+from qa.swarm.trial import trials, tried
 from tests.commands import Forked
-from tests.swarm import __main__ as swarm
-from tests.swarm import metamorphic
-from tests.swarm.draw import drawn
-from tests.swarm.faults import FAULTS
-from tests.swarm.judge import LAWS, Case, judged
-from tests.swarm.killed import killed_and_resumed
-from tests.swarm.metamorphic import METAMORPHIC, Uploads
-from tests.swarm.pairs import pairs_of, places, possible
-from tests.swarm.plays import played, scenario_of
-from tests.swarm.report import Report
-from tests.swarm.shrink import shrunk, told
-from tests.swarm.trial import trials, tried
 
 FEW = [1, 2, 5, 6, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (8, 9, 10, 11))]
 """Seeds whose scenarios take less than a second."""
@@ -67,7 +67,7 @@ def test_a_seed_draws_the_same_scenario_every_time() -> None:
 def test_a_mixture_has_what_it_must_and_keeps_every_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mixtures differ from the plain draws; one with a planner in several cells is sound."""
     wanted = {"algorithm": "fedavg", "network.cells": "list", "network.uplink.access": "planned"}
-    monkeypatch.setattr("tests.swarm.draw.mixture", lambda rng: wanted)
+    monkeypatch.setattr("qa.swarm.draw.mixture", lambda rng: wanted)
     mixed = drawn(0, mixed=True).settings
 
     assert mixed == drawn(0, mixed=True).settings
@@ -80,7 +80,7 @@ def test_a_mixture_has_what_it_must_and_keeps_every_law(monkeypatch: pytest.Monk
 
 def test_every_fourth_seed_has_a_mixture_which_the_report_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two trials of seed 4, one of seed 5; a mixture is no further seed. One law judges it: the count is the claim."""
-    monkeypatch.setattr("tests.swarm.trial.LAWS", ["conservation"])
+    monkeypatch.setattr("qa.swarm.trial.LAWS", ["conservation"])
     report = Report()
     for trial in [*trials(4), *trials(5)]:
         report.add(4, trial)
@@ -162,7 +162,7 @@ def test_a_run_that_is_killed_elsewhere_is_noticed() -> None:
 
 HANGS = """
 from threading import Lock
-from tests.swarm import trial
+from qa.swarm import trial
 
 def waits_for_ever(seed):
     lock = Lock()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.faults import ROOT, Mutant
-from tests.mutants.forks import BROKEN, in_fork, passes
-from tests.mutants.lines import Coverage
+from qa.mutants.faults import ROOT, Mutant
+from qa.mutants.forks import BROKEN, in_fork, passes
+from qa.mutants.lines import Coverage
 
 PATIENCE, LEAST_S = 5.0, 2.0
 """A test may take this many times its own processor time, and this much more, before the mutant is said to be stuck."""

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from fednet_emu.component.component import Component
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.shapes import Shape
-from tests.swarm.draw import Owner, kinds_of
+from qa.swarm.draw import Owner, kinds_of
 
 
 class Key(NamedTuple):

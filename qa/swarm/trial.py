@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from random import Random
 
 from fednet_emu.errors import FednetError
-from tests.swarm.draw import Picks, Settings, drawn
-from tests.swarm.faults import faulted
-from tests.swarm.judge import LAWS, OF_THEIR_OWN, Failure, Verdict, judged
-from tests.swarm.plays import tasks_kept
+from qa.swarm.draw import Picks, Settings, drawn
+from qa.swarm.faults import faulted
+from qa.swarm.judge import LAWS, OF_THEIR_OWN, Failure, Verdict, judged
+from qa.swarm.plays import tasks_kept
 
 FAULTY = 0.7
 """Share of the scenarios that get a fault."""

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("mutmut", reason="needs the extra `mutants`")
 
-from tests.mutants import journal as journals
-from tests.mutants.faults import ROOT, Mutant, drawn, mutants_of, places_in
-from tests.mutants.journal import Journal, end_of, equivalent, table
-from tests.mutants.lines import Coverage
+from qa.mutants import journal as journals
+from qa.mutants.faults import ROOT, Mutant, drawn, mutants_of, places_in
+from qa.mutants.journal import Journal, end_of, equivalent, table
+from qa.mutants.lines import Coverage
 
 TEST = "tests/kernel/test_clock.py::test_durations_round_up_to_the_nanosecond[1.1-1100000000]"
 CLOCK = "fednet_emu/kernel/clock.py"
@@ -97,9 +97,9 @@ def test_what_must_die_dies_and_the_equivalent_survives(tmp_path):
     script = f"""
         import json, pytest
         from pathlib import Path
-        from tests.mutants.faults import mutants_of
-        from tests.mutants.lines import Coverage
-        from tests.mutants.trial import Trials
+        from qa.mutants.faults import mutants_of
+        from qa.mutants.lines import Coverage
+        from qa.mutants.trial import Trials
 
         mutants = [mutant for mutant in mutants_of("{CLOCK}") if mutant.function == "to_ns"]
         ends = []

@@ -12,8 +12,8 @@ import numpy as np
 from fednet_emu.emulation.outlook import links_at_start
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.algorithms import ALGORITHMS
-from tests.swarm.draw import Settings, refusal
-from tests.swarm.plays import scenario_of
+from qa.swarm.draw import Settings, refusal
+from qa.swarm.plays import scenario_of
 
 Fault = Callable[[Settings, Ledger, Random], Settings | None]
 """Changes settings, given the records of a run without the fault; None where there is nothing to disturb."""

@@ -18,33 +18,34 @@ from typing import Any
 import coverage
 import pytest
 
-from tests.mutants.faults import ROOT, Mutant
-from tests.mutants.forks import in_fork, passes
+from qa.mutants.faults import ROOT, Mutant
+from qa.mutants.forks import in_fork, passes
 
 SLOW_S = 2.0
 """Tests that need more processor time are left out."""
 BUDGET_S = 10.0
 """How much processor time the tests of a mutant may need, as they were recorded."""
 FOLDERS = (
-    "kernel",
-    "devices",
-    "network",
-    "radio",
-    "records",
-    "learning/graph",
-    "learning/engines",
-    "federation",
-    "algorithms",
-    "scenario",
-    "emulation",
-    "tracking",
+    "tests/kernel",
+    "tests/devices",
+    "tests/network",
+    "tests/radio",
+    "tests/records",
+    "tests/learning/graph",
+    "tests/learning/engines",
+    "tests/federation",
+    "tests/algorithms",
+    "tests/scenario",
+    "tests/emulation",
+    "tests/tracking",
+    "qa/oracle",
 )
 """Test folders whose tests may be chosen."""
 
 
 def test_files() -> list[Path]:
     """The files whose tests may be chosen."""
-    return [path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
+    return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("test_*.py"))]
 
 
 class Coverage:
