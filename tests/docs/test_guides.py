@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import fednet_emu as fe
 from fednet_emu.federation import Terms
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.search.search import load_search
-from tests.commands import Forked
+from tests.commands import Forked, fednet
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = (
@@ -124,3 +125,25 @@ def test_the_scenario_of_the_readme_is_right(tmp_path: Path) -> None:
     (tmp_path / "readme.yaml").write_text(text, encoding="utf-8")
 
     assert fe.check(tmp_path / "readme.yaml").algorithm.kind == "fedavg"
+
+
+@pytest.mark.usefixtures("cells_here")
+def test_a_study_from_question_to_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File and commands of the page, in an empty folder; the commands before an output print each line of it."""
+    page = (DOCS / "guides/question-to-figure.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    printed = ""
+    for language, text in re.findall(r"```(yaml|sh|text)\n(.*?)```", page, flags=re.DOTALL):
+        if language == "yaml":
+            Path("access.yaml").write_text(text, encoding="utf-8")
+        elif language == "sh":
+            printed = ""
+            for line in text.splitlines():
+                words = [str(next(tmp_path.glob(word), word)) if "*" in word else word for word in shlex.split(line)]
+                done = fednet(*words[1:])
+                assert done.exit_code == 0, done.output
+                printed += done.output
+        else:
+            assert [line for line in text.splitlines() if line not in printed] == []
+
+    assert len(list(Path("results/access/figures").glob("accuracy-time.*"))) == 4  # png, pdf, csv and tex
