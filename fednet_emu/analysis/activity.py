@@ -1,4 +1,4 @@
-"""What devices and bands did at which time: bars of a timeline, shares and seconds of devices, use of bands."""
+"""Activities of devices and use of bands over time: bars of a timeline, time shares, and band occupancy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ROUNDS_SHOWN = 3
 def activity_bars(
     transfers: pd.DataFrame, receptions: pd.DataFrame, computes: pd.DataFrame, until_s: float, from_s: float = 0.0
 ) -> pd.DataFrame:
-    """Return the activities of all devices from `from_s` until `until_s` (simulated seconds), cut off at these times.
+    """Return the activities of all devices from `from_s` until `until_s` (simulated seconds), clipped to this window.
 
-    A transfer gives a bar for each device that takes part. The wait for its channel gives a bar for the sender, or for
-    the receivers if the server sends.
+    A transfer has a bar for each participating device. Its wait for the channel is a bar of the sender, or of the
+    receivers if the server sends.
 
     Returns:
-        One row per bar: `device`; `activity`, a kind of transfer, `compute` or `waiting`; `started_s`, `ended_s`; and
-        `failed`, whether the transfer was lost to this device or the computation was stopped.
+        One row per bar: `device`; `activity`, a direction, `compute` or `waiting`; `started_s`, `ended_s`; and
+        `failed`, whether the transfer was lost for this device or the computation was stopped.
     """
     transfers = transfers[transfers["requested_s"] < until_s]
     parts = _parts(transfers, receptions)
@@ -50,10 +50,10 @@ def activity_bars(
 
 
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
-    """Return the time in simulated seconds at which the first three rounds have ended; 0 if nothing has ended.
+    """Return the end of the first three rounds in simulated seconds; 0 if no round has ended.
 
-    For a run without rounds it is the time at which three computations per device have ended, counted over all devices;
-    for a run without computations, the end of the last transfer.
+    Without rounds it is the time at which three computations per device have ended on average; without computations,
+    the end of the last transfer.
     """
     ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
     if ended_s.size:
@@ -66,7 +66,7 @@ def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: 
 
 
 def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per transfer and device that takes part in it."""
+    """Return a table with one row per transfer and participating device."""
     transfers = transfers.assign(failed=transfers["lost"] != "")
     from_server = transfers["sender"] < 0
     sending = transfers[~from_server].assign(device=transfers["sender"], waits=True)
@@ -79,21 +79,21 @@ def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
 
 
 BINS = 480
-"""Stretches of time for which shares are computed: about one for each pixel of a column of a page."""
+"""Number of time intervals for which shares are computed: about one per pixel of a page column."""
 
 
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
-    """Mean share of the devices in each activity, exact for each stretch of time; the rest is idle.
+    """Mean share of the devices in each activity, exact for each time interval; the rest is idle.
 
-    What a device does at the same time counts in each of its activities.
+    Simultaneous activities of a device all count.
 
     Args:
         bars: the activities, see `activity_bars`.
-        devices: how many devices there are, the idle ones included.
-        edges_s: begins of the stretches and the end of the last, [stretches + 1], in simulated seconds.
+        devices: number of devices, including idle ones.
+        edges_s: edges of the intervals, [intervals + 1], in simulated seconds.
 
     Returns:
-        For each activity its shares, [stretches].
+        The shares of each activity, [intervals].
     """
     widths_s = np.diff(edges_s)
     return {
@@ -104,7 +104,7 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
 
 
 def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
-    """Sum over instants of the time from an instant to each edge, 0 if it is later, [edges]."""
+    """Sum over instants of the time from the instant to each edge, 0 for later instants, [edges]."""
     ordered = np.sort(np.asarray(instants_s, np.float64))
     count = np.searchsorted(ordered, edges_s)
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
@@ -117,11 +117,11 @@ SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
     "busy": lambda bars: bars["activity"] != WAITING,
     "lost": lambda bars: bars["failed"],
 }
-"""Orders of devices: by number, or by the time that they spend in bars of a kind, the longest first."""
+"""Orders of devices: by number, or by the total time of their bars of a kind, longest first."""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
-    """All devices that did anything, in one of the orders of SORTS; equal ones by their numbers."""
+    """All devices with activities, in one of the orders of SORTS; ties by number."""
     counts, devices = SORTS[sort], np.unique(bars["device"].to_numpy(np.int64))
     if counts is not None:
         took_s = (bars["ended_s"] - bars["started_s"]).where(counts(bars), 0.0)
@@ -131,22 +131,22 @@ def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
 
 
 def spread(ranking: list[int], count: int) -> list[int]:
-    """`count` devices at equal distances in a ranking, the first and the last included."""
+    """`count` devices at equal distances in a ranking, including the first and the last."""
     places = np.linspace(0, len(ranking) - 1, min(count, len(ranking)))
     return [ranking[place] for place in np.round(places).astype(int).tolist()]
 
 
 SPENT = ("uplink", "downlink", "sidelink", "compute", WAITING, "idle")
-"""What a device's time is spent on. Of things at the same time the first counts; idle is what is left over."""
+"""Categories of a device's time. The first of simultaneous ones counts; idle is the rest."""
 
 
 def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str, Array]:
-    """Seconds of each device by what they went to, [devices] for each of SPENT; they add up to `simulated_s`.
+    """Seconds of each device in each category of SPENT, [devices]; they add up to `simulated_s`.
 
     Args:
-        bars: the activities within the run, see `activity_bars`; those of the server are left out.
-        devices: how many devices there are.
-        simulated_s: the duration of the run in simulated seconds.
+        bars: the activities within the run, see `activity_bars`; those of the server are ignored.
+        devices: number of devices.
+        simulated_s: duration of the run in simulated seconds.
     """
     bars = bars[bars["device"] >= 0]
     rank = bars["activity"].map({name: place for place, name in enumerate(SPENT)}).to_numpy(np.int64)
@@ -162,7 +162,7 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
 
 class _Edges:
-    """The time of all devices, cut at all begins and ends of their activities; each piece lasts until the next cut."""
+    """The time of all devices, cut at the start and end of every activity; a piece lasts until the next cut."""
 
     def __init__(self, device: Array, started_s: Array, ended_s: Array) -> None:
         both, at_s = np.concatenate([device, device]), np.concatenate([started_s, ended_s])
@@ -173,7 +173,7 @@ class _Edges:
         self.took_s[np.append(self.device[1:] != self.device[:-1], True)] = 0.0
 
     def covered(self, chosen: Mask) -> Mask:
-        """Whether at least one of the chosen activities [bars] is under way in each piece, [2 bars]."""
+        """Whether at least one of the chosen activities [bars] is active in each piece, [2 bars]."""
         step = chosen.astype(np.int64)
         under_way = np.cumsum(np.concatenate([step, -step])[self._order])
         return np.asarray(under_way > 0)
@@ -185,22 +185,22 @@ MOST_BINS, FEWEST_BINS = 480, 40
 
 @dataclass(frozen=True)
 class Use:
-    """Use of the band of one kind of link in one cell, in stretches of time."""
+    """Use of the band of one direction in one cell over time intervals."""
 
     kind: str
     """Uplink, downlink or sidelink."""
     cell: int
     """Number of the cell, or of the cluster for sidelinks."""
     one: Array
-    """Share of each stretch with one transmission on the air, [stretches]."""
+    """Share of each interval with one transmission on the air, [intervals]."""
     several: Array
-    """Share with several at once, [stretches]."""
+    """Share with several simultaneous transmissions, [intervals]."""
 
 
 def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Use]]:
-    """Return the edges of equal stretches of the run in simulated seconds, [stretches + 1], and the use of each band.
+    """Return the edges of equal intervals of the run in simulated seconds, [intervals + 1], and the use of each band.
 
-    The more bands there are, the fewer are the stretches.
+    The number of intervals decreases with the number of bands.
     """
     on_air = transfers[transfers["started_s"].notna()]
     bands = on_air.groupby(["kind", "cell"], observed=True)
@@ -216,10 +216,10 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
 
 
 def _senders(started_s: Array, ended_s: Array, edges_s: Array) -> tuple[Array, Array]:
-    """Shares of each stretch in which one, and in which more than one transmission is on the air."""
+    """Shares of each interval with one, and with several transmissions on the air."""
     at_s = np.concatenate([started_s, ended_s])
     step = np.repeat([1, -1], len(started_s))
-    order = np.lexsort((step, at_s))  # ends first: transmissions one right after the other do not overlap
+    order = np.lexsort((step, at_s))  # ends first: consecutive transmissions do not overlap
     at_s, count = at_s[order], np.cumsum(step[order])
     begins_s, ends_s, count = at_s[:-1], at_s[1:], count[:-1]
 
@@ -235,18 +235,20 @@ FOREVER_NS = 1 << 62
 
 @dataclass(frozen=True)
 class Window:
-    """A span of simulated time and some devices."""
+    """A window of simulated time, and a selection of devices."""
 
     from_s: float = 0.0
-    """Its begin in simulated seconds."""
+    """Start in simulated seconds."""
     until_s: float | None = None
-    """Its end; None for the end of the run in a trace, and in a timeline for the end of the third round, the latest of
-    all runs, or of the last run if the begin is not its start."""
+    """End; None for the end of the run in a trace; in a timeline None is the latest end of the third round over all
+    runs, or the end of the last run if `from_s` is not 0.
+    """
     devices: tuple[int, ...] | None = None
-    """The devices that are shown; None for all."""
+    """The devices to show; None for all."""
     sort: str | None = None
     """Order of the devices in a timeline, one of `SORTS`; None for the order of their numbers, or of their waiting
-    times if there are too many for a row each."""
+    times if there are too many for a row each.
+    """
 
     @classmethod
     def of(
@@ -256,14 +258,14 @@ class Window:
         devices: Iterable[int] | None = None,
         sort: str | None = None,
     ) -> Self:
-        """Return what is asked for by arguments that may all be left out."""
+        """Return the window of optional arguments."""
         return cls(from_s or 0.0, until_s, None if devices is None else tuple(sorted(set(devices))), sort)
 
     def check(self, runs: Sequence[RunRecords]) -> None:
-        """Check that there is something to show.
+        """Check that the window is not empty.
 
         Raises:
-            FednetError: the window ends before it begins, or there is no such order or device.
+            FednetError: the window ends before it begins, or an order or device does not exist.
         """
         if not self.from_s >= 0:
             raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
@@ -284,16 +286,16 @@ class Window:
 
     @property
     def from_ns(self) -> int:
-        """The begin in simulated nanoseconds."""
+        """Start in simulated nanoseconds."""
         return round(self.from_s * 1e9)
 
     @property
     def until_ns(self) -> int:
-        """The end in simulated nanoseconds, of a trace."""
+        """End in simulated nanoseconds, of a trace."""
         return FOREVER_NS if self.until_s is None or np.isinf(self.until_s) else round(self.until_s * 1e9)
 
     def overlaps(self, started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Which spans of time are at least partly inside."""
+        """Which spans of time overlap the window."""
         return np.asarray((ended_ns >= self.from_ns) & (started_ns <= self.until_ns))
 
     def has(self, device: IntArray) -> Mask:

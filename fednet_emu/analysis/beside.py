@@ -1,4 +1,4 @@
-"""A live run beside its prediction: transfer by transfer, and round by round."""
+"""Comparison of a live run with its prediction, by transfer and by round."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.records.ledger import SERVER
 
 MESSAGES = "live_messages"
-"""The table that live runs have, and others have not."""
+"""The table of message times; only live runs have it."""
 
 
 def transfers_beside(run: RunRecords) -> pd.DataFrame:
-    """The transfers of a live run, in the order of their ends.
+    """The transfers of a live run, ordered by their ends.
 
     Returns:
-        One row each: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, from the request to the end as
-        measured and as predicted; `error`, their difference as a share of the prediction; and what the difference may
-        be made of: `starved_s`, in which the queue was empty, `away_s`, in which the device was away, `repeated_byte`.
+        One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, measured and predicted
+        time from request to end; `error`, their difference over the prediction; and possible causes of the difference:
+        `starved_s`, time with an empty queue, `away_s`, absence of the device, `repeated_byte`.
     """
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
@@ -38,12 +38,12 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def rounds_beside(run: RunRecords) -> pd.DataFrame:
-    """The rounds of a live run, and what they are made of.
+    """The rounds of a live run and the parts of their time.
 
     Returns:
-        One row each: `round`, `took_s`; `air_s`, in which some transfer was under way, and `predicted_air_s`, in which
-        one would have been, had all taken as long as predicted; `compute_s`, in which some device computed and nothing
-        was on the air; `waiting_s`, the rest: programs start, or look for each other's messages.
+        One row per round: `round`, `took_s`; `air_s`, time with at least one active transfer, and `predicted_air_s`,
+        the same with predicted transfer times; `compute_s`, time with a computation and no transfer; `waiting_s`, the
+        rest: start of programs, polling for messages.
     """
     sent, computes, rounds = run.table("transfers"), run.table("computes"), run.table("rounds")
     known = run.table(MESSAGES)["predicted_s"].to_numpy()
@@ -69,7 +69,7 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:
-    """How much of a window some span covers."""
+    """Length of the part of a window that is covered by at least one span."""
     covered_s, reached_s = 0.0, from_s
     for begin_s, end_s in sorted(spans):
         begin_s, end_s = max(begin_s, reached_s), min(end_s, until_s)  # noqa: PLW2901

@@ -1,6 +1,6 @@
-"""Two runs, two studies, or two settings of one study, compared: numbers, and one sentence for each difference.
+"""Paired comparison of two runs, two studies, or two settings of a study: numbers, and one sentence per difference.
 
-The sentence is the same for the command line, Python and the page of a study.
+Command line, Python and study pages print the same sentence.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ EVERYWHERE = "all together"
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is compared: its column, its name, how it is written, and the words for less and for more of it.
+    """A compared quantity: column, name, format, and the words for less and more of it.
 
-    `row` writes several amounts in one unit; `phrase` says what happens with B, by how much, and whether that is less
-    or more than with A.
+    `row` formats several amounts in one unit; `phrase` states the amount with B and whether it is less or more than
+    with A.
     """
 
     column: str
@@ -63,35 +63,35 @@ TO_TARGET = tuple(
 
 @dataclass(frozen=True)
 class Difference:
-    """B minus A of one quantity in one place of the remaining grid."""
+    """B minus A of one quantity, at one combination of the other axes."""
 
     where: str
-    """The levels of the remaining axes, or `all together`: each seed's mean over all places."""
+    """The levels of the other axes, or `all together`: the mean of each seed over all combinations."""
     quantity: Quantity
-    """What is compared."""
+    """The compared quantity."""
     values: Array
-    """Those of A and B on the seeds that have it on both sides, [pairs, 2]."""
+    """The values of A and B on the seeds that have both, [pairs, 2]."""
     known: tuple[int, int]
-    """How many have it in A and in B."""
+    """Number of seeds with a value in A and in B."""
     of: int
-    """How many there are."""
+    """Number of seeds in A and in B."""
     paired: Paired
-    """Mean difference, seed by seed, with the 95 % interval and the p of exchanging A and B within seeds."""
+    """Mean difference, paired by seed, with the 95 % interval and p of the exchange of A and B within seeds."""
 
     @property
     def pairs(self) -> int:
-        """How many seeds have it on both sides."""
+        """Number of seeds with values on both sides."""
         return len(self.values)
 
     @property
     def means(self) -> tuple[float, float]:
-        """The means of A and B over the pairs; NaN without any."""
+        """Means of A and B over the pairs; NaN without pairs."""
         mean_a, mean_b = self.values.mean(axis=0) if self.pairs else (np.nan, np.nan)
         return float(mean_a), float(mean_b)
 
     @property
     def signs(self) -> tuple[int, int]:
-        """In how many pairs B has less of it than A, and in how many it has more."""
+        """Number of pairs in which B is less than A, and in which it is more."""
         apart = gaps(*self.values.T)
         return int((apart < 0).sum()), int((apart > 0).sum())
 
@@ -102,17 +102,17 @@ class Difference:
 
     @property
     def is_partial(self) -> bool:
-        """Whether A and B reached the target on different numbers of seeds, so that pairs leave out runs of one."""
+        """Whether A and B reached the target on different numbers of seeds, so that the pairs omit runs of one side."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
 
 def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
-    """The differences second - first for each place of the grid that both have, and then all together.
+    """The differences second - first for each common combination of the axes, and then over all combinations.
 
-    What was measured on neither side is left out, and so is the way to different targets.
+    Quantities that neither side measured are omitted, as are costs of different targets.
 
     Raises:
-        FednetError: there is no seed and place in common, or one side has several cells for them.
+        FednetError: no seed and combination is common, or one side has several cells for one.
     """
     axes = [axis for axis in first.axes if axis in second.axes]
     for view in (first, second):
@@ -139,7 +139,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
 
 
 def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
-    """The cells of a view; an axis that has numbers in one view and text in the other is text in both."""
+    """The cells of a view; an axis with numbers in one view and text in the other is text in both."""
     mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
     return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
 
@@ -166,7 +166,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
 
 
 ROUNDING = 1e-12
-"""Part of the larger mean that a mean difference of nothing may have by rounding."""
+"""Relative size of a mean difference that rounding may cause."""
 HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
     "Each line asks about these two settings alone, chosen before the runs; `fednet best` asks which of all settings "
@@ -176,13 +176,13 @@ QUESTION = (
 
 @dataclass(frozen=True, repr=False)
 class Comparison(TextResult):
-    """The differences B - A between two sides, paired by seed, as text and as a table.
+    """The differences B - A of two sides, paired by seed, as text and as a table.
 
     Attributes:
         names: the names of A and B.
-        differences: one for each quantity and each combination of the remaining axes, and one over all combinations.
-        target: measure and level of the target that both sides share; empty if they share none.
-        of_one_study: whether A and B are settings of one study, which may have more of them.
+        differences: one per quantity and combination of the other axes, and one over all combinations.
+        target: measure and level of the common target; empty without one.
+        of_one_study: whether A and B are settings of one study, which may have further settings.
     """
 
     names: tuple[str, str]
@@ -192,9 +192,9 @@ class Comparison(TextResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each difference: means of A and B, mean of B - A, its 95 % interval, p, and the sentence.
+        """One row per difference: means of A and B, mean of B - A, its 95 % interval, p, and the sentence.
 
-        p is the chance of means so far apart if A and B could be exchanged within each seed.
+        p is the probability of a mean at least as far from zero if A and B can be exchanged within each seed.
         """
         rows = [
             {
@@ -240,7 +240,7 @@ def between(
     """Compare the settings A and B of one study; the arguments are those of `Study.compare`.
 
     Raises:
-        FednetError: a condition or cost is malformed, or there is no such axis, level or cost.
+        FednetError: a condition or cost is malformed, or an axis, level or cost does not exist.
     """
     first, second = (conditions(each, "compare") for each in settings)
     names = tuple(",".join(f"{axis}={level_text(level)}" for axis, level in its.items()) for its in (first, second))
@@ -257,10 +257,10 @@ def side_by_side(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or two parts of studies, under these names; for the others see `Study.compare`.
+    """Compare two studies, or two parts of studies, under these names; see `Study.compare` for the other arguments.
 
     Raises:
-        FednetError: there is no such cost, or nothing to pair.
+        FednetError: a cost does not exist, or there are no pairs.
     """
     first, second = (side.aiming_at(accuracy, loss) for side in sides)
     for cost, amount in limits_of(within):
@@ -269,7 +269,7 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Return a difference in words: by how much B differs from A, on how many seeds, and whether it is separated."""
+    """Return a difference in words: size, number of seeds, and whether the sides are separated."""
     its, mean = difference.quantity, difference.paired.mean
     if not difference.pairs:
         return _no_pair(difference, names, target)
@@ -313,7 +313,7 @@ def _numbers(difference: Difference) -> str:
 
 
 def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Say why there is no pair: one side or both never have the quantity, or never on the same seed."""
+    """The reason why there is no pair: a side has no value, or the sides have no common seed with values."""
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     never = [name for name, known in zip(names, difference.known, strict=True) if not known]
@@ -325,7 +325,7 @@ def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
-    """Say why not every seed counts; empty if all do."""
+    """The reason why some seeds do not count; empty if all do."""
     if difference.pairs == difference.of:
         return ""
     verb, of = "reached it" if difference.quantity in TO_TARGET else "have it", counted(difference.of, "seed")
@@ -336,20 +336,22 @@ def _lacking(difference: Difference, names: tuple[str, str]) -> str:
 
 
 ALL_PAIRS = 5
-"""Most levels of an axis that are compared each with each; of more, each is compared with the first and the next."""
+"""Largest number of levels of an axis that are all compared with each other; otherwise each is compared with the first
+and the next.
+"""
 MOST = 300
-"""Most comparisons of two levels in one place; an axis that would need more is left out, which its page says."""
+"""Largest number of comparisons of one axis at one combination; an axis with more is left out, and its page says so."""
 
 
 def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the pairs of levels of an axis that are compared."""
+    """Return the compared pairs of levels of an axis."""
     if len(levels) <= ALL_PAIRS:
         return list(itertools.combinations(levels, 2))
     return list(dict.fromkeys([*itertools.pairwise(levels), *((levels[0], level) for level in levels[1:])]))
 
 
 def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the paired differences between levels of each axis, in each place of the remaining grid and all together.
+    """Yield the paired differences between levels of each axis, at each combination of the other axes and over all.
 
     Pairs without a common seed are left out.
     """
@@ -382,7 +384,7 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
 
 
 def compared_axes(view: StudyRecords) -> list[str]:
-    """Return the axes whose levels are compared: those with several levels, unless there is too much to compare."""
+    """Return the axes with several levels, except those with too many comparisons."""
     cells = len(view.cells) / max(1, view.cells["seed"].nunique())
     return [
         axis

@@ -1,24 +1,24 @@
-"""Which of all settings may be the best: a model confidence set from permutations within seeds.
+"""The settings of a study that may be the best: a model confidence set from permutations within seeds.
 
-Hansen, Lunde, Nason, "The Model Confidence Set", Econometrica 79(2), 2011: as long as the settings that are left differ
-by more than chance allows, the dearest of them is dropped. What remains has the best in it with a probability of 95 %,
-and nobody who is as good as the best is dropped with more than 5 %: that many settings are compared is accounted for,
-because a test comes only after all tests before it have found a difference.
+Hansen, Lunde, Nason, "The Model Confidence Set", Econometrica 79(2), 2011: as long as the remaining settings differ by
+more than chance, the most expensive one is dropped. The remaining set contains the best setting with a probability of
+95 %, and a setting that is as good as the best is dropped with at most 5 %. The number of settings is accounted for,
+because each test requires that all tests before it have found a difference.
 
 Differences from the paper: the test is not a block bootstrap for long series, but exact for few seeds. All settings of
 a seed meet the same channel, data and stragglers; if they did not differ, their costs within the seed could be
 exchanged (Pitman, "Significance Tests Which May be Applied to Samples from any Populations III", Biometrika 29, 1938).
 The statistic is the range of their means. With k settings and n seeds the smallest p-value is (k (k - 1))^(1 - n), for
-the last two settings 2^(1 - n): with fewer than six seeds the last two always remain.
+two settings 2^(1 - n): with fewer than six seeds the last two settings always remain.
 
-Runs that ended before they reached the target are compared with each other run of their seed up to their end, and no
-further: the score of a run is the mean of its restricted differences to the others, and scores are exchanged in the
-place of costs. Without such runs this is the test of the costs themselves. As long as nobody knows how late an ended
-run would have been, a setting is not dropped in favour of one that reached the target in fewer runs.
+Runs that ended before they reached the target are compared with each other run of their seed up to their end: the score
+of a run is the mean of its restricted differences to the others, and scores replace costs in the exchanges. Without
+such runs this is the test of the costs. A setting is not dropped in favour of one that reached the target in fewer
+runs, as the costs of ended runs are unknown.
 
 Ignored here: settings with equal means but different spreads are not exchangeable. If one of six has five times the
-spread of the others, something is dropped in 16 % of all cases with three or five seeds, and in 11 % with ten. Nor are
-settings whose runs end at different times for another reason than chance.
+spread of the others, a setting is dropped in 16 % of all cases with three or five seeds, and in 11 % with ten. Settings
+whose runs end early for reasons other than chance are not exchangeable either.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from fednet_emu.analysis.statistics import ALPHA, DRAWS, EXACT, ROUNDING, fewest
 from fednet_emu.arrays import Array, Mask
 
 POWER, MOST_SEEDS = 0.8, 1000
-"""Probability with which the recommended number of seeds drops the worse of two settings, and the largest such number.
+"""Probability with which the recommended number of seeds drops the worse of two settings, and the largest recommended
+number.
 """
 
 
 def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None = None) -> tuple[Mask, Array]:
-    """Return which settings may be the best, as a mask [settings], and the p-value of each, [settings].
+    """Return a mask of the settings that may be the best, [settings], and the p-value of each, [settings].
 
-    The p-value of a setting is the smallest level at which it would have been dropped. That of the cheapest is 1, that
-    of a setting that is kept only because it reached the target in more runs is NaN.
+    The p-value of a setting is the smallest level at which it is dropped. It is 1 for the cheapest setting, and NaN for
+    a setting that remains only because it reached the target in more runs.
 
     Args:
-        costs: the cost of each setting on each seed, [seeds, settings], the less the better.
-        ended: which of them are costs at which a run ended without the target, [seeds, settings]; by default none.
+        costs: the cost of each setting on each seed, [seeds, settings]; less is better.
+        ended: which costs are those of runs that ended without the target, [seeds, settings]; by default none.
         reached: which runs reached the target, [seeds, settings]; by default all that have not ended.
     """
     seeds, settings = costs.shape
@@ -73,16 +74,16 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 
 
 def restricted(costs: Array, ended: Mask) -> Array:
-    """Return by how much each run is dearer than each other one with its seed, [seeds, settings, settings].
+    """Return the difference of cost between each two runs of a seed, [seeds, settings, settings].
 
-    Two runs are compared up to where the first of them ended without the target, if one did; see `horizons`.
+    Two runs are compared up to the first end without the target of either; see `horizons`.
     """
     most = horizons(costs, ended)
     return gaps(np.minimum(costs[:, None, :], most), np.minimum(costs[:, :, None], most))
 
 
 def horizons(costs: Array, ended: Mask) -> Array:
-    """Return the cost up to which each two runs with a seed were both watched, [seeds, settings, settings].
+    """Return the cost up to which both of each two runs of a seed were observed, [seeds, settings, settings].
 
     It is infinite if both reached the target, or are known never to reach it.
     """
@@ -91,10 +92,11 @@ def horizons(costs: Array, ended: Mask) -> Array:
 
 
 def chance_of_range(costs: Array) -> float:
-    """Return the probability that the means of columns [seeds, settings] differ so much by chance alone.
+    """Return the probability of a range of the means of columns [seeds, settings] at least as large, by chance alone.
 
-    All exchanges within seeds are tried if they are few, else 10 000 random ones and the given one (Phipson, Smyth,
-    "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9(1), 2010).
+    All exchanges within seeds are tried if they are few, otherwise 10 000 random ones and the observed one (Phipson,
+    Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9(1),
+    2010).
     """
     seeds, settings = costs.shape
     if settings == 2:
@@ -111,11 +113,11 @@ def chance_of_range(costs: Array) -> float:
 
 
 def seeds_needed(differences: Array) -> float:
-    """Return how many seeds would drop the worse of two settings in 80 % of all studies, if they differ as it seems.
+    """Return the number of seeds that separate two settings in 80 % of all studies, at the observed differences.
 
-    Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4), 1981, but never fewer
-    than the test needs. Infinite if they do not differ on average or more than 1000 seeds would be needed; NaN for a
-    single seed, which does not tell how much the difference varies.
+    Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4), 1981, but at least the
+    number that the test needs. Infinite without a mean difference or above 1000 seeds; NaN for a single seed, whose
+    spread is unknown.
 
     Args:
         differences: the differences of their costs, [seeds].
@@ -131,7 +133,7 @@ def seeds_needed(differences: Array) -> float:
 
 
 def _all_ranges(centred: Array) -> Array:
-    """The range of the means for each exchange within seeds; the first seed stays, as only what is together counts."""
+    """The range of the means for each exchange within seeds; the first seed is fixed, as only relative order counts."""
     seeds, settings = centred.shape
     ways = np.array(list(itertools.permutations(range(settings))))
     sums = centred[:1]

@@ -1,20 +1,20 @@
-"""What decided when each round ended: the chain of transfers, computations and waits from its end back to its start.
+"""The critical path of each round: the chain of transfers, computations and waits from its end back to its start.
 
-The walk begins at the end of the round and asks each time what ended at that very instant and let the next thing begin:
+The search begins at the end of the round. At each step it looks for the activity that ended at this instant and allowed
+the next one to begin:
 
-- what the server waited for, or else anything that ended then, let the round end;
-- another transfer in the same band left the air and let a transfer begin that had waited for its turn, so that the path
-  goes on with the other device, whose sending was in the way, and not with whoever waited;
-- a transfer or computation of a device began when something was received, computed or sent by it, or else, where a
-  step of a round ends for all at once, when something ended at another device;
-- where edge servers average, the server is the cloud, and the transfers of a cell are to and from its edge server; a
-  message on the backhaul began when something was received or sent by whoever sends it.
+- the end of the round follows the activity that the server waited for, or else any activity that ended at this instant;
+- a transfer that waited for its turn follows the previous transfer in the same band; the path continues at the device
+  of that transfer;
+- a transfer or computation of a device follows a reception, computation or transmission of this device, or, at a
+  barrier, the last activity of another device;
+- with edge servers, the server is the cloud, and transfers of a cell belong to its edge server; a message on the
+  backhaul follows a reception or transmission of its sender.
 
-Where nothing ended at an instant, time passed without a cause in the records until then: a pause, or waiting for a
-device to return. A round whose last transfers were given up at a deadline lasted until that deadline and no longer for
-anybody's sake; so did an edge round, from when its edge server invited devices. What began in an earlier round counts
-from the start of this one. Times are whole nanoseconds, and the parts of a round lie end to end, so that their sum is
-its length exactly.
+If no activity ended at an instant, the time before it is a pause, or the absence of a device. A round whose last
+transfers ended by a deadline is assigned to the deadline; so is an edge round. Activities of earlier rounds count from
+the start of the round. Times are integer nanoseconds, and the parts of a round are contiguous, so their sum is the
+length of the round.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from fednet_emu.records.rows import DIRECTIONS
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
-"""The phases of transfers beside their turn and their time on the air, where they have some."""
+"""The phases of transfers other than turn and air."""
 FIXED = "fixed time"
-"""The time of a computation that does not depend on its operations."""
+"""The part of a computation that does not depend on its operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
-"""What a message is, by its direction on the backhaul."""
+"""The parts of a path for the two directions of the backhaul."""
 NOBODY = -3
-"""The device of a part that nobody is busy in."""
+"""The device of a part in which no device is busy."""
 _FIRST_EDGE = -4
-"""The edge server of cell e is number -4 - e among those who send and receive."""
+"""The number of edge server e as sender or receiver is -4 - e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +51,26 @@ class Part:
     round: int
     """The number of the round."""
     what: str
-    """A kind of transfer, `backhaul up` or `backhaul down`, `compute` or its `fixed time`, `waiting` for a turn in the
-    band, `setup`, `access`, `gaps` (before the time on the air, whenever they were) or `tail` of a transfer, `deadline`
-    or `idle`."""
+    """A direction, `backhaul up` or `backhaul down`, `compute` or its `fixed time`, `waiting` for a turn in the band,
+    `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer, `deadline` or `idle`.
+    """
     device: int
-    """Who sent or computed; of a transfer from the server to one device, that device; `SERVER`, which stands for edge
-    servers, too; or `NOBODY`."""
+    """The sending or computing device; the receiving device of a transfer from the server to one device; `SERVER`, also
+    for edge servers; or `NOBODY`.
+    """
     started_ns: int
-    """Its start in simulated nanoseconds."""
+    """Start in simulated nanoseconds."""
     ended_ns: int
-    """Its end, at which the next part starts."""
+    """End in simulated nanoseconds, at which the next part starts."""
     energy_j: float = 0.0
-    """The energy that the activity spent, in proportion to its time on the path."""
+    """The energy of the activity, in proportion to its time on the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A transfer, computation or message on the backhaul; what never went on the air or the line starts when it ends.
+    """A transfer, computation or backhaul message; one that never started has its start at its end.
 
-    Whatever waits for a turn in the same band, or on the same line of the backhaul, has the same `what` and `cell`.
+    Activities that wait for turns in the same band, or on the same backhaul line, have the same `what` and `cell`.
     """
 
     what: str
@@ -78,7 +79,7 @@ class Activity:
     requested_ns: int
     started_ns: int
     freed_ns: int
-    """When the next in the same band or on the same line could start."""
+    """The instant at which the next activity in the same band or on the same line can start."""
     ended_ns: int
     given_up: bool
     cell: int
@@ -86,11 +87,11 @@ class Activity:
     setup_ns: int = 0
     access_ns: int = 0
     gap_ns: int = 0
-    """Of a transfer, the time on the air with nothing to send; of a computation, its fixed time, which comes first."""
+    """Air time without bits of a transfer; fixed time of a computation, which comes first."""
     tail_ns: int = 0
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """What it did between two instants, backwards: (what, start, end, energy in J); gaps come before the rest."""
+        """Activities between two instants, backwards: (what, start, end, energy in J); gaps come first."""
         left_ns = min(until, self.ended_ns - self.tail_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
@@ -101,7 +102,7 @@ class Activity:
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
-        """What it waited for before it queued for its turn, backwards to an instant."""
+        """Delays before it queued for its turn, backwards to an instant."""
         until = self.ready_ns
         for what, took_ns in ((ACCESS, self.access_ns), (SETUP, self.setup_ns)):
             yield what, max(since, until - took_ns), max(since, until), 0.0
@@ -109,26 +110,26 @@ class Activity:
 
     @property
     def ready_ns(self) -> int:
-        """When it queued for its turn."""
+        """The instant at which it queued for its turn."""
         return self.requested_ns + self.setup_ns + self.access_ns
 
     @property
     def device(self) -> int:
-        """The device that it is about; `SERVER` of what edge servers do."""
+        """The device of the activity; `SERVER` for edge servers."""
         device = self.receiver if self.sender < 0 <= self.receiver else self.sender
         return max(device, SERVER)
 
     def lets_go_on(self, actor: int) -> bool:
-        """Whether its end can let something begin at a device, at the server or at an edge server."""
+        """Whether its end allows an activity to begin at a device, the server or an edge server."""
         return actor in (self.sender, self.receiver) or (self.receiver == SEVERAL and actor >= 0)
 
 
 def critical_path(
     transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
 ) -> list[Part]:
-    """Return the parts of all rounds in the order of time, without those of no length, from the tables of a run.
+    """Return the parts of all rounds in order of time, without empty ones, from the tables of a run.
 
-    A column `fixed_s` of the computations says how much of their time does not depend on their operations.
+    The column `fixed_s` of the computations is the part of their time that does not depend on their operations.
     """
     activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
     if backhaul is not None:
@@ -154,7 +155,7 @@ def parts_frame(parts: list[Part]) -> pd.DataFrame:
 
 
 class _Walk:
-    """Walks back through activities in the order of their ends."""
+    """Walks back through activities in order of their ends."""
 
     def __init__(self, activities: list[Activity]) -> None:
         self._ended_at: dict[int, list[Activity]] = defaultdict(list)
@@ -202,25 +203,28 @@ class _Walk:
             cause = self._cause(now, actor, used)
 
     def _cause(self, now: int, actor: int, used: set[int]) -> Activity | None:
-        """What ended now and let the actor go on; rather what is about the actor alone, and what was not given up."""
+        """The activity that ended now and allowed the actor to continue.
+
+        Activities of the actor alone, and those not cancelled, come first.
+        """
         found = [its for its in self._ended_at.get(now, ()) if id(its) not in used and its.lets_go_on(actor)]
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
     def _other(self, now: int, used: set[int]) -> Activity | None:
-        """What ended now at others and was not given up: at a barrier or the end of a round all go on with the last."""
+        """The activity that ended now at another actor and was not cancelled: at a barrier all wait for the last."""
         rest = reversed(self._ended_at.get(now, ()))
         return next((its for its in rest if id(its) not in used and not its.given_up), None)
 
     def _is_deadline(self, now: int, actor: int, cause: Activity | None) -> bool:
-        """Whether an edge server went on because it gave up those who were late in its edge round."""
+        """Whether an edge server continued because it cancelled the late devices of its edge round."""
         if actor > _FIRST_EDGE or (cause is not None and not cause.given_up):
             return False
         return any(its.given_up for its in self._ended_at.get(now, ()))
 
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """The transfer in the same band, or message on the same line, that let a waiting one begin.
+        """The transfer in the same band, or message on the same line, that a waiting one followed.
 
-        Of several it is the last in the records: the one that had its turn right before.
+        Of several it is the last in the records, which had its turn immediately before.
         """
         found = [
             other
@@ -230,7 +234,7 @@ class _Walk:
         return found[-1] if found else None
 
     def _latest(self, now: int, actor: int, start: int, used: set[int]) -> int:
-        """The latest instant before now, in this round, at which something of the actor ended; else the start."""
+        """The latest end of an activity of the actor before now, in this round; otherwise the start of the round."""
         last = int(np.searchsorted(self._ends, now)) - 1
         while last >= 0 and self._ends[last] > start:
             if self._cause(int(self._ends[last]), actor, used) is not None:
@@ -240,7 +244,7 @@ class _Walk:
 
 
 def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]]) -> Iterator[Part]:
-    """The parts of a round for what a device did: (what, start, end, energy in J), without those of no length."""
+    """The parts of a round for the activities of a device: (what, start, end, energy in J), without empty ones."""
     for what, since, until, energy_j in spans:
         if since < until:
             yield Part(number, what, device, since, until, energy_j)
@@ -277,7 +281,7 @@ def _messages(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
-    """When messages freed their lines: when the next one started if that had waited, else when they arrived."""
+    """The instants at which messages freed their lines: the start of a waiting next one, otherwise the arrival."""
     asked, began, over = _times(table)
     freed, next_ns = over.copy(), dict[tuple[str, int], int]()
     lines = list(zip(table["direction"], table["edge"], strict=True))
@@ -296,12 +300,12 @@ def _edge(cell: int) -> int:
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """When each row was requested, started and ended; what never started starts when it ends."""
+    """Request, start and end of each row; the start is the end for rows that never started."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended
 
 
 def _ns(seconds: pd.Series) -> IntArray:
-    """Simulated seconds as the whole nanoseconds that they were written from."""
+    """Simulated seconds as the integer nanoseconds from which they were written."""
     return np.asarray(np.rint(seconds.to_numpy(np.float64) * NS_PER_S), np.int64)

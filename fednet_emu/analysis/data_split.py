@@ -1,4 +1,4 @@
-"""How samples are split among devices: how many each device has, of which labels, or with which targets."""
+"""Distribution of samples over devices: sizes, labels and targets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "test")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""The quantiles of a device's targets that are shown."""
+"""The shown quantiles of a device's targets."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What devices have of the training or of the test samples."""
+    """The training or test samples of all devices."""
 
     sizes: IntArray
     """int64 [devices], number of samples."""
@@ -35,7 +35,7 @@ class Part:
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
-        """What devices have, given the labels or targets y [n, ...] and the split, as `Partitioned` has it."""
+        """The samples of the devices, from labels or targets y [n, ...] and the split in the form of `Partitioned`."""
         sizes, own = np.diff(offsets), y[order]
         if y.ndim > 1:
             return cls(sizes)
@@ -52,7 +52,7 @@ class Part:
 
     @classmethod
     def read(cls, rows: pd.DataFrame, devices: int) -> Part:
-        """What so many devices have, from the rows of `frame` and those of labels that nobody has."""
+        """The samples of the devices, from the rows of `frame` and the rows of labels without samples."""
         device, samples = rows["device"].to_numpy(np.int64), rows["samples"].to_numpy(np.int64)
         sizes = np.bincount(device, samples, minlength=devices).astype(np.int64)
         if "label" in rows:
@@ -64,16 +64,16 @@ class Part:
 
     @property
     def shares(self) -> Array:
-        """Share of each label among the samples of each device [labels, devices], zeros where it has none."""
+        """Share of each label among the samples of each device [labels, devices]; zeros for devices without samples."""
         assert self.counts is not None
         shares: Array = self.counts / np.maximum(self.sizes, 1)
         return shares
 
     def order(self) -> IntArray:
-        """Devices side by side with those that are like them [devices].
+        """An order of the devices in which similar ones are adjacent [devices].
 
-        By their most frequent label and its share, by their median target, or else by their sizes, largest first;
-        devices without samples come last.
+        By most frequent label and its share, by median target, or by size, largest first; devices without samples come
+        last.
         """
         if self.counts is not None:
             most = np.where(self.sizes > 0, self.counts.argmax(axis=0), len(self.counts))
@@ -82,7 +82,7 @@ class Part:
         return np.argsort(key, kind="stable")
 
     def frame(self, part: str) -> pd.DataFrame:
-        """One row for each device, and for each label that it has; `part` is the first column."""
+        """One row for each device and each of its labels; `part` is the first column."""
         import pandas as pd
 
         if self.counts is not None:
@@ -97,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class DataSplit:
-    """What devices have of the training samples and of the test samples."""
+    """The training samples and the test samples of all devices."""
 
     train: Part
     test: Part
@@ -107,7 +107,8 @@ class DataSplit:
         """Return the split that a run recorded as `data_split`.
 
         Raises:
-            DataError: the run did not record it, because its algorithm brings its own data, or with an older version.
+            DataError: the run has no such table, because its algorithm has its own data, or because its version is
+                older.
         """
         rows = run.table(DATA_SPLIT)
         train, test = (
@@ -116,7 +117,7 @@ class DataSplit:
         return cls(train, test)
 
     def frame(self) -> pd.DataFrame:
-        """The table `data_split`: the rows of both parts; a label that nobody has is a row without samples."""
+        """The table `data_split`: the rows of both parts; a label without samples is a row without device."""
         import pandas as pd
 
         tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]

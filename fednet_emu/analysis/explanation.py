@@ -1,4 +1,4 @@
-"""What decided when the rounds of a run ended: its time and energy along the critical paths, and what remedies give."""
+"""Critical paths of a run: time and energy by cause, and the gain of remedies."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from fednet_emu.records.ledger import SCENE, SERVER, device_label
 from fednet_emu.records.summaries import losses_in_words
 
 SAME = 1e-9
-"""Part of a duration by which equal ones may differ by rounding."""
+"""Relative difference of durations that rounding may cause."""
 NAMED = 5
-"""How many devices are named."""
+"""Number of devices that are named."""
 MEANING = {
     "uplink": "sending to the server",
     "downlink": "sending to the devices",
@@ -53,23 +53,23 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change and what it gives."""
+    """A change of settings and its effect."""
 
     title: str
-    """What is changed."""
+    """Description of the change."""
     settings: dict[str, Any]
-    """The settings that are changed."""
+    """The changed settings."""
     leaves_out: bool = False
-    """Whether devices are left out on purpose, so that others take part."""
+    """Whether devices are left out, so that others take part."""
     simulated_s: float | None = None
-    """How long it then takes until as many updates have arrived, in simulated seconds; None if that is not known."""
+    """Time until as many updates have arrived as in the run, in simulated seconds; None if unknown."""
     rounds: int | None = None
-    """In how many rounds they then arrive; None for as many rounds as the run had."""
+    """Number of rounds until then; None if equal to that of the run."""
     problem: str = ""
-    """Why the time is not known, or what takes longer if it is longer than without the remedy."""
+    """The reason why the time is unknown, or the part that takes longer than without the remedy."""
 
     def gain(self, took_s: float) -> str:
-        """Return in words what it gives a run that took this time in s."""
+        """Return the gain in words for a run of this duration in s."""
         if self.simulated_s is None:
             return self.problem
         saved_s = took_s - self.simulated_s
@@ -83,17 +83,17 @@ class Remedy:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(TextResult):
-    """What decided when the rounds of a run ended, and what remedies could give.
+    """Critical paths of the rounds of a run, and the gain of remedies.
 
     Attributes:
         name: the name of the run.
         parts: the parts of the paths of all rounds, see `parts_frame`.
-        energy_j: what the whole run spent.
-        waiting_j: how much of it devices drew while they did nothing.
-        losses: in words how many messages were lost, and why; empty for none.
-        handovers: how often transfers changed their cell on their way.
-        remedies: what was replayed with one thing changed.
-        no_remedies: why nothing was replayed.
+        energy_j: energy of the whole run.
+        waiting_j: its part that inactive devices drew.
+        losses: number of lost messages by reason, in words; empty for none.
+        handovers: number of transfers that changed their cell.
+        remedies: replayed changes of settings.
+        no_remedies: the reason why no remedy was replayed.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Explanation(TextResult):
         """Return the paths of the rounds of a run, without remedies.
 
         Raises:
-            DataError: the run has no rounds that took any time, or a table is missing or unreadable.
+            DataError: the run has no rounds of positive length, or a table is missing or unreadable.
         """
         backhaul = run.table("backhaul") if run.has("backhaul") else None
         computes = run.table("computes")
@@ -132,24 +132,24 @@ class Explanation(TextResult):
 
     @property
     def took_s(self) -> float:
-        """The length of all rounds together."""
+        """Total length of the rounds."""
         return float(self.parts["took_s"].sum())
 
     @property
     def kinds(self) -> pd.DataFrame:
-        """Seconds and joules by what they went to, the most seconds first: `what`, `took_s`, `share`, `energy_j`."""
+        """Seconds and joules by kind, longest first: `what`, `took_s`, `share`, `energy_j`."""
         sums = self.parts.groupby("what")[["took_s", "energy_j"]].sum().sort_values("took_s", ascending=False)
         return sums.assign(share=sums["took_s"] / self.took_s).reset_index()[["what", "took_s", "share", "energy_j"]]
 
     @property
     def devices(self) -> pd.DataFrame:
-        """Seconds by device, the most first: `device`, `rounds` in which it was on the path, `took_s` and `share`."""
+        """Seconds by device, longest first: `device`, `rounds` with the device on the path, `took_s` and `share`."""
         own = self.parts[self.parts["device"] >= 0]
         sums = own.groupby("device").agg(rounds=("round", "nunique"), took_s=("took_s", "sum"))
         return sums.assign(share=sums["took_s"] / self.took_s).sort_values("took_s", ascending=False).reset_index()
 
     def slowest(self, number: int) -> list[int]:
-        """Return the devices that held up the rounds longest."""
+        """Return the devices that delayed the rounds most."""
         return [int(device) for device in self.devices["device"][:number] if device != SERVER]
 
     @property
@@ -167,11 +167,11 @@ class Explanation(TextResult):
 
     @property
     def device_texts(self) -> list[str]:
-        """In words how long the devices that are most on the paths held them up, and by what."""
+        """The delays by the devices with the most time on the paths, by cause, in words."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
             own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()
-            spent = own.sort_values(ascending=False).items()  # most first
+            spent = own.sort_values(ascending=False).items()  # longest first
             what = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent)
             rounds = counted(number, "round")
             found.append(f"{device_label(device)}: {format_seconds(took_s)}, {share:.0%}, in {rounds}: {what}")

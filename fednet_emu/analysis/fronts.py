@@ -1,4 +1,4 @@
-"""Pareto fronts of a study over any two of time, bits, energy and accuracy, each data set by itself."""
+"""Pareto fronts of a study over any two of time, bits, energy and accuracy, for each data set."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError, did_you_mean
 
 WANTED = {**{cost.column: -1.0 for cost in TRADED.values()}, "accuracy": 1.0}
-"""What is weighed against what, and whether less (-1) or more (1) of it is better."""
+"""The quantities of fronts, and whether less (-1) or more (1) is better."""
 COLUMNS = ("setting", "data_set", "round", *WANTED)
 LEARNT = 0.1
-"""Part of the way from an untrained model to the best one after which something has been learnt."""
+"""Part of the way from an untrained model to the best one that counts as learnt."""
 
 
 def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return the means over seeds after each round that every seed evaluated, of the settings of which no run diverged.
+    """Return the means over seeds after each round that every seed evaluated, for settings without diverged runs.
 
     The initial model, which costs nothing, is left out.
 
     Returns:
-        A table with the columns `COLUMNS`, of which `setting` is its position, and `learnt`: whether the model has come
-        a tenth of the way from an untrained one to the best of its data set. What has learnt nothing is cheap, but no
-        choice: it is on no front.
+        A table with the columns `COLUMNS`: `setting` is its position, and `learnt` whether the model has come a tenth
+        of the way from an untrained one to the best of its data set. Points that have not learnt are on no front.
     """
     known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
     parts = [
@@ -52,16 +51,16 @@ def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
 
 
 def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Return the means over seeds of the costs and of accuracy, for each round that was evaluated with every seed."""
+    """Return the means over seeds of costs and accuracy, for each round that was evaluated with every seed."""
     rounds = evaluations.groupby("round")
     return rounds[list(WANTED)].mean()[rounds["seed"].nunique() == evaluations["seed"].nunique()]
 
 
 def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return one point for each setting, with the columns of `points_of`: the means over seeds of what it cost.
+    """Return one point per setting, with the columns of `points_of`: the means over seeds of its costs.
 
-    With a target these are the costs of reaching it, of the settings whose every seed got there, and the accuracy is
-    NaN; without one they are those of the whole runs.
+    With a target these are the costs of reaching it, for settings whose every seed reached it, and the accuracy is NaN;
+    otherwise they are those of whole runs.
     """
     columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []
@@ -87,9 +86,10 @@ def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def on_front(first: Array, second: Array) -> Mask:
-    """Find the Pareto front: the points [n] that no other point beats; a lower value is better in both.
+    """Find the Pareto front: the points [n] that no other point dominates; lower values are better in both quantities.
 
-    A point beats another if it is not higher in either and lower in one; equal points do not beat each other.
+    A point dominates another if it is not higher in either quantity and lower in one; equal points do not dominate each
+    other.
     """
     order = np.lexsort((second, first))
     a, b = first[order], second[order]
@@ -106,7 +106,7 @@ def front(study: StudyRecords, one: str = "time", other: str = "accuracy") -> pd
     """Return the points of a study on the Pareto front of two quantities; see `Study.front`.
 
     Raises:
-        FednetError: there is no such quantity, or both are the same.
+        FednetError: a quantity does not exist, or both are the same.
     """
     columns = {**{name: cost.column for name, cost in TRADED.items()}, "accuracy": "accuracy"}
     for name in (one, other):

@@ -1,4 +1,4 @@
-"""Results as text: bits, seconds and joules with a fitting unit, and results that are lines of text."""
+"""Results as text: bits, seconds and joules with units, and results that consist of lines of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit for display; a quantity in SI units (or bits) is divided by `size` and followed by `symbol`."""
+    """A unit for display: a quantity in SI units (or bits) divided by `size`, followed by `symbol`."""
 
     size: float
     symbol: str
@@ -42,12 +42,12 @@ LONG_TIMES = (Unit(1.0, "s"), Unit(60.0, "min"), Unit(3600.0, "h"), Unit(86400.0
 
 
 def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1.0) -> Unit:
-    """Return the largest unit in which a quantity is still at least `at_least`.
+    """Return the largest unit in which a quantity is at least `at_least`.
 
     Args:
         largest: the quantity in SI units or bits; for an axis, its largest value. Zero and NaN take the unit of size 1.
         units: the candidates, in ascending order.
-        at_least: smallest number in a unit at which this unit is chosen; for axes in minutes about 5 reads well.
+        at_least: smallest number for which a unit is chosen; about 5 for axes in minutes.
     """
     size = abs(largest)
     if not math.isfinite(size) or size == 0:
@@ -57,26 +57,26 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """Return the unit of an axis that ends at `largest`; minutes, hours and days are used from five of them on."""
+    """Return the unit of an axis that ends at `largest`; minutes, hours and days from five of them on."""
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)
 
 
 def number_text(value: float) -> str:
-    """Return a number with as few digits as tell it from every other one, six at most where they do."""
+    """Return a number with the fewest digits that distinguish it from every other one, up to six where they suffice."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 
 
 def joined(names: Sequence[str]) -> str:
-    """Names as a list in words: `a, b and c`; with semicolons where a name has a comma itself."""
+    """Names as a list in words: `a, b and c`; with semicolons if a name contains a comma."""
     comma = "; " if any("," in name for name in names) else ", "
     return f"{comma.join(names[:-1])}{';' if comma == '; ' else ''} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things in words: `1 cell`, `2 cells`."""
+    """A number and a noun: `1 cell`, `2 cells`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -127,7 +127,7 @@ def _in_unit(quantity: float, unit: Unit) -> str:
 
 
 class TextResult(ABC):
-    """A result as lines of text, which Python, the command line and a notebook show alike."""
+    """A result as lines of text, for Python, the command line and notebooks."""
 
     @abstractmethod
     def lines(self) -> list[str]:

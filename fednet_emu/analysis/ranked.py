@@ -1,4 +1,4 @@
-"""A ranking of settings: its places and costs, as a table and in words."""
+"""A ranking of settings: places and costs, as a table and in words."""
 
 from __future__ import annotations
 
@@ -19,61 +19,62 @@ from fednet_emu.analysis.study import level_text, target_text
 from fednet_emu.arrays import Array, Mask
 
 MOST_NAMED = 4
-"""Most settings that a sentence names."""
+"""Largest number of settings in a sentence."""
 MARGIN = 0.05
-"""Part of the first setting's mean cost within which a setting is equally good."""
+"""Difference from the first setting's mean, relative to it, up to which a setting is equally good."""
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
 )
 ENDED, DIVERGED = "ended", "diverged"
-"""Why a run did not reach the target, beside the limit of a cost: it ended with budget left, or it diverged."""
+"""Reasons for missing the target, other than limits: the run ended with budget left, or diverged."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A setting in its place."""
+    """A setting in the ranking."""
 
     setting: Setting
-    """Its levels and its label."""
+    """Levels and label."""
     costs: Array
-    """What each run had cost when it reached the target or ended, [seeds]; one that diverged or exceeded a limit counts
-    as `RankedSettings.most`."""
+    """Cost of each run at the target or at its end, [seeds]; `RankedSettings.most` for diverged runs and exceeded
+    limits.
+    """
     got_there: Mask
     """Which seeds reached the target within the limits, [seeds]."""
     cost: Interval
-    """Mean of the costs, and its 95 % interval; NaN unless all runs reached the target."""
+    """Mean of the costs with 95 % interval; NaN unless all runs reached the target."""
     median: float
-    """The Kaplan-Meier median of the costs; NaN unless more than half of the runs reached the target."""
+    """Kaplan-Meier median of the costs; NaN unless more than half of the runs reached the target."""
     difference: Paired
-    """What it costs more than the first setting, paired by seed, each pair up to where both runs were watched."""
+    """Difference of cost to the first setting, paired by seed, each pair up to the end of its observation."""
     restricted: tuple[float, float]
-    """The mean costs of this setting and of the first one in these pairs."""
+    """Mean costs of this setting and of the first one in these pairs."""
     horizon: tuple[float, float]
-    """The least and the largest cost at which a run of a pair had ended; NaN if no run of either ended before."""
+    """Lowest and highest cost at which a run of a pair ended; NaN if none ended early."""
     p: float
-    """The chance that all settings up to this one differ so much if they are equally good; the smallest level at which
-    it is not the best. NaN if only its larger share of runs that reached the target keeps it, or if it is not ranked.
+    """Probability of means at least as far apart if all settings up to this one are equally good; the smallest level at
+    which this one is not the best. NaN if only its larger share of successful runs keeps it, or if it is not ranked.
     """
     may_be_best: bool
     """Whether it may be the best of all settings."""
     seeds_needed: float
-    """How many seeds would drop it, or the first, if these two differ as it seems."""
+    """Number of seeds that would drop it, or the first, at the observed difference."""
     limited_by: Mapping[str, int]
-    """How many runs did not get there for which reason."""
+    """Number of runs that missed the target, by reason."""
     is_same: bool = False
-    """Whether every run reached the target at the same cost as that of the first setting with its seed."""
+    """Whether every run reached the target at the same cost as the run of the first setting with its seed."""
     not_ranked: str = ""
-    """Why it cannot be compared with the others; empty if it can."""
+    """The reason why it is not ranked; empty otherwise."""
 
     @property
     def share(self) -> int:
-        """How many runs reached the target."""
+        """Number of runs that reached the target."""
         return int(self.got_there.sum())
 
     @property
     def reached(self) -> str:
-        """How many runs reached the target, in words."""
+        """Number of runs that reached the target, in words."""
         return f"{self.share} of {len(self.costs)}"
 
     @property
@@ -94,7 +95,7 @@ class Ranked:
 
     @property
     def limits(self) -> str:
-        """What kept runs from the target, in words; empty if all reached it."""
+        """Reasons for missing the target, in words; empty if all runs reached it."""
         causes = {
             cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
             for cause in self.limited_by
@@ -103,48 +104,48 @@ class Ranked:
 
     @property
     def more_seeds(self) -> int:
-        """How many more seeds would decide between this setting and the first."""
+        """Number of further seeds that would decide between this setting and the first."""
         return max(1, int(self.seeds_needed) - len(self.costs))
 
 
 @dataclass(frozen=True, repr=False)
 class RankedSettings(TextResult):
-    """The settings of a study by what reaching the target costs them, the cheapest first."""
+    """The settings of a study by the cost of the target, cheapest first."""
 
     name: str
-    """The study."""
+    """Name of the study."""
     target: Mapping[str, float]
-    """Measure and level that runs have to reach."""
+    """Measure and level of the target."""
     minimised: str
-    """The cost that is compared, a key of `COSTS`."""
+    """The compared cost, a key of `COSTS`."""
     limits: Mapping[str, float]
-    """The largest amount of each limited cost."""
+    """The limits of other costs."""
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]
-    """The settings in their places; those that are not ranked come last."""
+    """The settings in order; settings that are not ranked come last."""
     most: float
-    """What a run counts as that diverged or exceeded a limit: the limit of the cost, or the most that any run spent."""
+    """The cost assigned to diverged runs and exceeded limits: the limit of the cost, or the highest cost of any run."""
     first_ended: tuple[str, int, float] | None
-    """The setting, the seed and the cost of the ranked run that ended first with budget left; None without any."""
+    """Setting, seed and cost of the ranked run that ended first with budget left; None without any."""
     left_out: Sequence[str]
-    """Labels of settings that have no finished run."""
+    """Labels of settings without finished runs."""
     more_seeds: int
-    """How many seeds are left out, because some settings do not have them."""
+    """Number of seeds that are left out because some settings lack them."""
 
     @property
     def cost(self) -> Cost:
-        """The cost that is compared."""
+        """The compared cost."""
         return COSTS[self.minimised]
 
     @property
     def ranked(self) -> list[Ranked]:
-        """The settings that are ranked, the first one first; there is at least one."""
+        """The ranked settings, first one first; at least one."""
         return [its for its in self.settings if not its.not_ranked]
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The levels of the settings that may be the best, the first one first."""
+        """Levels of the settings that may be the best, first one first."""
         return [dict(its.setting.levels) for its in self.settings if its.may_be_best]
 
     @property
@@ -154,7 +155,7 @@ class RankedSettings(TextResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each setting: levels, runs, costs, difference to the first, p-value, and what limits it."""
+        """One row for each setting: levels, runs, costs, difference to the first, p-value, limits."""
         rows = []
         for place, its in enumerate(self.settings, start=1):
             other = place > 1 and not its.not_ranked
@@ -178,12 +179,12 @@ class RankedSettings(TextResult):
 
     @property
     def headline(self) -> str:
-        """The answer in short: what is best, or what is not separated, and what is not ranked."""
+        """The answer in short: the best setting, settings that are not separated, and settings that are not ranked."""
         return " ".join([*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()])
 
     @property
     def words(self) -> list[str]:
-        """The answer in sentences: what is best, how sure that is, and how runs were counted."""
+        """The answer in sentences: the best setting, its certainty, and the treatment of runs."""
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
@@ -203,7 +204,7 @@ class RankedSettings(TextResult):
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
-        """Return in words what a setting costs more than the first, and whether the two are separated."""
+        """Return the difference of a setting to the first in words, and whether the two are separated."""
         if its.not_ranked:
             return f"not ranked: {its.not_ranked}"
         if its.is_same:
@@ -227,7 +228,7 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        """At which cost the runs of a setting reached the target, or within which they did not."""
+        """The costs at which the runs of a setting reached the target, or the cost within which they missed it."""
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
@@ -283,7 +284,7 @@ class RankedSettings(TextResult):
             yield f"Not the best: {names} (p at most {max(its.p for its in worse):.2g})."
 
     def _diverged(self) -> Iterator[str]:
-        """The settings of which runs diverged, which is said first."""
+        """Settings with diverged runs, which are named first."""
         runs = {its.setting.label: its.limited_by[DIVERGED] for its in self.settings if DIVERGED in its.limited_by}
         told = [f"{label}: diverged in {number} of {len(self.seeds)}" for label, number in runs.items()]
         if told:

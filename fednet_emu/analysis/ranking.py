@@ -1,13 +1,13 @@
-"""Rank the settings of a study by what reaching the target costs them, within limits of what a run may spend.
+"""Rank the settings of a study by the cost of a target, within limits of other costs.
 
-A run that did not reach the target is not left out, as its setting would then look cheap. One that ended with budget
-left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston, Parmar,
-"Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of randomized trials with
-a time-to-event outcome", BMC Medical Research Methodology 13, 2013), and cuts no other pair. One that diverged or
-exceeded a limit would never have got there: it counts as the limit of the cost, or as the most that any run spent.
+Runs that missed the target are included, because leaving them out would favour their setting. A run that ended with
+budget left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston,
+Parmar, "Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of randomized
+trials with a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or exceeded a
+limit never reaches the target: its cost is the limit, or the highest cost of any run.
 
-Not ranked are settings of which nothing is known: all runs diverged, or ended before any run of another setting reached
-the target, or the untrained model meets it.
+Settings without information are not ranked: all runs diverged, or ended before any run of another setting reached the
+target, or the untrained model meets it.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from fednet_emu.errors import FednetError
 
 @dataclass(frozen=True)
 class Course:
-    """How far one run came."""
+    """Progress of one run."""
 
     cost: float
-    """What reaching the target within the limits had cost; infinite if it did not."""
+    """Cost of the target within the limits; infinite if it was missed."""
     watched: float
-    """Up to which cost it was watched: the cost of reaching the target, or of its last evaluation within the limits."""
+    """Cost up to which the run was observed: that of the target, or of the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
-    """The costs whose limits were exceeded first, `ended`, or `diverged`; none if it reached the target."""
+    """The costs whose limits were exceeded first, `ended`, or `diverged`; none if the target was reached."""
     score: float
     """The best score within the limits."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study that has a target by one cost of `COSTS`, within the largest amounts of others.
+    """Rank the settings of a study with a target by one cost of `COSTS`, within limits of others.
 
     Raises:
-        FednetError: there is no such cost or no target, settings learn different data or have no seed in common, no
-            run reaches the target within the limits, or the untrained model meets it.
+        FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
+            reaches the target within the limits, or the untrained model meets it.
     """
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
@@ -93,7 +93,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
 
 
 def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
-    """Why a setting is not ranked; empty if it is."""
+    """The reason why a setting is not ranked; empty if it is."""
     runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
@@ -112,7 +112,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 
 
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
-    """What the runs of a setting cost or had cost, which reached the target, and which ended before, [seeds] each."""
+    """Costs of the runs of a setting, which reached the target, and which ended before, [seeds] each."""
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
@@ -120,7 +120,7 @@ def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
 
 
 def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
-    """The settings by their mean restricted costs, those first that may be the best; of equal ones the larger share."""
+    """The settings by mean restricted cost, possible best ones first; ties by the share of successful runs."""
     known = [_known(runs, most) for runs in courses]
     costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
     may_be_best, p = confidence_set(costs, ended, reached)
@@ -150,13 +150,13 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
 
 
 def _range(ends: Array) -> tuple[float, float]:
-    """The least and the largest of the known ends; NaN without any."""
+    """Lowest and highest of the known ends; NaN without any."""
     known = ends[np.isfinite(ends)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
 
 def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> Ranked:
-    """A setting that is not ranked, for the reason."""
+    """A setting that is not ranked, with the reason."""
     costs, reached, ended = _known(runs, most)
     unknown = math.nan
     return Ranked(
@@ -177,10 +177,10 @@ def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> R
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
-    """The Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half of them reached the target."""
+    """Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half of them reached the target."""
     if 2 * reached.sum() <= len(costs):
         return math.nan
-    known_until = np.where(ended, costs, 2 * costs.max())  # what failed is known not to arrive at all
+    known_until = np.where(ended, costs, 2 * costs.max())  # failed runs never reach the target
     known = scipy.stats.ecdf(scipy.stats.CensoredData(costs[reached], right=known_until[~reached])).sf
     return float(known.quantiles[np.argmax(known.probabilities <= 0.5)])
 
@@ -188,7 +188,7 @@ def _median(costs: Array, reached: Mask, ended: Mask) -> float:
 def course_of(
     rows: pd.DataFrame, status: str, measure: str, level: float, minimised: str, limits: Mapping[str, float]
 ) -> Course:
-    """How far a run came, from its evaluations with the columns `spent COST`."""
+    """Progress of a run, from its evaluations with the columns `spent COST`."""
     scores, spent = rows[measure].to_numpy(np.float64), rows[f"spent {minimised}"].to_numpy(np.float64)
     beyond = {cost: rows[f"spent {cost}"].to_numpy(np.float64) > most for cost, most in limits.items()}
     within = ~np.any([*beyond.values(), np.zeros(len(rows), np.bool_)], axis=0)
@@ -221,7 +221,11 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """The seeds that all settings have, in order, or a FednetError: there is none, or they learn different data."""
+    """The seeds of all settings, in order.
+
+    Raises:
+        FednetError: there is no common seed, or settings learn different data.
+    """
     if not settings:
         raise FednetError(f"{view.name}: best: needs finished runs, got none; sweep it first")
     kinds = dict.fromkeys(setting.data_set for setting in settings)
@@ -243,7 +247,7 @@ def _nobody(
     courses: Sequence[Sequence[Course]],
     limits: Mapping[str, float],
 ) -> str:
-    """That no run reached the target within the limits, how far the best one came, and what to do."""
+    """The error that no run reached the target within the limits, with the best score and a remedy."""
     measure, _ = _target(view)
     sign, easier = (1, "lower") if measure == "accuracy" else (-1, "raise")
     known = {
@@ -272,10 +276,10 @@ def best(
     minimise: str = "time",
     where: Condition | None = None,
 ) -> RankedSettings:
-    """Rank the settings of a study as users ask for it; see `Study.best`.
+    """Rank the settings of a study as in `Study.best`.
 
     Raises:
-        FednetError: a limit is no positive number or is given twice, or see `rank` and `StudyRecords.aiming_at`.
+        FednetError: a limit is not a positive number or is given twice, or see `rank` and `StudyRecords.aiming_at`.
     """
     limits: dict[str, float] = {}
     for cost, most in limits_of(within):

@@ -1,4 +1,4 @@
-"""Read a recorded run for figures and comparisons: its summary, its scenario and its tables."""
+"""A recorded run: its summary, scenario and tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNFINISHED = "finish the run that writes it, or run it again with --force"
 
 @dataclass(frozen=True)
 class RunRecords:
-    """What a run has recorded, in its folder or in memory; each table is read on request."""
+    """The records of a run, in its folder or in memory; each table is read on request."""
 
     name: str
     """The name of the scenario, or another one for figures."""
@@ -52,22 +52,22 @@ class RunRecords:
 
     @property
     def total_bit(self) -> int:
-        """The bits that were sent, all links together."""
+        """The transmitted bits of all links."""
         return sum(int(self.summary[f"{kind}_bit"]) for kind in KINDS)
 
     @property
     def devices(self) -> int:
-        """How many devices there are; 0 if that is not known. The table `scene` has a row for each of them."""
+        """Number of devices; 0 if unknown. The table `scene` has a row for each."""
         return int(self.settings.get("devices", {}).get("count", 0))
 
     def names(self) -> list[str]:
-        """Return the names of the tables that the run has recorded."""
+        """Return the names of the recorded tables."""
         if self.folder is None:
             return sorted(self.in_memory())
         return sorted(path.stem for path in self.folder.glob("*.parquet"))
 
     def has(self, name: str) -> bool:
-        """Return whether the run has recorded a table of this name."""
+        """Return whether a table of this name is recorded."""
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -83,7 +83,7 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Read columns of a table in parts of so many rows, so that a long run needs no more memory than a short one.
+        """Read columns of a table in parts of `rows` rows, so that memory does not grow with the length of the run.
 
         Raises:
             DataError: as for `table`.
@@ -95,7 +95,7 @@ class RunRecords:
         import pyarrow.parquet as pq
 
         path = self._path(name)
-        # without these options the compressed columns of up to 2^20 rows would be in memory at once
+        # otherwise the compressed columns of up to 2^20 rows are in memory at once
         with _reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
             missing = ", ".join(sorted(set(columns) - set(file.schema_arrow.names)))
             if missing:
@@ -119,7 +119,7 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return the names of the runs; repeated ones get the seed appended, or the folder's name if seeds are equal."""
+    """Return the names of the runs; repeated names get the seed appended, or the folder's name if seeds are equal."""
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

@@ -1,4 +1,4 @@
-"""The scores of a model, the costs of learning and of reaching a target, as figures and pages name them."""
+"""The scores of a model, and the costs of learning and of a target: names, columns and formats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWN_METRICS = {
     "average_precision": "Average precision",
     "roc_auc": "Area under the ROC curve",
 }
-"""The metrics that a scenario may ask for (`evaluation.metrics`), by their columns, with their titles."""
+"""The optional metrics (`evaluation.metrics`), by their columns, with titles."""
 
 METRICS = {
     "accuracy": "Accuracy",
@@ -52,11 +52,11 @@ RANGES = {
     **dict.fromkeys(("loss", "worst_train_loss", "perplexity", "mae", "rmse"), (0.0, math.inf)),
     "r2": (-math.inf, 1.0),
 }
-"""The least and the most that a score can be, of those that are not from 0 to 1."""
+"""Lowest and highest possible value of scores whose range is not 0 to 1."""
 
 
 def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
-    """Return the scores that were measured at least once in some tables of evaluations, with their titles."""
+    """Return the scores with at least one value in some tables of evaluations, with their titles."""
     known = list(tables)
     return {
         name: title
@@ -67,39 +67,39 @@ def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of learning: what it is called, where the tables have it, and how it is written."""
+    """A cost of learning: name, columns and format."""
 
     name: str
-    """The short name, by which users ask for it."""
+    """The short name in arguments and options."""
     title: str
     """Its name on axes and in tables."""
     column: str
     """Its column in evaluations and cells, in simulated seconds, bits, joules or rounds."""
     to_target: str
-    """The column of cells with what reaching the target cost."""
+    """The column of cells with the cost of the target."""
     units: tuple[Unit, ...]
-    """The units among which an axis chooses."""
+    """The units of its axes."""
     kind: str
     """The name of these units in `browser/units.js`."""
     show: Callable[[float], str]
-    """Writes an amount with its unit."""
+    """Formats an amount with its unit."""
     less: str
-    """The word for less of it when a target is reached, as `sooner`."""
+    """The word for a lower cost of the target, such as `sooner`."""
     more: str
-    """The word for more of it."""
+    """The word for a higher cost."""
     run: str
-    """What a run does with how much, and whether that is less or more than another."""
+    """Phrases for the cost of a run: amount, less, more."""
     reached: str
-    """How a target is reached with how much, and whether that is less or more."""
+    """Phrases for the cost of the target: amount, less, more."""
     best: str
-    """How the cheapest setting reaches a target, as `soonest`."""
+    """Phrase for the lowest cost of the target, such as `soonest`."""
     after: str = "with {}"
-    """How a target is reached with an amount, as `after 3 s`."""
+    """Phrase for an amount at the target, such as `after 3 s`."""
     limit: str = "{}"
-    """An upper limit of it, with its amount."""
+    """Phrase for an upper limit with its amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
-        """The cost in SI units or bits of each row of a table of evaluations, which need not have `total_bit`."""
+        """The cost in SI units or bits of each row of a table of evaluations; `total_bit` is optional."""
         if self.column == TOTAL_BIT:
             return evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
         return evaluations[self.column]
@@ -109,18 +109,18 @@ class Cost:
         return axis_unit(largest, self.units)
 
     def row(self, amounts: Iterable[float]) -> list[str]:
-        """Amounts with one unit for all, that of the largest, as they stand in one row of a table."""
+        """Amounts in one unit, that of the largest, for one row of a table."""
         given = list(amounts)
         return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
 
     def label(self, unit: Unit, aim: str = "") -> str:
-        """The label of an axis in a unit; `aim` says what for."""
+        """The label of an axis in a unit; `aim` names the purpose."""
         title = f"{self.title} to {aim}" if aim else self.title
         return f"{title} ({unit.symbol})" if unit.symbol else title
 
 
 TOTAL_BIT = "total_bit"
-"""The bits of all links together."""
+"""Bits of all links."""
 DEVICE_ENERGY = "device-energy"
 
 
@@ -154,12 +154,13 @@ _ROUNDS = Cost(
 )  # fmt: skip
 
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)}
-"""What a run spends, by short names. `energy` is that of all devices and base stations together, `device-energy` that
-over the number of devices, which the columns of evaluations do not have."""
+"""The costs of a run, by short names. `energy` is that of all devices and base stations, `device-energy` this energy
+over the number of devices, which is no column of evaluations.
+"""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY}
-"""Those that evaluations have a column for."""
+"""The costs with a column in evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
-"""Those that are weighed against the accuracy in a Pareto front."""
+"""The costs in Pareto fronts with accuracy."""
 
 
 def limits_text(limits: Mapping[str, float]) -> str:
@@ -171,7 +172,7 @@ def limits_text(limits: Mapping[str, float]) -> str:
 Measure = Literal["accuracy", "loss"]
 
 TO_TARGET = tuple(cost.to_target for cost in RECORDED.values())
-"""Columns with what reaching a target cost."""
+"""Columns with the costs of a target."""
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
@@ -182,18 +183,16 @@ def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
 def first_reached(
     evaluations: pd.DataFrame, cells: Iterable[str], measure: Measure | None, level: float
 ) -> pd.DataFrame:
-    """Return what it cost each run to reach a target first: time (s), bits, energy (J) and rounds.
+    """Return the first cost of the target of each run: time (s), bits, energy (J) and rounds.
 
     Args:
-        evaluations: the evaluations of runs, those of each in the order of time, with the columns `cell` and
-            `total_bit`.
+        evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
         cells: the names of the runs.
-        measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`; None for no
-            target.
+        measure: `accuracy`, at least `level`, or `loss`, at most `level`; None for no target.
         level: the level of the target.
 
     Returns:
-        The columns `TO_TARGET`, one row for each name in their order; NaN for runs that never reached the target.
+        The columns `TO_TARGET`, one row for each name in order; NaN for runs that missed the target.
     """
     wanted = pd.Index(list(cells), name="cell")
     if measure is None:

@@ -1,4 +1,4 @@
-"""Where devices and stations are during a run, and what links carry, as recorded in the table `scene`."""
+"""Positions of devices and stations and rates of links during a run, as recorded in the table `scene`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ class Scene:
     """Devices and stations over time; T instants, N devices, S stations."""
 
     times_s: Array
-    """The instants in simulated seconds, [T]; a single one if nothing changes."""
+    """The instants in simulated seconds, [T]; one if the scene is static."""
     x_m: Array
-    """Coordinates of the devices, [T, N]."""
+    """x coordinates of the devices, [T, N]."""
     y_m: Array
-    """The same, [T, N]."""
+    """y coordinates of the devices, [T, N]."""
     cell: IntArray
-    """The number of the station that serves each device, [T, N]."""
+    """The serving station of each device, [T, N]."""
     snr_db: Array
-    """Mean SNR of each device's uplink alone in the whole band, in dB, [T, N]."""
+    """Mean uplink SNR of each device over the whole band without interference, in dB, [T, N]."""
     uplink_bps: Array
-    """Rate of each uplink alone in the band, [T, N]: the recorded one, that at its mean SNR, or the mean over fading
-    where nothing is carried there."""
+    """Uplink rate of each device alone in the band, [T, N]: the recorded one, that at its mean SNR, or the mean over
+    fading if the former is zero.
+    """
     downlink_bps: Array
-    """The same for downlinks, [T, N]."""
+    """Downlink rate, like `uplink_bps`, [T, N]."""
     there: Mask
-    """Whether each device is there, as far as that does not depend on its battery, [T, N]."""
+    """Whether each device is available, battery aside, [T, N]."""
     stations_m: Array
     """Coordinates of the stations, [S, 2]."""
     speed_flop_per_s: Array
@@ -43,7 +44,7 @@ class Scene:
     idle_w: Array
     """Idle power of each device, [N]."""
     overhead_s: Array
-    """Time in s of each device's computations that does not depend on their operations, [N]."""
+    """Fixed time of each device's computations in s, [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
@@ -63,21 +64,21 @@ class Scene:
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
     def fixed_s(self, computes: pd.DataFrame) -> Array:
-        """The part of the time of computations [n] in s that does not depend on their operations.
+        """The fixed part of the time of computations [n] in s.
 
-        Stragglers and slower clocks stretch it as they stretch the rest.
+        Stragglers and slower clocks stretch it like the rest.
         """
         if not self.overhead_s.any():
             return np.zeros(len(computes))
         device, took_s = computes["device"].to_numpy(np.int64), (computes["ended_s"] - computes["started_s"]).to_numpy()
         overhead_s, work_s = self.overhead_s[device], computes["flop"].to_numpy() / self.speed_flop_per_s[device]
         stretched_s = took_s * overhead_s / np.maximum(overhead_s + work_s, 1e-300)
-        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # what is done of the work is known, what is left is not
+        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # the completed work is known, the rest is not
         fixed_s = np.where(computes["stopped"] == "", stretched_s, stopped_s)
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
-        """The table `scene`: a row for each instant and device, after one for each station, whose device is -1."""
+        """The table `scene`: a row for each station, whose device is -1, then a row for each instant and device."""
         times, devices = self.x_m.shape
         rows = {
             "simulated_s": np.repeat(self.times_s, devices),

@@ -1,4 +1,4 @@
-"""Read a search for its words and its figure: all trials, the finalists, and what matters."""
+"""A recorded search: trials, finalists and importance of parameters."""
 
 from __future__ import annotations
 
@@ -27,33 +27,32 @@ TRIALS, SEARCH = "trials.csv", "search.json"
 
 @dataclass(frozen=True, repr=False)
 class SearchRecords(TextResult):
-    """What a search has recorded."""
+    """The records of a search."""
 
     name: str
     """The study."""
     costs: Sequence[str]
-    """What was minimised; nothing if it was the accuracy that was maximised."""
+    """The minimised costs; empty if the accuracy was maximised."""
     limits: Mapping[str, float]
-    """The largest amount of each limited cost."""
+    """The limits of costs."""
     target: Mapping[str, float]
-    """Measure and level that runs have to reach; empty if the costs are those of whole runs."""
+    """Measure and level of the target; empty if the costs are those of whole runs."""
     trials: pd.DataFrame
-    """One row for each setting that was tried."""
+    """One row for each tried setting."""
     finalists: Sequence[int]
-    """Numbers of the trials that remained in the race, the best first."""
+    """Numbers of the trials that remained in the race, best first."""
     dropped: Mapping[int, tuple[int, float]]
-    """Numbers of those that were dropped, with the number of seeds and the p-value, NaN where several costs are
-    minimised."""
+    """Numbers of the dropped trials, with the number of seeds and the p-value, NaN with several costs."""
     runs: Mapping[int, Array]
-    """The costs of each finalist, [seeds, costs], with NaN for a run that did not reach the target."""
+    """The costs of each finalist, [seeds, costs]; NaN for a run that missed the target."""
     importance: Mapping[str, float]
-    """The share of each parameter in the variation of the first cost, the largest first."""
+    """The share of each parameter in the variation of the first cost, largest first."""
     parameters: Sequence[str]
-    """Names of what was varied."""
+    """Names of the parameters."""
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns of the trials that hold what was minimised or maximised."""
+        """The columns of the trials with the optimised quantities."""
         return self.costs or ["accuracy"]
 
     @classmethod
@@ -61,7 +60,7 @@ class SearchRecords(TextResult):
         """Open the search in a folder.
 
         Raises:
-            DataError: the folder holds none, or a file of it is unreadable.
+            DataError: the folder has no search, or a file of it is unreadable.
         """
         if not is_search(folder):
             raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
@@ -85,7 +84,7 @@ class SearchRecords(TextResult):
 
     @classmethod
     def found(cls, folder: Path) -> Self | None:
-        """Open the search in the folder of a study, if it comes from one.
+        """Open the search in the folder of a study; None if the study is no search.
 
         Raises:
             DataError: a file of it is unreadable.

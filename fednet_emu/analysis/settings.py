@@ -1,4 +1,4 @@
-"""The settings of a study: whole names in texts, to be copied, short ones in figures, and what the target cost each."""
+"""The settings of a study: full names in texts, short names in figures, and the costs of the target."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
 MANY = 4
-"""So many settings of a legend share the names of their axes in a heading."""
+"""Number of settings from which a legend has the names of axes in a heading."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
-"""The units that have decimal prefixes in names of levels."""
+"""The units with decimal prefixes in names of levels."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
 
 
@@ -35,11 +35,11 @@ class Setting:
     label: str
     """Its name in figures."""
     data_set: str
-    """The data set that its cells learn; scores on different data sets are never put on one front."""
+    """The data set of its cells; fronts do not mix data sets."""
     cells: pd.DataFrame
     """Its finished cells."""
     missing: pd.DataFrame
-    """Its cells that failed or wait."""
+    """Its failed and waiting cells."""
 
     @property
     def sound(self) -> bool:
@@ -48,12 +48,12 @@ class Setting:
 
     @property
     def of(self) -> int:
-        """How many cells it has, finished or not."""
+        """Number of cells, finished or not."""
         return len(self.cells) + len(self.missing)
 
 
 def settings_of(study: StudyRecords) -> list[Setting]:
-    """Return the settings of a study of which there are cells, in its order."""
+    """Return the settings of a study that have cells, in its order."""
     found, names = [], Names(study.axes)
     for levels in combinations(study, list(study.axes)):
         cells = rows_of(study.cells, levels)
@@ -74,22 +74,23 @@ def settings_of(study: StudyRecords) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Names:
-    """What texts and figures call the axes of a study, their levels and its metrics.
+    """Names of the axes of a study, their levels and its metrics in texts and figures.
 
-    Texts have whole names, to be copied into conditions; figures have short names with units, or other ones.
+    Texts have full names, which can be copied into conditions; figures have short names with units, or user-defined
+    ones.
     """
 
     axes: Mapping[str, Sequence[Any]]
     """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """Other names, by axis, by level, by `axis=level`, or by metric."""
+    """User-defined names, by axis, by level, by `axis=level`, or by metric."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
         """Return the names for a study with these axes.
 
         Raises:
-            FednetError: another name is given for something that the study does not have.
+            FednetError: a name is given for an unknown axis, level or metric.
         """
         pairs = [(axis, level) for axis, levels in axes.items() for level in levels]
         known = [*axes, *METRICS, *(text for axis, level in pairs for text in (level_text(level), axis))]
@@ -104,17 +105,17 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis: its key without the section and the unit, at most the last two parts of it."""
+        """Return the name of an axis: its key without section and unit, at most its last two parts."""
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
-        """Return a level as text: numbers with the unit that the key of their axis ends with, as in `1 MHz`."""
+        """Return a level as text: a number has the unit at the end of its axis' key, as in `1 MHz`."""
         text = level_text(level)
         unit = self._unit(axis) if _is_number(level) else None
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
     def whole(self, levels: Levels) -> str:
-        """Return levels for texts: with whole names of axes, except where text or a unit says enough without."""
+        """Return levels for texts: with the full names of axes, except where a text or unit is clear without."""
         return ", ".join(
             self.level(axis, level)
             if self._says_enough(level) or not self._needs_axis(axis, level)
@@ -123,7 +124,7 @@ class Names:
         )
 
     def text(self, levels: Levels) -> str:
-        """Return levels for figures, with the name of an axis where a level says nothing without it."""
+        """Return levels for figures, with the name of an axis where a level is not clear without it."""
         return ", ".join(
             f"{self.axis(axis)} = {self.level(axis, level)}"
             if self._needs_axis(axis, level)
@@ -132,7 +133,7 @@ class Names:
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
-        """Return a heading and a label for each setting; if there are many, the heading has the names of axes once."""
+        """Return a heading and a label for each setting; with many settings the names of axes are in the heading."""
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
             return "", [self.text(levels) for levels in settings]
@@ -168,7 +169,7 @@ class Names:
         return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
 
     def _says_enough(self, level: Any) -> bool:
-        """Whether a level is text, more than a number, that only one axis has."""
+        """Whether a level is a text that is not a number and belongs to one axis only."""
         return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
 
     @cached_property
@@ -177,7 +178,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit, and with a decimal prefix where the unit may have one: `1 MHz`, `12.5 kbit/s`."""
+    """Return a value with its unit, with a decimal prefix where the unit has one: `1 MHz`, `12.5 kbit/s`."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
@@ -185,7 +186,7 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def is_bare_number(level: Any) -> bool:
-    """Return whether a level is a number, or text that is nothing but a number."""
+    """Return whether a level is a number, or text that is a number."""
     try:
         return not isinstance(level, bool) and math.isfinite(float(level))
     except (TypeError, ValueError):
@@ -197,7 +198,7 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a name for each data set, equal if and only if they are: its kind, if that tells it from the others."""
+    """Return a name for each data set, unique per data set: its kind if that is unique."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)
@@ -207,9 +208,9 @@ def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 
 def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield for each setting what each of its runs needed, and the mean with its interval over those that got there.
+    """Yield for each setting the costs of its runs, and their mean with interval over the runs that reached the target.
 
-    A run without a value never reached the target; `failures` says in words how many there are of which kind.
+    A run without a value missed the target; `failures` counts such runs by reason, in words.
     """
     for place, setting in enumerate(settings):
         seeds = [*setting.cells["seed"], *setting.missing.get("seed", ())]
@@ -231,10 +232,10 @@ def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
 
 
 def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> str:
-    """Return in words how many runs did not reach the target, and why; empty if all did.
+    """Return the number of runs that missed the target, by reason, in words; empty if all reached it.
 
     Args:
-        ends: the status of each run; those that have not finished come last.
+        ends: the status of each run; unfinished ones last.
         reached: whether each of the finished runs reached the target.
     """
     late = [end for end, got in zip(ends, reached, strict=False) if not got]

@@ -1,15 +1,15 @@
 """95 % intervals for means of few repetitions, and the exchange test of paired differences with its interval.
 
-Means: for eight values or more they are expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know
-About the Bootstrap", The American Statistician 69(4), 2015, section 4.3): quantiles of 10 000 resampled means, widened
-according to Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are
-fixed, so that equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap
-intervals never exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
+Means: from eight values on, expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About the
+Bootstrap", The American Statistician 69(4), 2015, section 4.3): quantiles of 10 000 resampled means, widened by
+Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are fixed, so
+equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap intervals never
+exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
 
-Paired differences: if two settings are equally good, the sign of each seed's difference is a coin toss. p is the share
-of sign changes after which the mean is at least as far from zero. The interval has all shifts that the same test does
-not exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969), so that it excludes zero if and only
-if p is at most 0.05. The smallest p of n differences is 2^(1-n): fewer than six have no 95 % interval.
+Paired differences: if two settings are equally good, the sign of each seed's difference is random. p is the share of
+sign changes after which the mean is at least as far from zero. The interval contains all shifts that this test does not
+exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969), so it excludes zero if and only if p is
+at most 0.05. The smallest p of n differences is 2^(1-n): fewer than six have no 95 % interval.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from fednet_emu.arrays import Array
 
 LEVEL = 0.95
 ALPHA = 0.05
-"""Largest p of a difference that counts as found."""
+"""Largest p of a significant difference."""
 FEWEST, RESAMPLES = 8, 10_000
-"""Smallest number of values that are resampled, and the number of resamples."""
+"""Smallest number of resampled values, and number of resamples."""
 EXACT, DRAWS = 20_000, 10_000
-"""Most exchanges that are all tried, and how many are drawn at random if there are more."""
+"""Largest number of exchanges that are enumerated, and number of random ones otherwise."""
 SAME, ROUNDING = 1e-6, 1e-12
-"""Part of the larger of two costs below which they do not differ; part of a mean that rounding may add."""
+"""Relative difference of two costs below which they are equal; relative rounding error of a mean."""
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; the limits are NaN for a single value, whose spread is unknown."""
+    """A mean and its 95 % interval; the limits are NaN for a single value."""
 
     mean: float
     low: float
@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Array) -> Interval:
-    """Return the mean of values [n] and its interval; NaN if there are no values."""
+    """Return the mean of values [n] and its interval; NaN without values."""
     mean, low, high = mean_intervals(np.asarray(values, np.float64)[:, None])
     return Interval(float(mean[0]), float(low[0]), float(high[0]))
 
@@ -69,7 +69,7 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
 
 
 def cost_interval(values: Array) -> Interval:
-    """Return the mean of costs [n] and its interval, whose lower limit is not below zero, as no cost is."""
+    """Return the mean of costs [n] and its interval, whose lower limit is at least zero."""
     mean, low, high = mean_interval(values)
     return Interval(mean, max(low, 0.0), high)
 
@@ -84,19 +84,19 @@ class Paired(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the test finds a difference."""
+        """Whether the interval excludes zero."""
         return self.p <= ALPHA
 
 
 def gaps(first: Array, second: Array) -> Array:
-    """Return second - first; a difference of less than a millionth of the larger one is none."""
+    """Return second - first; differences below a millionth of the larger one are zero."""
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     found = second - first
     return np.where(np.abs(found) <= SAME * np.maximum(np.abs(first), np.abs(second)), 0.0, found)
 
 
 def paired_difference(first: Array, second: Array) -> Paired:
-    """Return the mean of second - first, interval and p; values [n] at the same position belong to the same seed."""
+    """Return mean, interval and p of second - first; values [n] at the same position belong to the same seed."""
     return sign_test(gaps(first, second))
 
 
@@ -114,19 +114,19 @@ def sign_test(differences: Array) -> Paired:
     count = flipped.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):  # a part without any difference has no mean
         means = np.stack([sums / count, (total - sums) / (n - count)])
-    place = math.floor(ALPHA * ways) - drawn  # so many parts are outside at each end
+    place = math.floor(ALPHA * ways) - drawn  # number of means outside the interval at each end
     highs = np.sort(np.where(np.isnan(means), np.inf, means).max(axis=0))
     lows = np.sort(np.where(np.isnan(means), -np.inf, means).min(axis=0))
     return Paired(total / n, float(lows[place]), float(highs[-1 - place]), p)
 
 
 def smallest_p(settings: int, seeds: int) -> float:
-    """Return the smallest p-value that an exchange test of settings with some seeds can give."""
+    """Return the smallest p-value of an exchange test of this number of settings and seeds."""
     return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
 
 
 def fewest_seeds(settings: int = 2) -> int:
-    """Return how many seeds are needed at least to find a difference between settings."""
+    """Return the smallest number of seeds that can separate settings."""
     return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
 
 
@@ -139,14 +139,14 @@ def _flipped(n: int) -> Array:
 
 
 def _times_drawn(n: int, ways: np.random.Generator) -> Array:
-    """Return how often each of n values is in each resample, as numbers [resamples, n]."""
+    """Return the multiplicity of each of n values in each resample, [resamples, n]."""
     drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
 def _first_times_drawn(n: int) -> Array:
-    """The same with fresh random numbers; a study needs it for thousands of means of equally many seeds."""
+    """The multiplicities with a new random generator; a study needs them for thousands of means of equal length."""
     return _times_drawn(n, _generator())
 
 
@@ -166,7 +166,7 @@ def _generator() -> np.random.Generator:
 
 
 Steps = tuple[Array, Array]
-"""A run as a step function: its costs [n], ascending, and its scores [n] from each cost on."""
+"""A run as a step function: its costs [n], ascending, and its score [n] from each cost on."""
 
 
 class Band(NamedTuple):
@@ -175,15 +175,15 @@ class Band(NamedTuple):
     spent: Array
     """The costs."""
     mean: Array
-    """The mean of all runs; those that have ended keep their last value."""
+    """Mean of all runs; ended runs keep their last value."""
     low: Array
     """Lower limit of the band; NaN for a single run."""
     high: Array
     """Its upper limit."""
     runs: Array
-    """How many runs have not ended."""
+    """Number of runs that have not ended."""
     cut: bool = False
-    """Whether the limits are clipped to what the score can be."""
+    """Whether the limits are clipped to the range of the score."""
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:
@@ -194,23 +194,23 @@ def band(runs: Sequence[Steps], spent: Array) -> Band:
 
 
 def even_costs(runs: Sequence[Steps], points: int) -> Array:
-    """Return evenly spread costs [points] from where the last run begins to where the last one ends."""
+    """Return evenly spaced costs [points] from the last first evaluation to the last end of the runs."""
     start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
     return np.linspace(start, max(start, end), points)
 
 
 def step_values(cost: Array, score: Array, grid: Array) -> Array:
-    """Evaluate a step function of ascending positions [n] and values [n] on a grid [points]; NaN before it begins."""
+    """Evaluate a step function of ascending positions [n] and values [n] on a grid [points]; NaN before its start."""
     last = np.searchsorted(cost, grid, side="right") - 1
     return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
 
 
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
-    """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting, drawn in many points.
+    """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting.
 
-    None if no run has the metric or none spent anything. The band begins where the last run begins, and ends with the
-    longest run, or at the cost `until`. So many `points` are evenly spread; the ends of runs are points, too. Limits of
-    the band are clipped to what the metric can be.
+    None if no run has the metric or a positive cost. The band begins with the last first evaluation, and ends with the
+    longest run, or at the cost `until`. Its grid has `points` evenly spaced costs and the ends of runs. Limits are
+    clipped to the range of the metric.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

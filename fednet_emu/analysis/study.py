@@ -1,4 +1,4 @@
-"""Read a recorded study for figures and comparisons: its axes, its target and its two tables."""
+"""A recorded study: axes, target and its two tables."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from fednet_emu.records.folder.manifest import AGAIN, read_manifest
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with the `cycle_columns` of several runs; runs without a complete cycle are left out."""
+    """Return a table with the `cycle_columns` of several runs, without runs that have no complete cycle."""
     runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
     return runs.dropna().reset_index(drop=True)
 
 
 def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
-    """Return the way of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
+    """Return the kind of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
 
     Returns:
-        `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds; the
-        numbers are NaN if there is no complete cycle.
+        `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds; NaN
+        without a complete cycle.
     """
     cycles = turns.groupby("cycle").agg(
         turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
@@ -55,45 +55,46 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
 
 
 SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""Functions that summarize a series of a run in a few columns, which are added to the cells of a study."""
+"""Functions that summarise a series of a run in columns of the cells of a study."""
 
 
 DESCRIPTION = "study.json"
 UNFINISHED = "run the sweep that writes it again, which mends it"
 NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
-"""Entries of a run's summary without which it cannot be compared."""
+"""Entries of a run's summary that a comparison needs."""
 DATA_SET, DEVICE_COUNT = "data_set", "device_count"
-"""Columns of the cells: what their data are called, equal if and only if these are, and how many devices they have."""
+"""Columns of the cells with the unique name of their data, and the number of devices."""
 CONDITION = re.compile(r",(?=[^,=]+=)")
 """Separator of conditions: a comma followed by `axis=`; other commas belong to a level."""
 
 Levels = Mapping[str, Any]
 """One level for each of some axes."""
 Condition = str | Mapping[str, Any]
-"""The levels of some axes: `axis=level`, several of them separated by commas, or `{axis: level}`."""
+"""The levels of some axes: `axis=level`, several separated by commas, or `{axis: level}`."""
 Within = Mapping[str, float] | Iterable[str]
-"""Upper limits of what a run may spend, as `{"time": 60}` or as texts `time=60`."""
+"""Upper limits of costs, as `{"time": 60}` or as texts `time=60`."""
 
 
 @dataclass(frozen=True)
 class StudyRecords:
-    """What a study has recorded."""
+    """The records of a study."""
 
     name: str
     """Name of the study."""
     axes: Mapping[str, Sequence[Any]]
     """The axes by name, each with its levels in order."""
     target: Mapping[str, float]
-    """The measure that runs have to reach, with its level; empty for no target."""
+    """The measure and level of the target; empty for no target."""
     evaluations: pd.DataFrame
     """One row for each evaluation of each finished cell, with a column for each axis, and `seed`."""
     cells: pd.DataFrame
-    """One row for each finished cell, in the order of the study: levels, totals, the costs of reaching the target, and
-    the columns of `SERIES_COLUMNS`."""
+    """One row for each finished cell, in the order of the study: levels, totals, costs of the target, and the columns
+    of `SERIES_COLUMNS`.
+    """
     unfinished: Sequence[str]
-    """Labels of the cells that are not finished."""
+    """Labels of the unfinished cells."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """One row for each cell that is not finished, with its levels, `seed`, `status` and `reason`."""
+    """One row for each unfinished cell, with its levels, `seed`, `status` and `reason`."""
 
     @classmethod
     def opened(cls, folder: Path) -> Self:
@@ -144,12 +145,12 @@ class StudyRecords:
 
     @property
     def diverged(self) -> list[str]:
-        """Labels of the finished cells that have diverged; they have scores, but count as not reaching a target."""
+        """Labels of the finished cells that diverged; they have scores, but miss every target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The scores that were measured, with their titles; that of the target comes first."""
+        """The measured scores with their titles; that of the target comes first."""
         known = measured([self.evaluations])
         return {name: known[name] for name in (*self.target, *known) if name in known}
 
@@ -175,12 +176,12 @@ class StudyRecords:
         return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
-        """Return the study as if every run had ended at its last evaluation before a cost exceeds an amount.
+        """Return the study as if every run had ended at its last evaluation within a limit of a cost.
 
-        Scores and totals are those at this evaluation; the costs of reaching the target stay those of the whole runs.
+        Scores and totals are those at this evaluation; the costs of the target are those of whole runs.
 
         Raises:
-            FednetError: there is no such cost.
+            FednetError: the cost does not exist.
         """
         kept = self.evaluations[self.spent(cost) <= amount]
         last = kept.groupby("cell").tail(1).set_index("cell")
@@ -189,10 +190,10 @@ class StudyRecords:
         return replace(self, evaluations=kept, cells=cells)
 
     def spent(self, cost: str) -> pd.Series:
-        """Return what a run had spent by each evaluation: simulated seconds, bits, joules or rounds.
+        """Return the cost of a run at each evaluation: simulated seconds, bits, joules or rounds.
 
         Raises:
-            FednetError: there is no such cost, or it is one per device, and the number of devices is not known.
+            FednetError: the cost does not exist, or is per device while the number of devices is unknown.
         """
         if cost not in COSTS:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
@@ -209,10 +210,10 @@ class StudyRecords:
         return amounts / self.evaluations["cell"].map(counts)
 
     def where(self, levels: Levels) -> Self:
-        """Return the part of the study with these levels; their axes are removed.
+        """Return the part of the study with these levels, without their axes.
 
         Raises:
-            FednetError: there is no such axis or level.
+            FednetError: an axis or level does not exist.
         """
         levels = {axis: self.level(axis, level_text(level)) for axis, level in levels.items()}
         missing = rows_of(self.missing, levels) if len(self.missing) else self.missing
@@ -226,10 +227,10 @@ class StudyRecords:
         )
 
     def level(self, axis: str, text: str) -> Any:
-        """Return the level of an axis that a text means.
+        """Return the level of an axis from its text.
 
         Raises:
-            FednetError: there is no such axis or level.
+            FednetError: an axis or level does not exist.
         """
         if axis not in self.axes:
             close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
@@ -243,14 +244,14 @@ class StudyRecords:
 
 
 def level_text(level: Any) -> str:
-    """Return a level as text, numbers with as many digits as tell them apart; true and false as in YAML."""
+    """Return a level as text, numbers with the digits that distinguish them; true and false as in YAML."""
     if isinstance(level, bool):
         return str(level).lower()
     return number_text(level) if isinstance(level, float) else str(level)
 
 
 def is_level(level: Any, text: str) -> bool:
-    """Return whether a text means a level: as `level_text` writes it, or another way to write the same number."""
+    """Return whether a text denotes a level: as `level_text` writes it, or as another form of the same number."""
     if level_text(level) == text or isinstance(level, bool) or not isinstance(level, int | float):
         return level_text(level) == text
     try:
@@ -260,7 +261,7 @@ def is_level(level: Any, text: str) -> bool:
 
 
 def combinations(view: StudyRecords, names: Sequence[str]) -> list[Levels]:
-    """Return all combinations of the levels of some axes; a single empty combination if there are no axes."""
+    """Return all combinations of the levels of some axes; a single empty combination without axes."""
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(view.axes[name] for name in names))]
 
 
@@ -273,15 +274,15 @@ def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
 
 
 def is_study(folder: Path) -> bool:
-    """Return whether a folder holds a study."""
+    """Return whether a folder contains a study."""
     return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
 
 
 def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
-    """Whether these folders, given to a command, are that of one study, rather than those of runs.
+    """Whether the folders given to a command are one study rather than runs.
 
     Raises:
-        FednetError: there is a study among others.
+        FednetError: a study is among several folders.
     """
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
@@ -293,7 +294,7 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns of `SERIES_COLUMNS` to the table of cells; they are NaN in cells without the series."""
+    """Add the columns of `SERIES_COLUMNS` to the table of cells; NaN in cells without the series."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
             cell: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
@@ -325,10 +326,10 @@ def target_text(target: Mapping[str, float]) -> str:
 
 
 def conditions(given: Condition, option: str) -> Mapping[str, Any]:
-    """Return the level of each axis that is named, or the text that means it.
+    """Return the level of each named axis, or its text.
 
     Raises:
-        FednetError: a text is malformed; `option` is what it was given to.
+        FednetError: a text is malformed; the error names `option`.
     """
     if isinstance(given, Mapping):
         return given

@@ -11,11 +11,11 @@ from fednet_emu.analysis.scales import OWN_METRICS
 from fednet_emu.records.summaries import losses_in_words
 
 DIGEST_LENGTH = 12
-"""Number of hexadecimal digits of the event digest that are shown; 48 bits distinguish all runs of a study."""
+"""Number of hexadecimal digits of the event digest in tables; 48 bits distinguish all runs of a study."""
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are left out."""
+    """Return the rows (title, value with unit) of a run's summary, without quantities that were not measured."""
     known = {**summary, "losses": losses_in_words(summary) or None}
     measured = {
         key: value
@@ -27,7 +27,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) that show how the host's time was spent, the largest part first."""
+    """Return the rows (title, value with unit) of the host's time, largest part first."""
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
     rows = []
@@ -40,14 +40,14 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the exchanges that are played as arrays, and why others are not, if there are any."""
+    """Return rows on exchanges that are computed as arrays, and the reasons why others are not."""
     own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
     rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
     return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the processes or actors that have trained, if there are any."""
+    """Return rows on the training processes or actors, if there are any."""
     own = summary.get("elsewhere")
     if own is None:
         return []
@@ -60,7 +60,7 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")
-"""Parts of the energy, which have no row where nothing was spent on them."""
+"""Parts of the energy; a part without energy has no row."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("doubtful", "doubtful", str),

@@ -1,4 +1,4 @@
-"""What each device of a run did, spent and lost; the same as histograms, and in a few sentences."""
+"""Activities, costs and losses of each device of a run, also as histograms and in sentences."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from fednet_emu.records.summaries import losses_in_words
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip
 OFF_AIR = ("gap_s", "tail_s")
-"""Times between start and end in which a transfer carries nothing, where it has such."""
+"""Phases of a transfer in which it carries nothing."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """What each device of a run did and spent: the tables are read once, and every quantity is computed once."""
+    """Activities and costs of each device of a run; tables are read once, and quantities computed once."""
 
     run: RunRecords
 
     @cached_property
     def scene(self) -> Scene | None:
-        """Where devices are; None for a run that did not record it."""
+        """Positions of the devices; None for a run that did not record them."""
         return Scene.of(self.run) if self.run.has(SCENE) else None
 
     @property
     def devices(self) -> int:
-        """How many devices there are."""
+        """Number of devices."""
         return self.run.devices
 
     @cached_property
@@ -49,7 +49,7 @@ class Usage:
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        """All transfers, each with an end; those of runs before cells were recorded are in cell 0."""
+        """All transfers with an end; those of old runs without cells are in cell 0."""
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
         columns = [*TRANSFERS, *(name for name in OFF_AIR if name in whole)]
@@ -57,12 +57,12 @@ class Usage:
 
     @cached_property
     def receptions(self) -> pd.DataFrame:
-        """The receivers of transfers that have several."""
+        """The receivers of transfers with several receivers."""
         return self.run.table("receptions", RECEPTION_COLUMNS)
 
     @cached_property
     def computes(self) -> pd.DataFrame:
-        """All computations, each with an end."""
+        """All computations with an end."""
         whole = self.run.table("computes", COMPUTES)
         return whole.assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
@@ -73,24 +73,24 @@ class Usage:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """All evaluations, with their bits of all kinds in `total_bit`."""
+        """All evaluations, with the bits of all links in `total_bit`."""
         return with_total_bits(self.run.table("evaluations"))
 
     @cached_property
     def bars(self) -> pd.DataFrame:
-        """What each device did when, see `activity_bars`."""
+        """Activities of the devices, see `activity_bars`."""
         return activity_bars(self.transfers, self.receptions, self.computes, self.simulated_s)
 
     @cached_property
     def split(self) -> dict[str, Array]:
-        """Where the time of each device went, see `time_split`."""
+        """Time of each device by category, see `time_split`."""
         return time_split(self.bars, self.devices, self.simulated_s)
 
     @cached_property
     def lost_s(self) -> Array:
-        """Seconds of each device in transfers that were lost and computations that were stopped, [devices].
+        """Seconds of each device in lost transfers and stopped computations, [devices].
 
-        What the end of the run cut off does not count.
+        Those that the end of the run cut off do not count.
         """
         sent, heard, made = self.transfers, self.receptions, self.computes
         sent = sent.assign(lost=sent["lost"].astype(str).replace("end", ""))
@@ -104,10 +104,10 @@ class Usage:
 
     @cached_property
     def energy_j(self) -> dict[str, Array]:
-        """Joules of each device by cause, [devices]: what they send, receive and compute, and their idle power.
+        """Joules of each device by cause, [devices]: sending, receiving, computing and idle power.
 
-        What the receivers of one transmission draw is shared among them equally, as they all listen equally long.
-        Idle power is `waiting` while a device does nothing else, and `idle` under whatever it does.
+        Receivers of one transmission share its receive energy equally, as they listen equally long. Idle power is
+        `waiting` while a device is inactive, and `idle` otherwise.
         """
         sent, made = self.transfers, self.computes
         spent = {
@@ -124,7 +124,7 @@ class Usage:
         return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
 
     def _idle_j(self) -> dict[str, Array]:
-        """Joules of idle power of each device, [devices] each; none where the scene is not known."""
+        """Joules of idle power of each device, [devices] each; none if the scene is unknown."""
         if self.scene is None or not self.scene.idle_w.any():
             return {}
         whole_j = self.scene.idle_w * self.simulated_s
@@ -135,7 +135,7 @@ class Usage:
         return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
-        """Sum of amounts, or their number, for each device, [devices]; the server's are left out."""
+        """Sum of amounts, or their number, for each device, [devices], without the server."""
         here = device.to_numpy(np.int64)
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]
@@ -199,7 +199,7 @@ def _cause(cause: str) -> str:
 
 
 def turn_s(usage: Usage) -> Array:
-    """Mean time in seconds from an update to the next that each device was busy or waiting, [devices]; NaN for none.
+    """Mean busy or waiting time in seconds of each device per update, [devices]; NaN without updates.
 
     It is the time in which a device was not idle, per computation, or per uplink of a device that never computes.
     """
@@ -233,7 +233,7 @@ BINS = 40
 
 
 def spreads(usage: Usage) -> dict[str, Any]:
-    """Return histograms by what they are of: `latency_s`, `rate_bps` of each kind of link, and `staleness`."""
+    """Return histograms by quantity: `latency_s`, `rate_bps` of each direction, and `staleness`."""
     rounds, sent = usage.rounds, usage.transfers
     took_s = sent["ended_s"] - sent["started_s"] - sum(sent[name] for name in OFF_AIR if name in sent)
     on_air = sent[(took_s > 0) & (sent["air_bit"] > 0)]
@@ -247,9 +247,9 @@ def spreads(usage: Usage) -> dict[str, Any]:
 
 
 def histogram(values: Array) -> dict[str, Any] | None:
-    """Edges, counts, median and mean of values; None if there are none.
+    """Edges, counts, median and mean of values; None without values.
 
-    The bins are equally wide, or equally wide on a logarithmic axis if positive values span more than a factor of 20.
+    Bins have equal width, on a logarithmic axis if positive values span more than a factor of 20.
     """
     known = values[np.isfinite(values)]
     if not len(known):
@@ -274,7 +274,7 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """How often an update was how many steps old, from any series that an algorithm recorded with this column."""
+    """Histogram of the staleness of updates, from any series with this column."""
     run = usage.run
     for name in run.names():
         table = run.table(name)
