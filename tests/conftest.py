@@ -24,6 +24,7 @@ settings.load_profile("quick")
 
 gc.set_threshold(200_000, 50, 100)
 os.fsync = lambda _file: None
+os.environ["FEDNET_CACHE"] = ""  # tests share no learning, unless they say so
 
 
 def pytest_collection_finish() -> None:

@@ -36,7 +36,9 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         waiting = f", {format_seconds(spent['waiting_s'])} of it waiting" if spent["waiting_s"] > 0 else ""
         rows.append((f"  {part}", share + waiting))
     rows.append(("  mean wavefront", f"{summary['mean_wavefront']:.3g} training jobs"))
-    return [*rows, *_exchange_rows(summary), *_worker_rows(summary)]
+    jobs = [(name, summary[f"{name}_jobs"]) for name in ("trained", "known") if f"{name}_jobs" in summary]
+    counts = [("  training jobs", ", ".join(f"{count} {name}" for name, count in jobs))] if jobs else []
+    return [*rows, *counts, *_exchange_rows(summary), *_worker_rows(summary)]
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -59,8 +61,8 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-_PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j")
-"""Parts of the energy; a part without energy has no row."""
+_PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j", "known_jobs")
+"""Rows that are left out if their value is zero: parts of the energy, and known jobs."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("doubtful", "doubtful", str),
@@ -70,6 +72,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("diverged", "diverged", str),
     ("simulated_s", "simulated time", format_seconds),
     ("host_s", "host time", format_seconds),
+    ("known_jobs", "training jobs known from before", lambda count: f"{int(count):,}".replace(",", " ")),
     ("rounds", "rounds", lambda count: f"{int(count):,}".replace(",", " ")),
     ("uplink_bit", "uplink", format_bits),
     ("downlink_bit", "downlink", format_bits),

@@ -16,7 +16,20 @@ from fednet_emu import __version__
 from fednet_emu.cli import library, results, studies
 from fednet_emu.cli.complete import scenario_names
 from fednet_emu.cli.live import live
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, TimingOnly, Track, with_seed
+from fednet_emu.cli.options import (
+    OUTPUT,
+    DataDir,
+    Overrides,
+    Page,
+    Plots,
+    Quiet,
+    Reuse,
+    Seed,
+    TimingOnly,
+    Track,
+    with_reuse,
+    with_seed,
+)
 from fednet_emu.cli.outcome import ERRORS, outcome
 
 if TYPE_CHECKING:
@@ -42,6 +55,7 @@ MORE: dict[str, tuple[str, str]] = {
     "schema": ("fednet schema > scenario.schema.json", "start/first-run"),
     "kinds": ("fednet kinds network.uplink.access", "guides/plug-ins"),
     "new": ("fednet new mine", "start/first-run"),
+    "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
 """An example of each command, and the page of the documentation that has more."""
@@ -82,6 +96,7 @@ def run(
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
     engine: Engine = None,
+    reuse: Reuse = True,
     quiet: Quiet = False,
     profile: Profile = False,
     force: Force = False,
@@ -90,7 +105,7 @@ def run(
 ) -> None:
     """Run a scenario, or one run of a study; leave tables, figures and a summary in a run folder."""
     options = RunOptions(out, data_dir, timing_only, quiet, profile, force, plots, track)
-    changes = list(overrides or ()) + ([] if engine is None else [f"training.engine={engine}"])
+    changes = with_reuse(overrides, reuse) + ([] if engine is None else [f"training.engine={engine}"])
     if not where:
         _run(scenario, None, with_seed(changes, seed), options)
         return
@@ -252,7 +267,7 @@ def _print_outlook(outlook: Outlook) -> None:
 OTHERS: tuple[Callable[..., None], ...] = (
     live,
     *(studies.sweep, studies.search, results.compare, results.best, results.explain, studies.reproduce),
-    *(library.kinds, library.channels, library.profiles, library.schema, library.new, results.cite),
+    *(library.kinds, library.channels, library.profiles, library.schema, library.new, library.cache, results.cite),
     *(results.plot, results.trace, results.report),
 )
 for _command in OTHERS:

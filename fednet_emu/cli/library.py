@@ -1,4 +1,4 @@
-"""The commands kinds, channels, profiles, schema and new: what there is, and how it is written."""
+"""The commands kinds, channels, profiles, schema, new and cache: what there is, and how it is written."""
 
 from __future__ import annotations
 
@@ -139,3 +139,45 @@ def new(
         except OSError as error:
             raise FednetError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
         OUTPUT.out(f"{path}: run it with `fednet run {command}`")
+
+
+_UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+def cache(
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Another one, such as results/NAME/learning of a study.")
+    ] = None,
+    most: Annotated[
+        str | None, typer.Option("--most", metavar="SIZE", help="Set the most that it may have, such as 500MB or 5GB.")
+    ] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Delete all of it.")] = False,
+) -> None:
+    """Say how much is kept of what runs have learnt; bound it, or empty it."""
+    with outcome():
+        from fednet_emu.emulation.store import bound, cache_folder, entries_in, limit_of, set_limit, usable
+
+        where = usable(folder or cache_folder())
+        if where is None:
+            raise FednetError("cache: there is none, got an empty FEDNET_CACHE or a folder of others; give --folder")
+        if most is not None:
+            set_limit(where, _bytes(most))
+        if empty or most is not None:
+            bound(where, 0 if empty else limit_of(where))
+        entries = list(entries_in(where))
+        programs, size_mb = len({entry.path.parent for entry in entries}), sum(entry.byte for entry in entries) / 1e6
+        OUTPUT.out(f"{where}: {programs} heads of learning programs, {len(entries)} files")
+        OUTPUT.out(f"{size_mb:.1f} MB of at most {limit_of(where) / 1e6:,.0f} MB")
+
+
+def _bytes(text: str) -> int:
+    """The number of bytes of a size with its unit.
+
+    Raises:
+        FednetError: it is no size.
+    """
+    number, unit = text[:-2].strip(), text[-2:]
+    try:
+        return int(float(number) * _UNITS[unit])
+    except (KeyError, ValueError, OverflowError):
+        raise FednetError(f"--most: expected a size, got '{text}'; for example 500MB or 5GB") from None

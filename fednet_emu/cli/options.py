@@ -67,6 +67,9 @@ RayAddress = Annotated[
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Time, bits and energy without training.")]
+Reuse = Annotated[
+    bool, typer.Option("--reuse/--no-reuse", help="Take from earlier runs what they have learnt by the same steps.")
+]
 Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be repeated."),
@@ -76,6 +79,11 @@ Track = Annotated[
 def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
     """The settings that are changed, the seed included."""
     return [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
+
+
+def with_reuse(overrides: list[str] | None, reuse: bool) -> list[str]:
+    """The settings that are changed, and whether learning is taken from earlier runs."""
+    return [*(overrides or ()), *(() if reuse else ("training.reuse=false",))]
 
 
 def print_files(paths: Iterable[Path]) -> None:

@@ -19,11 +19,13 @@ from fednet_emu.cli.options import (
     Quiet,
     Ray,
     RayAddress,
+    Reuse,
     StudyName,
     TimingOnly,
     Track,
     Workers,
     print_files,
+    with_reuse,
 )
 from fednet_emu.cli.outcome import ERRORS, FAILED, outcome
 from fednet_emu.errors import FednetError
@@ -50,6 +52,7 @@ def sweep(
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
     track: Track = None,
+    reuse: Reuse = True,
     quiet: Quiet = False,
     plots: Plots = True,
 ) -> None:
@@ -58,7 +61,8 @@ def sweep(
         from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.study.runs import runs_of
 
-        runs = runs_of(study, overrides or [], data_dir=data_dir, timing_only=timing_only)
+        overrides = with_reuse(overrides, reuse)
+        runs = runs_of(study, overrides, data_dir=data_dir, timing_only=timing_only)
         if timing_only and any(run.scenario.events_depend_on_learning for run in runs):
             ERRORS.print(APPROXIMATE)
         cluster, folder = ray_address or ray, out or Path("results") / runs[0].study.name
@@ -87,6 +91,7 @@ def search(
     data_dir: DataDir = None,
     timing_only: TimingOnly = False,
     track: Track = None,
+    reuse: Reuse = True,
     quiet: Quiet = False,
     plots: Plots = True,
 ) -> None:
@@ -98,7 +103,11 @@ def search(
         from fednet_emu.study.search.search import load_search
 
         maker = load_search(
-            StudyFile.read(study), overrides or [], trials=trials, data_dir=data_dir, timing_only=timing_only
+            StudyFile.read(study),
+            with_reuse(overrides, reuse),
+            trials=trials,
+            data_dir=data_dir,
+            timing_only=timing_only,
         )
         folder = out or Path("results") / maker.study.name
         runner = runner_of([maker.example], workers, ray_address or ray)
@@ -220,6 +229,9 @@ def _swept(
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.running import swept
 
+    programs = len({run.program for run in runs} - {""})
+    if programs < len(runs) and all(run.program for run in runs) and not quiet:
+        ERRORS.print(f"{counted(len(runs), 'run')}, at least {counted(programs, 'learning program')}")
     study = swept(runs, folder, runner, data_dir=data_dir, track=track or (), progress=not quiet)
     if not quiet:
         OUTPUT.out(f"{len(study.cells)} of {counted(len(runs), 'run')} done; tables in {folder}")

@@ -21,7 +21,7 @@ from fednet_emu.emulation.hardware import Hardware, hardware, speeds
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.files.data_folder import data_folder
+from fednet_emu.files.data_folder import data_folder, note, noting
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.attacks import deal_poisoned
@@ -223,7 +223,10 @@ def build_presence(
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
     """Split the data among the devices, and build the model."""
     device, network = _torch_device(scenario.training), scenario.learning()[2].located(data_dir)
-    samples, splits, held, groups = dealt = deal(scenario, streams, data_dir)
+    with noting() as files:
+        samples, splits, held, groups = dealt = deal(scenario, streams, data_dir)
+    for name, path in files.items():
+        note(name, path)
     _refuse(unfit_augmentation(scenario, samples.input_shape))
     _refuse(unfit_metrics(scenario, samples))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
@@ -232,7 +235,7 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
         raise ScenarioError(f"model: with {scenario.algorithm.kind} {why}, got a base with ship; leave it out")
     _refuse(unfit_statistics(scenario, model))
     table = dealt.counts().frame()
-    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups, table)
+    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups, table, files)
 
 
 _LOSS = {

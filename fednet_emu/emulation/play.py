@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -12,17 +13,19 @@ from typing import Any, NamedTuple
 
 from fednet_emu.component.component import is_ours
 from fednet_emu.emulation.build import build
-from fednet_emu.emulation.checkpoints import Saver, kept_replies, load_checkpoint
 from fednet_emu.emulation.final_model import FinalModel, final_model, save_model
 from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.outlook import Outlook
-from fednet_emu.emulation.provenance import dependencies, provenance
+from fednet_emu.emulation.provenance import dependencies, learning_head, plugins, provenance
 from fednet_emu.emulation.record import ground, recorded, scene
+from fednet_emu.emulation.store import Head, Replies, Saver, Shelf, cache_folder, usable
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder, noting
 from fednet_emu.learning.graph.host_time import HostTime
-from fednet_emu.records.folder.store import RunFolder
+from fednet_emu.learning.graph.program import Program
+from fednet_emu.learning.graph.spelling import Speller, Unwritable
+from fednet_emu.records.folder.store import LEARNING, RunFolder
 from fednet_emu.records.ledger import GROUND, SCENE, Ledger
 from fednet_emu.scenario.model import Scenario, Training
 from fednet_emu.scenario.yaml_text import dump
@@ -58,12 +61,13 @@ def play(
     on_round: Callable[[Federation], None] | None = None,
     track: Sequence[Tracker] = (),
     study: tuple[str, Path] | None = None,
+    store: Path | None = None,
 ) -> Ended:
     """Run a scenario, in memory or into a folder.
 
     The folder is created only after everything has been built. It records how the run ended: done, diverged,
     interrupted or failed. In the last two cases, what was measured so far is written before the exception propagates,
-    and the same call later continues from the last checkpoint, or starts anew where there is none that can be used.
+    and the same call later takes from the folder what is known of its learning, and computes the rest.
 
     Args:
         name: the scenario's name, for the records.
@@ -75,6 +79,7 @@ def play(
         on_round: called at the end of every round.
         track: hear of the run.
         study: for trackers, the name and the folder of the study that the run belongs to.
+        store: the folder of what is known of learning programs; None for the user's.
     """
     started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
@@ -85,34 +90,53 @@ def play(
             RunFolder.check(out, text, timing_only=timing_only, force=force)
         with host.part("building"), noting() as read:
             fed = build(scenario, data_dir=data_dir, timing_only=timing_only, host=host)
-        folder, saver, belongs = None, None, {}
+        folder, belongs = None, {}
         if out is not None:
             origin = provenance(scenario, read)
             belongs = dependencies(text, origin)
             folder = RunFolder.create(out, text, force=force, **facts, **origin)
             open_now.callback(folder.release)
             fed.ledger.keep_in(folder.path)
-            if not scenario.algorithm.own_learning:
-                saver = Saver(folder, scenario.training.checkpoint_s, belongs)
+        savers: list[Saver] = []
         tracking = Tracking(track, folder, name, scenario.seed, study)
-        fed.observers.extend([observer for observer in (tracking.flush, on_round, saver) if observer is not None])
+        fed.observers.extend([observer for observer in (tracking.flush, on_round) if observer is not None])
         open_now.push(lambda _kind, error, _where: tracking.close(error))  # when all records are written
-        summary = open_now.enter_context(recorded(fed, folder, scenario, saver, facts, started))
+        summary = open_now.enter_context(recorded(fed, folder, scenario, savers, facts, started))
         tracking.start(fed.ledger, fed.clock, partial(scenario.model_dump, mode="json"), summary)
-        if folder is not None and saver is None and scenario.training.checkpoint_s is not None:
-            fed.kept = open_now.enter_context(kept_replies(folder.path, belongs))
+        own = None if folder is None or scenario.training.checkpoint_s is None else folder.path / LEARNING
+        savers += () if timing_only else _remember(fed, scenario, own, store)
+        fed.observers.extend(savers)
+        if own is not None and scenario.algorithm.own_learning:
+            fed.kept = Replies(own, Head({name: json.dumps(its, default=str) for name, its in belongs.items()}))
         if out is not None or keep_model:
             open_now.callback(describe, fed, scenario, data_dir)  # before the records are written
-        if folder is not None and saver is not None and not timing_only:
-            checkpoint = load_checkpoint(folder.path, belongs)
-            if checkpoint is not None:
-                LOG.info("going on from a checkpoint: %d values were read before", len(checkpoint.readings))
-                fed.learner.resume(checkpoint)
         fed.run(scenario.algorithm)
         model = final_model(fed, data_folder(data_dir)) if keep_model else None
         if model is not None and folder is not None:
             save_model(model, folder)
     return Ended(summary, fed.ledger, model)
+
+
+def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
+    """Let a run take what is known of its learning from its folder and from a store, and keep there what it learns."""
+    if scenario.algorithm.own_learning:
+        LOG.info("learning is not shared: %s learns by itself", scenario.algorithm.kind)
+        return []
+    shared = usable(store or cache_folder()) if scenario.training.reuse else None
+    if own is None and shared is None:
+        return []
+    speller, foreign = Speller(), "a sum on the actors of a Ray cluster" if scenario.training.engine == "ray" else ""
+    with fed.graph.host.part("building"):
+        try:
+            head = Head(learning_head(scenario, fed.task, speller))
+        except Unwritable as problem:
+            foreign, head = str(problem), Head({"plug-in": json.dumps(plugins(scenario)), "code": str(problem)})
+        shelf = Shelf(own, shared, head)
+    program = Program(head.digest, shelf, b"run", speller)
+    if foreign:
+        program.end(foreign)
+    fed.graph.use(program)
+    return [Saver(shelf, scenario.training.checkpoint_s)]
 
 
 MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fednet_emu import __version__
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.component.component import Component, is_ours
+from fednet_emu.emulation.store import cache_folder, is_own
+from fednet_emu.errors import DataError
+from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.files.data_folder import Read, checksum
+from fednet_emu.files.writing import write_text
 from fednet_emu.flower.algorithm import Flower
+from fednet_emu.learning.graph.spelling import Speller, digest_of
 from fednet_emu.learning.models.user_module import UserModule
 from fednet_emu.records.folder.manifest import fingerprint, versions
 from fednet_emu.scenario.model import Scenario
@@ -28,13 +38,18 @@ _GIT_S = 5.0
 
 def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
     """Return the manifest entries about the code and the data of a run, given the files that it has read."""
-    names = sorted(set(_outside(scenario)))
-    packages = packages_distributions() if names else {}  # reads the metadata of all that is installed
     return {
         "fednet_emu": {"version": __version__, "commit": commit()},
-        "plugins": {name: _origin(name, packages) for name in names} | _app(scenario.algorithm),
+        "plugins": plugins(scenario),
         "data": {name: checksum(path) for name, path in sorted(read.items())},
     }
+
+
+def plugins(scenario: Scenario) -> dict[str, str]:
+    """Return the classes of a scenario that do not belong to this package, and an app, with what they come from."""
+    names = sorted(set(_outside(scenario)))
+    packages = packages_distributions() if names else {}  # reads the metadata of all that is installed
+    return {name: _origin(name, packages) for name in names} | _app(scenario.algorithm)
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,6 +64,85 @@ def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any
         "plug-in": origin["plugins"],
         "data file": origin["data"],
     }
+
+
+def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> dict[str, str]:
+    """Return what all that a run learns starts from: names with hashes or versions.
+
+    Raises:
+        Unwritable: the model, or what makes the data, is code of a script or a notebook.
+    """
+    device = task.model.device
+    speller.keep(task.model, b"K" + (model := speller.spelled(task.model)))
+    made = scenario.partition, scenario.groups, scenario.feature_noise, scenario.attack, scenario.server
+    split = speller.spelled((made, scenario.devices.count, task.offsets))
+    data = digest_of(speller.spelled(scenario.data), json.dumps(_checksums(task.files)).encode())
+    speller.keep(task, b"K the task")
+    for name, its in {"both": task.data, "x": task.data.x, "y": task.data.y}.items():
+        speller.keep(its, b"K the data: " + name.encode())
+    return {
+        "seed": f"{scenario.seed}, scene {scenario.streams.scene_seed}",
+        "model": model.hex(),
+        "data": data.hex(),
+        "split": split.hex(),
+        "engine": scenario.training.engine,
+        "processor": _processor(device),
+        "version of a package": json.dumps(versions() | _loaded()),
+        "plug-in": json.dumps(plugins(scenario)),
+        "version of fednet_emu": f"{__version__}, {source_hash()}",
+    }
+
+
+def _checksums(files: Read) -> dict[str, str]:
+    """Checksums of data files by name, of large ones as they were noted when size and time of change were the same."""
+    found, folder = {}, cache_folder()
+    notes = None if folder is None else folder.parent / "checksums.json"
+    known: dict[str, list[Any]] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(notes.read_text(encoding="utf-8")) if notes is not None and is_own(notes) else {}
+    before = dict(known)
+    for name, path in sorted(files.items()):
+        each = [path] if path.is_file() else sorted(its for its in path.rglob("*") if its.is_file())
+        state = [[str(its), its.stat().st_size, its.stat().st_mtime_ns] for its in each]
+        if known.get(str(path), [None])[0] != state:
+            known[str(path)] = [state, checksum(path)]
+        found[name] = str(known[str(path)][1])
+    if known != before and notes is not None:
+        with suppress(OSError, DataError):
+            notes.parent.mkdir(parents=True, exist_ok=True)
+            write_text(notes, json.dumps(known))
+    return found
+
+
+_STEERING = ("MKL", "ONEDNN", "DNNL", "ATEN", "KMP", "CUBLAS", "NVIDIA_TF32")
+"""What the names of environment variables begin with that change how PyTorch rounds."""
+
+
+def _processor(device: torch.device) -> str:
+    """What decides how this host rounds."""
+    threads = torch.get_num_threads()
+    steering = {name: its for name, its in sorted(os.environ.items()) if name.startswith(_STEERING)}
+    found = [_cpu(), torch.backends.cpu.get_cpu_capability(), f"{threads} threads", *map(str, steering.items())]
+    if device.type == "cuda":
+        tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        found += [torch.cuda.get_device_name(device), f"CUDA {torch.version.cuda}, tf32 {tf32}"]
+        found.append(f"cuDNN {torch.backends.cudnn.version()}")  # type: ignore[no-untyped-call]
+    return ", ".join(found)
+
+
+@cache
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    named = dict(line.partition(":")[::2] for line in lines[:30] if ":" in line)
+    return " ".join(its.strip() for name, its in named.items() if name.strip() in ("vendor_id", "model name"))
+
+
+def _loaded() -> dict[str, str]:
+    """Versions of what computes only in some runs."""
+    return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 
 @cache

@@ -6,8 +6,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ import pandas as pd
 
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.analysis.scene import Scene
-from fednet_emu.emulation.checkpoints import Saver
 from fednet_emu.emulation.guard import Signals
 from fednet_emu.emulation.hardware import hardware, speeds
+from fednet_emu.emulation.store import Saver
 from fednet_emu.errors import DataError, Diverged
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
@@ -45,7 +46,7 @@ def recorded(
     fed: Federation,
     folder: RunFolder | None,
     scenario: Scenario,
-    saver: Saver | None,
+    savers: Sequence[Saver],
     facts: Mapping[str, Any],
     started: float,
     *,
@@ -53,8 +54,8 @@ def recorded(
 ) -> Iterator[dict[str, Any]]:
     """Write all records of the run inside the `with` block at any end of the run, and fill in its summary.
 
-    `measured` is a run of real programs, without event digest and check of divergence; a message that its program
-    interrupts loses its turn.
+    `savers`, which may be added to later, keep what was learnt. `measured` is a run of real programs, without event
+    digest and check of divergence; a message that its program interrupts loses its turn.
 
     Raises:
         DataError: not all records of the ended run can be written; its status is then `failed`.
@@ -79,8 +80,8 @@ def recorded(
             raise
         finally:
             books = _Books(folder)
-            if status not in FINISHED and saver is not None:
-                books.attempt(lambda: saver.save(fed))
+            for saver in savers:
+                books.attempt(partial(saver.finish if status in FINISHED else saver.save, fed))
             with fed.graph.host.part("records"):
                 fed.close()
                 books.write_tables(fed.ledger)
@@ -96,6 +97,8 @@ def recorded(
             books.close(summary)
             if reason:
                 LOG.info("diverged: %s", reason)
+            if savers:
+                LOG.info("training jobs: %d trained, %d known", whole["trained_jobs"], whole["known_jobs"])
             LOG.info("%s at t=%.9g s, after %.1f s of host time", summary["status"], fed.clock.now_s, summary["host_s"])
         if books.problem is not None:
             raise books.problem
@@ -180,6 +183,8 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
         "exchanges": {"as_arrays": fed.local_rounds.played, "one_by_one": dict(fed.local_rounds.refused)},
+        "trained_jobs": fed.graph.statistics.trained,
+        "known_jobs": fed.graph.statistics.jobs - fed.graph.statistics.trained,
     }
 
 

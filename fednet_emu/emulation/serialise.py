@@ -54,6 +54,23 @@ class Writer:
             return self._array(value)
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
+    def small(self, value: Any, most_byte: int) -> Any:
+        """Return what stands for a value whose tensors add at most `most_byte`; keep none of the tensors of another one.
+
+        Raises:
+            NotPlain: the value is larger, or as for `plain`.
+        """
+        before = set(self.tensors)
+        try:
+            made = self.plain(value)
+            if sum(tensor.nbytes for name, tensor in self.tensors.items() if name not in before) > most_byte:
+                raise NotPlain(f"a value of more than {most_byte} bytes")
+        except NotPlain:
+            self.tensors = {name: its for name, its in self.tensors.items() if name in before}
+            self._names = {its: name for its, name in self._names.items() if name in before}
+            raise
+        return made
+
     def _tensor(self, value: Tensor) -> list[Any]:
         if value.layout is not torch.strided or value.is_quantized:
             raise NotPlain(f"a tensor of layout {value.layout}")

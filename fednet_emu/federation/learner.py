@@ -1,14 +1,13 @@
 """The learning plane of a run: local training as work, values that are read, and scores.
 
-How an interrupted run resumes: generators cannot be saved, but the time plane is cheap and deterministic. A checkpoint
-therefore holds only the values of the deferred graph that are still in use and everything that was read so far. A
-resumed run plays the time plane again from the start, takes what was read from the checkpoint, and computes nothing
-until it has caught up.
+How an interrupted run resumes: generators cannot be saved, but the time plane is cheap and deterministic. A resumed run
+plays the time plane again from the start, and takes what it reads, and the values still in use, from what is known of
+its learning program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -25,7 +24,7 @@ from fednet_emu.federation.stop import Evaluation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.cohort import SHARED, CohortJob, Columns
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.learning.graph.graph import Graph, Snapshot
+from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.evaluate import Metrics, score_samples
 from fednet_emu.learning.models.flat import FlatModel
@@ -36,28 +35,6 @@ class Evaluated(NamedTuple):
 
     loss: Deferred
     accuracy: Deferred
-
-
-class Checkpoint(NamedTuple):
-    """The learning plane at one moment of a run."""
-
-    snapshot: Snapshot
-    readings: list[Any]
-
-
-class Readings:
-    """Values read so far. Each is computed once; a resumed run is given those that it need not compute again."""
-
-    def __init__(self, known: Iterable[Any] = ()) -> None:
-        self.values = list(known)
-        self._next = 0
-
-    def take(self, compute: Callable[[], Any]) -> Any:
-        """The next value: the one known from before, or else the one computed now, which is kept."""
-        if self._next == len(self.values):
-            self.values.append(compute())
-        self._next += 1
-        return self.values[self._next - 1]
 
 
 class Kept:
@@ -87,7 +64,6 @@ class Learner:
         self._graph, self._streams, self._timing_only = graph, streams, timing_only
         if task is not None:  # else the algorithm brings its own learning, and asks for none of ours
             self._task = task
-        self._readings = Readings()
         self._plans: set[SgdPlan] = set()
         self.nominal = False
         self._zeros: Deferred | None = None
@@ -255,7 +231,7 @@ class Learner:
         if self._timing_only and nominal is not None:
             self.nominal = True
             return nominal
-        return self._readings.take(lambda: self._graph.read(value))
+        return self._graph.recall("read", [value], lambda: self._graph.read(value))
 
     def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
         """Evaluate one model, or every device's own, on the validation samples too if asked for."""
@@ -281,8 +257,11 @@ class Learner:
                 return self._task.score(self._model(model), **what)
             return self._task.score_own([self._model(own) for own in model], **what)
 
+        own = evaluation.per_device, evaluation.train_loss, evaluation.consensus, evaluation.metrics
+        one = isinstance(model, Deferred)
         with self._graph.host.part("evaluation"):
-            scores: Scores = self._readings.take(compute)
+            nodes = [model] if isinstance(model, Deferred) else list(model)
+            scores: Scores = self._graph.recall(("score", one, validate, *own), nodes, compute)
         return scores
 
     def _model(self, model: Deferred) -> Tensor:
@@ -292,15 +271,6 @@ class Learner:
             what = f"made a model of {params.numel()} numbers, the model of the scenario has {model.size} parameters"
             raise AlgorithmError(f"deferred {model.number}", what, "return a model of its shape", line="")
         return params
-
-    def checkpoint(self) -> Checkpoint:
-        """What is known now, and everything that was read."""
-        return Checkpoint(self._graph.snapshot(), list(self._readings.values))
-
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Take values from a checkpoint instead of computing them."""
-        self._graph.restore(checkpoint.snapshot)
-        self._readings = Readings(checkpoint.readings)
 
 
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long

@@ -13,6 +13,7 @@ import torch
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import ScenarioError
+from fednet_emu.files.data_folder import Read
 from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Held, Partitioned
@@ -60,6 +61,7 @@ class LearningTask:
             without sets.
         outputs: number of outputs of the model.
         test_shares: float64 [classes], frequency of each class in the test set; empty without classes.
+        files: the files of the samples.
         groups: int64 [n_devices], true group of each device; None unless groups have different views of the data.
         split: table of the number of samples of each label per device, for the records.
     """
@@ -75,8 +77,10 @@ class LearningTask:
         attack: Attack | None = None,
         groups: IntArray | None = None,
         split: Any = None,
+        files: Read | None = None,
     ) -> None:
         train, test = splits
+        self.files = files or {}
         server, self._validation = held or (Held.nothing(samples),) * 2
         self.model, self.groups, self.outputs, self.split = model, groups, samples.outputs, split
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))

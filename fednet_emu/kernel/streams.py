@@ -45,11 +45,11 @@ class Streams:
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:
-        self.seed, self._scene_seed = seed, seed if scene_seed is None else scene_seed
+        self.seed, self.scene_seed = seed, seed if scene_seed is None else scene_seed
 
     def _seed_of(self, name: tuple[Name, ...]) -> int:
         scene = bool(name) and (name[0] in _SCENE or name == ("groups",))
-        return self._scene_seed if scene else self.seed
+        return self.scene_seed if scene else self.seed
 
     def __call__(self, *name: Name) -> np.random.Generator:
         """Return a new generator at the start of the stream with this name."""

@@ -87,7 +87,7 @@ def play_live(
             run: _Live = _LiveFlower(fed, scenario, programs, folder, app, options, on_start)
         else:
             run = _Live(fed, scenario, programs, folder, commands, options, on_start)
-        summary = open_now.enter_context(recorded(fed, folder, scenario, None, facts, started, measured=True))
+        summary = open_now.enter_context(recorded(fed, folder, scenario, (), facts, started, measured=True))
         try:
             run.play()
         finally:

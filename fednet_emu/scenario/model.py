@@ -163,6 +163,10 @@ class Training(Component):
     last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
     time."""
 
+    reuse: bool = True
+    """Whether the run takes from earlier runs what they have learnt by the same computations, and keeps what it learns
+    for later ones; its results are the same to the last bit. false computes everything."""
+
     @field_validator("engine", mode="before")
     @classmethod
     def _no_stopwatch(cls, engine: Any) -> Any:

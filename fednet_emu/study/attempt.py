@@ -54,6 +54,10 @@ class Job:
     """Names of the trackers that hear of the run."""
     study: tuple[str, Path] | None = None
     """For trackers, the name and the folder of the study."""
+    store: Path | None = None
+    """Where the runs of the study keep what they learn."""
+    group: str = ""
+    """Runs of one group probably learn the same: the first one runs before the others. Empty for a run by itself."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,7 @@ def attempted(job: Job) -> Outcome:
             force=damaged,
             track=trackers_of(job.track),
             study=job.study,
+            store=job.store,
         ).summary
     except FednetError as error:
         return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())

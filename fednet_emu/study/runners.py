@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from multiprocessing import connection
@@ -17,6 +16,31 @@ from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.attempt import POLL_S, Attempt, Job, Outcome, attempted, complete
 
 WAIT_S = 0.2
+
+
+class Queue:
+    """Jobs that wait: of a group the first one runs by itself, so that the others find what it has learnt."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs, self._waiting = jobs, list(range(len(jobs)))
+        self._led, self._leading = {""}, set[str]()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def next(self) -> int | None:
+        """The place of the next job that may start; None while all wait for the first of their groups."""
+        for place in self._waiting:
+            group = self._jobs[place].group
+            if group in self._led or group not in self._leading:
+                self._waiting.remove(place)
+                self._leading.add(group)
+                return place
+        return None
+
+    def ended(self, place: int) -> None:
+        """Note that a job has ended."""
+        self._led.add(self._jobs[place].group)
 
 
 class Event(NamedTuple):
@@ -70,16 +94,17 @@ def run_locally(jobs: Sequence[Job], workers: int) -> Generator[Event, None, Non
 
     Closing the generator early stops the running jobs; each saves a checkpoint from which it can continue later.
     """
-    waiting, running = deque(enumerate(jobs)), dict[int, Attempt]()
+    waiting, running = Queue(jobs), dict[int, Attempt]()
     try:
         while waiting or running:
-            while waiting and len(running) < workers:
-                place, job = waiting.popleft()
+            while len(running) < workers and (place := waiting.next()) is not None:
                 with interrupts_later():
-                    running[place] = Attempt(job)
+                    running[place] = Attempt(jobs[place])
                 yield Event(place, None)
             connection.wait([attempt.results for attempt in running.values()], POLL_S)
-            yield from _ended(running)
+            for event in _ended(running):
+                waiting.ended(event.place)
+                yield event
     finally:
         for attempt in running.values():
             attempt.stop()
@@ -112,16 +137,17 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) ->
     """
     ray = connected("--ray", address, workers)
     try:
-        refs = {}
-        for place, job in enumerate(jobs):
-            memory = {} if job.limits.memory_mb is None else {"memory": job.limits.memory_mb * 1e6}
-            task = ray.remote(complete).options(num_cpus=1, num_gpus=job.limits.gpus, max_retries=0, **memory)
-            refs[task.remote(job)] = place
-        for place in refs.values():
-            yield Event(place, None)
-        while refs:
+        refs, waiting = dict[Any, int](), Queue(jobs)
+        while waiting or refs:
+            while (place := waiting.next()) is not None:
+                limits = jobs[place].limits
+                memory = {} if limits.memory_mb is None else {"memory": limits.memory_mb * 1e6}
+                task = ray.remote(complete).options(num_cpus=1, num_gpus=limits.gpus, max_retries=0, **memory)
+                refs[task.remote(jobs[place])] = place
+                yield Event(place, None)
             ended, _ = ray.wait(list(refs), timeout=WAIT_S)
             for ref in ended:
+                waiting.ended(refs[ref])
                 yield Event(refs.pop(ref), _outcome(ray, ref))
     finally:
         ray.shutdown()

@@ -33,6 +33,12 @@ _REACH = ("seed", "devices", "channel", "network")
 """Sections of a scenario that decide whether anybody can be reached; runs that share them are checked once."""
 
 
+_LEARNT = ("seed", "scene_seed", "data", "partition", "groups", "feature_noise", "attack", "model")
+"""Sections of a scenario that decide what is learnt, whatever the network."""
+_MAYBE_LEARNT = ("deadline_s", "retries")
+"""Settings of an algorithm that decide only whose reply arrives."""
+
+
 @dataclass(frozen=True)
 class StudyRun:
     """One run of a study."""
@@ -51,6 +57,25 @@ class StudyRun:
     """What the study changes in its base scenario, apart from the seed."""
     timing_only: bool
     """Whether it leaves out training."""
+
+    @property
+    def program(self) -> str:
+        """Fingerprint of what certainly makes another learning program; empty for a run that shares none.
+
+        Deadlines and lost messages may make further ones.
+        """
+        scenario = self.scenario
+        if self.timing_only or scenario.algorithm.own_learning:
+            return ""
+        content = scenario.model_dump(mode="json")
+        algorithm = {name: its for name, its in content["algorithm"].items() if name not in _MAYBE_LEARNT}
+        server = [content["server"][name] for name in ("samples", "validation_samples")]
+        return _digest([*(content[name] for name in _LEARNT), algorithm, server, scenario.devices.count])
+
+    @property
+    def group(self) -> str:
+        """The program of a run whose rounds are those of other networks; empty where the network orders them."""
+        return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -272,6 +297,7 @@ class RunMaker:
             if reach not in self._reached:
                 refuse(unreachable(Outlook(scenario, self.data_dir)), document)
                 self._reached.add(reach)
+            content["training"].pop("reuse")  # it changes no result
             digest = _digest([content, self.timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
             self.example = self.example or scenario

@@ -139,6 +139,7 @@ def _task(text: str) -> Job:
     data_dir = found["data_dir"] and Path(found["data_dir"])
     whole = {"scenario": Scenario.model_validate(found["scenario"]), "limits": Limits(**found["limits"])}
     places = {"folder": Path(found["folder"]), "data_dir": data_dir, "study": (name, Path(out))}
+    places["store"] = found["store"] and Path(found["store"])
     return Job(**{**found, **whole, **places, "track": tuple(found["track"])})
 
 

@@ -21,7 +21,7 @@ from fednet_emu.analysis.settings import data_set_names
 from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
-from fednet_emu.records.folder.store import locked, require_free, tidy, unlock
+from fednet_emu.records.folder.store import LEARNING, locked, require_free, tidy, unlock
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.records.summaries import SPREAD
 from fednet_emu.study.attempt import Job, Outcome, finished
@@ -189,6 +189,8 @@ class Sweep:
                 self.study.limits,
                 self.track,
                 (self.study.name, self.out.resolve()),
+                self.out.resolve() / LEARNING,
+                self.runs[place].group,
             )
             for place in places
         ]

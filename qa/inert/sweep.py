@@ -26,7 +26,7 @@ from qa.swarm.draw import Settings, drawn
 from qa.swarm.plays import Hangs, in_time, scenario_of, tasks_kept
 
 KNOWN = Path(__file__).with_name("known.toml")
-HOST = {"host_s", "host_parts", "wavefronts", "mean_wavefront", "exchanges", "elsewhere"}
+HOST = {"host_s", "host_parts", "wavefronts", "mean_wavefront", "exchanges", "elsewhere", "trained_jobs", "known_jobs"}
 """What a summary says of the host."""
 LONGEST_S = 3
 """Processor time in s after which a run is cut off; most take some milliseconds."""

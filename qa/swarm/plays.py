@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 from fednet_emu.devices import processors
 from fednet_emu.emulation import build as emulation
 from fednet_emu.emulation.build import build, build_task
-from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.emulation.load import checked
 from fednet_emu.emulation.record import _laws
 from fednet_emu.errors import Deadlock, Diverged
@@ -27,6 +27,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.ledger import DESCRIBED, Ledger
 from fednet_emu.scenario.document import from_mapping
 from fednet_emu.scenario.model import Scenario
+from tests.algorithms.small import remembering
 
 LEARNT = {"data", "partition", "server", "attack", "groups", "feature_noise", "model", "evaluation", "training"}
 """Parts of a scenario that its learning task depends on, with its seed and the number of devices."""
@@ -140,12 +141,15 @@ def resumed(scenario: Scenario, after_round: int) -> Play:
     """Play a scenario to the end of a round, save a checkpoint as a file has it, and play to the end from there."""
     first, again = build(scenario), build(scenario)
     first.observers.append(_cut(after_round))
-    try:
-        with in_time():
-            first.run(scenario.algorithm)
-    except KeyboardInterrupt:
-        again.learner.resume(from_bytes(to_bytes(first.learner.checkpoint(), {}), {}))
-    return _end(again, scenario)
+    with TemporaryDirectory() as folder:
+        saver = remembering(first, Path(folder))
+        try:
+            with in_time():
+                first.run(scenario.algorithm)
+        except KeyboardInterrupt:
+            saver.save(first)
+        remembering(again, Path(folder))
+        return _end(again, scenario)
 
 
 def _end(fed: Federation, scenario: Scenario) -> Play:

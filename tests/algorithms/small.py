@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 
-from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
+from fednet_emu.emulation.store import Head, Saver, Shelf
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.observer import Models
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.program import Program
 from fednet_emu.testing import small_federation, small_scenario
 
 CLUSTER = (
@@ -168,15 +171,21 @@ def resumed_every_round(rounds: int, *settings: str) -> tuple[Federation, Models
 
         return observe
 
-    data = b""
-    for after_round in range(1, rounds + 1):
-        part = small_federation(*settings)
-        if data:
-            part.learner.resume(from_bytes(data, {}))
-        part.observers.append(cut(after_round))
-        with pytest.raises(KeyboardInterrupt):
-            part.run(small_scenario(*settings).algorithm)
-        data = to_bytes(part.learner.checkpoint(), {})
-    last = small_federation(*settings)
-    last.learner.resume(from_bytes(data, {}))
-    return last, last.run(small_scenario(*settings).algorithm)
+    with TemporaryDirectory() as folder:
+        for after_round in range(1, rounds + 1):
+            part = small_federation(*settings)
+            saver = remembering(part, Path(folder))
+            part.observers.append(cut(after_round))
+            with pytest.raises(KeyboardInterrupt):
+                part.run(small_scenario(*settings).algorithm)
+            saver.save(part)
+        last = small_federation(*settings)
+        remembering(last, Path(folder))
+        return last, last.run(small_scenario(*settings).algorithm)
+
+
+def remembering(fed: Federation, own: Path | None, shared: Path | None = None) -> Saver:
+    """Let a federation take what it learns from folders, and keep it there with what this returns."""
+    shelf = Shelf(own, shared, Head({"test": "1"}))
+    fed.graph.use(Program(shelf.head.digest, shelf, b"own"))
+    return Saver(shelf, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,9 +22,9 @@ from fednet_emu.algorithms.server_optimizers import (
     ServerSgd,
     ServerYogi,
 )
-from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import remembering
 
 KINDS = {
     "sgd": "{kind: sgd, lr: 0.7}",
@@ -204,7 +205,7 @@ def test_how_training_is_run_changes_no_event(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_goes_on_from_a_checkpoint(kind: str) -> None:
+def test_it_goes_on_from_a_checkpoint(kind: str, tmp_path: Path) -> None:
     """Cut after three of six rounds: the memory of the server is in the file, and the model has the same bits."""
     settings = with_optimizer(kind, "evaluation.every_rounds=2")
     whole, expected = final(*settings)
@@ -215,10 +216,12 @@ def test_it_goes_on_from_a_checkpoint(kind: str) -> None:
 
     part = small_federation(*settings)
     part.observers.append(cut)
+    saver = remembering(part, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         part.run(small_scenario(*settings).algorithm)
+    saver.save(part)
     last = small_federation(*settings)
-    last.learner.resume(from_bytes(to_bytes(part.learner.checkpoint(), {}), {}))
+    remembering(last, tmp_path)
     w = last.run(small_scenario(*settings).algorithm)
 
     assert torch.equal(last.read(w), expected)

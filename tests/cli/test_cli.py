@@ -177,7 +177,9 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     endless = ("--set", "stop.rounds=100000000", "--set", "training.checkpoint_s=0.1")
     process = Forked("-m", "fednet_emu", "run", "quickstart", "--out", folder, *endless)
     deadline = time.monotonic() + LIMIT_S
-    while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:  # it is in the middle of the run
+    while (
+        not list(folder.glob("learning/*/*.snapshot")) and time.monotonic() < deadline
+    ):  # it is in the middle of the run
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     process.ended()

@@ -42,15 +42,15 @@ FOR_EVER = ("--set", "stop.rounds=100000000")
 KILL_AT_A_CHECKPOINT = """
 import os, signal
 from fednet_emu.cli import main
-from fednet_emu.emulation import checkpoints
-write, written = checkpoints.Saver.write, []
-def write_and_die(self, checkpoint):
-    write(self, checkpoint)
-    written.append(checkpoint)
+from fednet_emu.emulation import store
+write, written = store.Saver.write, []
+def write_and_die(self, *snapshot):
+    write(self, *snapshot)
+    written.append(snapshot)
     if len(written) == 10:
         os.kill(os.getpid(), signal.SIGKILL)
-checkpoints.Saver.write = write_and_die
-checkpoints.COST = float("inf")  # a checkpoint in every round
+store.Saver.write = write_and_die
+store.COST = float("inf")  # a checkpoint in every round
 main()
 """
 
@@ -63,7 +63,7 @@ def endless(folder: Path) -> list[str]:
 def wait_for_a_checkpoint(folder: Path) -> None:
     """Wait until a run has written its first checkpoint."""
     deadline = time.monotonic() + LIMIT_S
-    while not (folder / "checkpoint.bin").exists() and time.monotonic() < deadline:
+    while not list(folder.glob("learning/*/*.snapshot")) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
@@ -201,7 +201,8 @@ def test_damaged_checkpoint_is_left_aside(tmp_path: Path) -> None:
         pass
     resolved = fednet("check", "quickstart", *short[:2]).stdout
     for damage in (b"garbage\n", b""):
-        (folder / "checkpoint.bin").write_bytes(damage)
+        for entry in folder.glob("learning/*/*"):
+            entry.write_bytes(damage)
         manifest = json.loads((folder / "manifest.json").read_text())
         (folder / "manifest.json").write_text(
             json.dumps({**manifest, "status": "running", "scenario": fingerprint(resolved)})
@@ -269,7 +270,7 @@ def test_an_interrupt_while_a_cell_starts_waits_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(runners.connection, "wait", lambda *_: [])
     try:
         with pytest.raises(KeyboardInterrupt):
-            list(runners.run_locally([None], 1))
+            list(runners.run_locally([SimpleNamespace(group="")], 1))
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -23,12 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fednet_emu.emulation import checkpoints
+from fednet_emu.emulation import store
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.records.folder.manifest import FINISHED, read_manifest
+from fednet_emu.records.folder.store import LEARNING
 from fednet_emu.scenario.document import from_text
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import run_here
@@ -40,7 +41,7 @@ Act = Callable[[Path], Any]
 
 CHANGES = ("stop.rounds=6", "evaluation.every_rounds=2", "training.checkpoint_s=1e-9")
 CHANGING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree"}
-HOST = ("host_s", "host_parts")
+HOST = ("host_s", "host_parts", "trained_jobs", "known_jobs")
 NOTES = "notes of the user.txt"
 LONGEST_S = 300.0
 """Time in s on the host after which a child, which takes about a second, is taken to hang: it reports its stack."""
@@ -147,7 +148,7 @@ def child(act: Act, folder: Path, operation: int | None = None) -> str:
         code = 1
         faulthandler.dump_traceback_later(LONGEST_S, exit=True, file=report.open("w"))
         try:
-            checkpoints.COST = float("inf")  # a checkpoint in every round
+            store.COST = float("inf")  # a snapshot in every round
             if operation is not None:
                 die_before(operation, folder)
             act(folder)
@@ -165,14 +166,14 @@ def child(act: Act, folder: Path, operation: int | None = None) -> str:
 
 
 def found(folder: Path) -> dict[str, str]:
-    """What is in a folder, to the byte, but for host times, logs and manifests."""
+    """What is in a folder, to the byte, but for host times, logs, manifests and what was learnt."""
     files = {}
     for path in sorted(its for its in folder.rglob("*") if its.is_file()):
         name = str(path.relative_to(folder))
         if path.name == "summary.json":
             summary = json.loads(path.read_text())
             files[name] = json.dumps({key: value for key, value in summary.items() if key not in HOST})
-        elif path.name not in ("log.txt", "manifest.json", "hosts.parquet", ".lock"):
+        elif LEARNING not in path.parts and path.name not in ("log.txt", "manifest.json", "hosts.parquet", ".lock"):
             files[name] = checksum(path)
     return files
 
@@ -198,10 +199,9 @@ def after_a_kill(story: str, folder: Path, before: dict[str, str], expected: dic
     manifest = read_manifest(folder)
     if manifest is not None and manifest["status"] not in FINISHED:
         wrong.append(f"status {manifest['status']}")
-    got = found(folder)
-    if ended_before:
-        got.pop("checkpoint.bin", None)  # killed before it was deleted, when everything else was there
-    return wrong + differences(got, expected)
+    if not ended_before and any((path.parent / LEARNING).exists() for path in folder.rglob("summary.json")):
+        wrong.append("learning is left")
+    return wrong + differences(found(folder), expected)
 
 
 def main(story: str, room: str, every: int = 1, seed: int | None = None) -> None:

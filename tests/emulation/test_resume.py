@@ -13,8 +13,9 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.graph.engine import Results
 from fednet_emu.learning.graph.jobs import ResolvedJob
-from fednet_emu.records.folder.store import CHECKPOINT, STAGED, RunFolder
+from fednet_emu.records.folder.store import LEARNING, STAGED, RunFolder
 from fednet_emu.testing import small_federation, small_scenario
+from tests.learning.graph.memory import Memory
 
 CHANGES = ("stop.rounds=8", "evaluation.every_rounds=2", "network.uplink.loss={kind: random, probability: 0.3}")
 
@@ -31,7 +32,7 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-HOST = {"host_s", "host_parts"}
+HOST = {"host_s", "host_parts", "trained_jobs", "known_jobs"}
 """Entries of a summary that depend on the host's speed."""
 
 
@@ -46,6 +47,13 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(SerialEngine, "run", noted)
     return labels
+
+
+def snapshots(folder: Path) -> dict[str, bytes]:
+    """The snapshots in the folder of an unfinished run, to the byte; there is one."""
+    found = {path.name: path.read_bytes() for path in (folder / LEARNING).glob("*/*.snapshot")}
+    assert len(found) == 1
+    return found
 
 
 def without_host(summary: dict[str, object]) -> dict[str, object]:
@@ -75,7 +83,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, after_round: int, monkeypatch: 
     assert_same_tables(tmp_path / "cut", tmp_path / "whole")
     assert without_host(resumed) == without_host(whole)
     assert sorted(labels) == once
-    assert not (tmp_path / "cut" / CHECKPOINT).exists()
+    assert not (tmp_path / "cut" / LEARNING).exists()
 
 
 @pytest.mark.parametrize("limit_byte", [1, 40_000, 2**30])
@@ -85,20 +93,21 @@ def test_wavefronts_of_a_resumed_run_are_those_of_the_whole(limit_byte: int) -> 
     whole, *parts = (small_federation(*CHANGES, "evaluation.every_rounds=5") for _ in range(9))
     whole.graph._pending_limit_byte = limit_byte
     whole.run(algorithm)
-    checkpoint = None
+    memory = Memory()
     for after_round, fed in enumerate(parts, 1):
         fed.graph._pending_limit_byte = limit_byte
-        if checkpoint is not None:
-            fed.learner.resume(checkpoint)
+        memory = memory.again()
+        fed.graph.use(memory.program())
         fed.observers.append(Interruption(after_round))
         if after_round < 8:
             with pytest.raises(KeyboardInterrupt):
                 fed.run(algorithm)
-            checkpoint = fed.learner.checkpoint()
+            memory.keep(fed.graph)
     parts[-1].observers.clear()
     parts[-1].run(algorithm)
 
-    assert parts[-1].graph.statistics == whole.graph.statistics
+    assert parts[-1].graph.statistics.wavefronts == whole.graph.statistics.wavefronts
+    assert sum(part.graph.statistics.trained for part in parts) == whole.graph.statistics.jobs
     assert parts[-1].ledger.evaluations.digest() == whole.ledger.evaluations.digest()
 
 
@@ -145,13 +154,13 @@ def test_a_run_that_is_cut_off_in_a_computation_keeps_the_checkpoint_before_it(
     whole = play(scenario, "small", tmp_path / "whole").summary
     with pytest.raises(KeyboardInterrupt):
         play(scenario, "small", tmp_path / "run", on_round=Interruption(4))
-    before = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    before = snapshots(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(SerialEngine, "run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             play(scenario, "small", tmp_path / "run")
 
-    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == before
+    assert snapshots(tmp_path / "run") == before
     assert without_host(play(scenario, "small", tmp_path / "run").summary) == without_host(whole)
 
 
@@ -171,10 +180,13 @@ def test_values_that_steer_the_flow_are_remembered() -> None:
 
     whole, first, second = (small_federation("stop.rounds=6") for _ in range(3))
     whole.run(Steered())
+    memory = Memory()
+    first.graph.use(memory.program())
     first.observers.append(Interruption(3))
     with pytest.raises(KeyboardInterrupt):
         first.run(Steered())
-    second.learner.resume(first.learner.checkpoint())
+    memory.keep(first.graph)
+    second.graph.use(memory.again().program())
     second.run(Steered())
 
     assert second.ledger.rounds.digest() == whole.ledger.rounds.digest()

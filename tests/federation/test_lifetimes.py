@@ -19,6 +19,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.network.air.transfer import Transfer
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.learning.graph.memory import Memory
 
 
 def alive(kind: type) -> int:
@@ -34,10 +35,11 @@ def test_memory_does_not_grow_with_rounds_that_meet_their_deadline() -> None:
     def look(fed: Federation) -> None:
         if fed.round in (20, 300):
             file = io.BytesIO()
-            torch.save(fed.learner.checkpoint().snapshot.values, file)
+            torch.save(list(fed.graph.snapshot().values()), file)
             seen.append((alive(Deferred), len(fed.clock._queue), len(file.getvalue())))
 
     fed = small_federation("algorithm.deadline_s=3600", "stop.rounds=300", "evaluation.every_rounds=10")
+    fed.graph.use(Memory().program())
     fed.observers.append(look)
     fed.run(small_scenario("algorithm.deadline_s=3600").algorithm)
     early, late = seen

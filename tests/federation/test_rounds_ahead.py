@@ -9,8 +9,9 @@ import torch
 
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.graph.graph import Deferred, Graph
+from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.testing import small_federation, small_scenario
+from tests.learning.graph.memory import Memory
 
 FEDAVG = "{kind: fedavg, cohort: 12, lr: 0.1, local_steps: 2, batch_size: 8}"
 LATE = ("devices.count=12", "data.n_samples=240", "stop.rounds=4", "evaluation.every_rounds=1000")
@@ -80,22 +81,23 @@ def test_a_resumed_run_begins_the_same_wavefronts(rounds: int) -> None:
     whole, algorithm, expected = federation()
     w = whole.graph.read(whole.run(algorithm))
     cut, _, _ = federation()
+    memory = Memory()
+    cut.graph.use(memory.program())
     cut.observers.append(interrupt)
     with pytest.raises(KeyboardInterrupt):
         cut.run(algorithm)
     assert cut.graph.at_rest()
-    checkpoint = cut.learner.checkpoint()
-    assert len(checkpoint.snapshot.begun) == (12 if rounds > 1 else 0)
-    assert len(checkpoint.snapshot.unbegun) == 12
+    memory.keep(cut.graph)
 
     resumed, _, found = federation()
-    resumed.learner.resume(checkpoint)
+    resumed.graph.use(memory.again().program())
     assert torch.equal(resumed.graph.read(resumed.run(algorithm)), w)
     assert [entry for entry in found if entry[0] == "run"] == [
         entry for entry in expected if entry[0] == "run" and entry[1] >= rounds
     ]
     assert [jobs for what, _, jobs in found if what == "begin"] == [of_round(t) for t in range(max(rounds - 1, 1), 5)]
-    assert resumed.graph.statistics == whole.graph.statistics
+    assert resumed.graph.statistics.wavefronts == whole.graph.statistics.wavefronts
+    assert resumed.graph.statistics.trained == whole.graph.statistics.jobs - cut.graph.statistics.trained
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -106,14 +108,21 @@ def test_a_resumed_run_makes_the_same_means_where_it_trains(monkeypatch: pytest.
         SerialEngine, "means", lambda self, jobs, w, weights: offered.append([its.job.label for its in jobs]) or []
     )
     cut, algorithm, _ = federation("training.engine=serial")
-    checkpoints = []
-    cut.observers.append(lambda fed: checkpoints.append(fed.learner.checkpoint()) if fed.round == rounds else None)
+    memories = [Memory()]
+    cut.graph.use(memories[0].program())
+
+    def keep(fed: Federation) -> None:
+        if fed.round == rounds:
+            memories[0].keep(fed.graph)
+            memories.append(memories[0].again())
+
+    cut.observers.append(keep)
     cut.run(algorithm)
     whole = offered.copy()
     offered.clear()
     assert len(whole) == 4
     resumed, algorithm, _ = federation("training.engine=serial")
-    resumed.learner.resume(checkpoints[0])
+    resumed.graph.use(memories[1].program())
     resumed.run(algorithm)
     assert offered == whole[max(rounds - 2, 0) :]
 
@@ -136,21 +145,3 @@ def test_cheap_functions_run_before_jobs_begin() -> None:
 
     assert log == [("begin", 0, frozenset({"dev-0, round 1"}))]
     assert not trained.result.params.done
-
-
-def test_a_model_that_nobody_wanted_at_the_checkpoint_can_still_be_read() -> None:
-    """It does not begin by itself in the run that goes on, and is trained again when it is read."""
-
-    def trained(fed: Federation, algorithm: Any) -> Deferred:
-        model: Deferred = fed.learner.train(fed.device(0), fed.learner.initial(), algorithm.plan, (0,), 0).result.params
-        return model
-
-    first, algorithm, _ = federation()
-    expected = first.graph.read(trained(first, algorithm))
-    resumed, algorithm, log = federation()
-    resumed.learner.resume(first.learner.checkpoint())
-    model = trained(resumed, algorithm)
-    resumed.graph.begin_wavefront()
-
-    assert log == []
-    assert torch.equal(resumed.graph.read(model), expected)

@@ -63,7 +63,7 @@ def test_a_run_in_memory_has_what_a_folder_would_have(small, tmp_path):
     assert small.folder is None
     assert in_folder.folder == tmp_path / "run"
     assert set(os.listdir()) == before
-    host = {"host_s", "host_parts"}
+    host = {"host_s", "host_parts", "trained_jobs", "known_jobs"}
     assert {**small.summary, **dict.fromkeys(host)} == {**in_folder.summary, **dict.fromkeys(host)}
     for name in ("rounds", "transfers", "receptions", "computes", "evaluations", "device_evaluations"):
         pd.testing.assert_frame_equal(getattr(small, name), getattr(in_folder, name))

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from fednet_emu.devices import processors
-from fednet_emu.emulation.checkpoints import from_bytes, to_bytes
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation import cohort
@@ -20,6 +19,7 @@ from fednet_emu.records.laws.energies import USES
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.summaries import empty_s
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import remembering
 
 WATT = ("devices.compute_energy={kind: measured, active_w: 1.0}", "channel.device.tx_power_dbm=30")
 """1 W to compute, and to send."""
@@ -293,7 +293,7 @@ def test_draws_are_those_of_the_rows_whatever_the_access(air: str) -> None:
     assert run_small(*settings, timing_only=True).ledger.event_digest() == fed.ledger.event_digest()
 
 
-def test_a_run_that_was_cut_goes_on_with_the_same_charges() -> None:
+def test_a_run_that_was_cut_goes_on_with_the_same_charges(tmp_path: Path) -> None:
     """From the checkpoint of the second round on, every row of every table is the same to the last bit."""
     packets = {"kind": "poisson", "arrival_j": 5e-4, "mean_interval_s": 1e-3}
     settings = (*WATT, "stop.rounds=4", battery(1.2e-3, harvesting=packets))
@@ -304,9 +304,11 @@ def test_a_run_that_was_cut_goes_on_with_the_same_charges() -> None:
             raise KeyboardInterrupt
 
     part.observers.append(cut)
+    saver = remembering(part, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         part.run(small_scenario(*settings).algorithm)
-    rest.learner.resume(from_bytes(to_bytes(part.learner.checkpoint(), {}), {}))
+    saver.save(part)
+    remembering(rest, tmp_path)
     rest.run(small_scenario(*settings).algorithm)
 
     frames, expected = rest.ledger.frames(), whole.ledger.frames()

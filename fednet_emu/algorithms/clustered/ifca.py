@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, computes_only
+from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Reply, Streams, computes_only
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -36,7 +36,7 @@ class Ifca(Synchronous):
     def run(self, fed: Federation) -> Process:
         """The server: send all models; average each model over the devices that chose it."""
         w, model = fed.initial_model(), fed.task.model
-        others = (fed.defer(shuffled, model, w, fed.streams("ifca", j)) for j in range(1, self.clusters))
+        others = (fed.defer(shuffled, model, w, fed.streams, j) for j in range(1, self.clusters))
         models = (w, *others)
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, (models,), self.client, up=w.size + 1)
@@ -91,8 +91,9 @@ def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
     return w + update if number in choices else w
 
 
-def shuffled(model: FlatModel, w: Tensor, rng: np.random.Generator) -> Tensor:
+def shuffled(model: FlatModel, w: Tensor, streams: Streams, j: int) -> Tensor:
     """The vector w [P] with the entries of every parameter in random order, and the running statistics as they are."""
+    rng = streams("ifca", j)
     sizes = [piece.numel() for piece in model.pieces(w)]
     mixed = [piece[torch.from_numpy(rng.permutation(len(piece)))] for piece in torch.split(w, sizes)]
     return torch.cat([torch.cat(mixed)[: model.n_trainable], w[model.n_trainable :]])

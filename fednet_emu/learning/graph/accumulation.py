@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
-from fednet_emu.learning.graph.deferred import PENDING, Deferred, values_of
+from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
 """A sum under way: each `(yield)` is the next part, and what is returned is the result. A name for a part keeps it in
@@ -82,7 +82,8 @@ class Accumulate:
     """The work of a Deferred that accumulates: parts are added in their order, each as soon as it may be."""
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
-        self.function, self._args, self._parts = function, args, deque(parts)
+        self.function, self.args, self.parts = function, args, deque(parts)
+        self._known: list[Deferred] = []  # parts that are put off
         self._running: _Running | None = None
 
     @property
@@ -93,30 +94,30 @@ class Accumulate:
     @property
     def waits_for(self) -> Deferred:
         """The part that comes next."""
-        return self._parts[0]
+        return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
         """What to know for putting parts together; None if something else needs one of them, or w is not known yet."""
-        functions = [self.function, *filter(callable, self._args)]
-        if self.has_begun or not self._parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
+        functions = [self.function, *filter(callable, self.args)]
+        if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
             return None
-        w, weights = self._args[:2]
-        may_be = w.done and not any(part.is_shared for part in self._parts)
-        return AsMean(w, weights, list(self._parts)) if may_be else None
+        w, weights = self.args[:2]
+        may_be = w.done and not any(part.is_shared for part in self.parts)
+        return AsMean(w, weights, list(self.parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
         """Let the first part of each group stand for the whole group; its value is to be their mean."""
-        w, weights, *others = self._args
-        self._args = (w, [sum(weights[place] for place in group) for group in groups], *others)
-        parts = list(self._parts)
-        self._parts = deque(parts[group[0]] for group in groups)
+        w, weights, *others = self.args
+        self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)
+        parts = list(self.parts)
+        self.parts = deque(parts[group[0]] for group in groups)
         for group in groups:
             for place in group[1:]:
                 parts[place].let_go()
 
     def advance(self) -> Any:
         """Add the parts that are known by now; the result, or `PENDING` while a part is missing."""
-        parts = self._parts
+        parts = self.parts
         if parts and not parts[0].done:
             return PENDING  # before it has begun
         running = self._run()
@@ -127,7 +128,33 @@ class Accumulate:
             parts.popleft().let_go()
         return running.result()
 
+    def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
+        """Note the counterparts of the parts that are known or put off; `PENDING` while one is neither."""
+        while self.parts:
+            part = self.parts[0]
+            if part._value is PENDING:
+                return PENDING
+            known = counterpart(part)
+            known._given = part._given if known._given is None else known._given
+            self._known.append(known)
+            self.parts.popleft().let_go()
+        return LATER
+
+    def postponed(self, args: tuple[Any, ...]) -> Accumulate:
+        """This work on the counterparts of its arguments and parts."""
+        return Accumulate(self.function, args, self._known)
+
+    @property
+    def known(self) -> list[Deferred]:
+        """The counterparts of parts that were put off."""
+        return self._known
+
+    def take_back(self) -> None:
+        """Put the counterparts, which are computed by now, in the place of the parts that were put off."""
+        self.parts.extendleft(reversed(self._known))
+        self._known = []
+
     def _run(self) -> _Running:
         if self._running is None:
-            self._running = _Running(self.function(*values_of(self._args)))
+            self._running = _Running(self.function(*values_of(self.args)))
         return self._running

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 from weakref import ref
@@ -75,6 +75,10 @@ class Columns:
         found: Array = np.array([function(count) for count in counts.tolist()])[place]
         return found
 
+    def name_of_stream(self, device: int) -> tuple[Any, ...]:
+        """The key of the random stream of a device."""
+        return "batch", device, *self.key
+
     def part(self, places: Sequence[int] | IntArray) -> Columns:
         """The jobs at some places."""
         own = {name: [values[place] for place in places] for name, values in self.own.items()}
@@ -89,7 +93,7 @@ class Columns:
         rows = zip(self.device.tolist(), self.first.tolist(), self.n_samples.tolist(), *rest, strict=True)
         made = []
         for device, first, n, linear, drift, anchor in rows:
-            names = ("batch", device, *self.key), f"dev-{device}, round {self.t + 1}"
+            names = self.name_of_stream(device), f"dev-{device}, round {self.t + 1}"
             given = slice(first, first + n), _UNKNOWN, self.plan, self.streams, *names
             job = TrainJob(self.model, self.data, *given, mask=mask)
             near = (params if anchor is None else anchor) if prox else None
@@ -145,6 +149,31 @@ class CohortJob:
         """The Deferreds that must be known before a device can begin."""
         shared = [self.params, *self.terms.values()]
         return [x for x in shared if type(x) is Deferred] + [x for column in self.own.values() for x in column]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the devices are in the order of their numbers."""
+        return bool((np.diff(self.columns.device) > 0).all())
+
+    def single(self, place: int) -> TrainJob:
+        """The training of one device as a job, which comes to the same parameters to the last bit."""
+        shared, first = self.columns, int(self.columns.first[place])
+        terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
+        return TrainJob(
+            shared.model,
+            shared.data,
+            slice(first, first + int(shared.n_samples[place])),
+            self.params,
+            shared.plan,
+            shared.streams,
+            shared.name_of_stream(device := int(shared.device[place])),
+            f"dev-{device}, round {shared.t + 1}",
+            **terms,
+        )
+
+    def singles(self) -> Iterator[TrainJob]:
+        """The training of each device."""
+        return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
         """Note the jobs whose results are awaited as begun; returns them and the nodes of these results.

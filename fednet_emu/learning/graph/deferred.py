@@ -23,6 +23,16 @@ class _Pending:
 PENDING: Final = _Pending()
 
 
+class _Later:
+    """The type of `LATER`, which marks a value that could be computed, and is put off."""
+
+    def __repr__(self) -> str:
+        return "<later>"
+
+
+LATER: Final = _Later()
+
+
 @final
 class Deferred:
     """A value that is computed only when it is read: made by a `Graph`, immutable once known.
@@ -41,6 +51,7 @@ class Deferred:
 
     __slots__ = (
         "__weakref__",
+        "_digest",
         "_given",
         "_graph",
         "_missing",
@@ -56,9 +67,11 @@ class Deferred:
 
     # Private attributes belong to the Graph: `_work` makes the value, `_missing` counts the inputs not known yet, and
     # `_waiters` are weak references to the results that wait for this one. `_given` counts the accumulations that have
-    # not added this one yet, and one more if something else needs it; None if it was given to none.
+    # not added this one yet, and one more if something else needs it; None if it was given to none. `_digest` says what
+    # it is; while the value is put off, `_work` is the node that would compute it.
     def __init__(self, number: int, size: int, work: Any = None, graph: Any = None) -> None:
         self._graph = graph
+        self._digest = b""
         self.number = number
         self.size = size
         self._value: Any = PENDING
@@ -71,7 +84,7 @@ class Deferred:
     @property
     def done(self) -> bool:
         """Whether the value is known."""
-        return self._value is not PENDING
+        return self._value is not PENDING and self._value is not LATER
 
     @property
     def value(self) -> Any:
@@ -81,7 +94,7 @@ class Deferred:
             RuntimeError: the value is not computed yet, or its tensor was modified in place.
         """
         value = self._value
-        if value is PENDING:
+        if value is PENDING or value is LATER:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
         if self._version is not None and self._version != value._version:
             raise RuntimeError(f"deferred {self.number}: its tensor was modified in place; make a new tensor instead")

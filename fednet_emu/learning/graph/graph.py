@@ -8,6 +8,8 @@ until nothing else is ready and then run together as one wavefront, which is as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, final
@@ -18,11 +20,12 @@ from torch import Tensor
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.graph.accumulation import Accumulate, Accumulation
 from fednet_emu.learning.graph.cohort import CohortJob
-from fednet_emu.learning.graph.deferred import PENDING, Deferred, deferreds_in
+from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, deferreds_in
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
-from fednet_emu.learning.graph.snapshot import GraphStatistics, Snapshot
+from fednet_emu.learning.graph.later import Later
+from fednet_emu.learning.graph.program import Program
 from fednet_emu.learning.graph.wavefront import trained
 from fednet_emu.learning.graph.work import (
     PARAMS,
@@ -37,7 +40,7 @@ from fednet_emu.learning.graph.work import (
     evaluated,
 )
 
-__all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Snapshot", "Trained"]
+__all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Trained"]
 
 _GETTERS = (attrgetter, itemgetter, methodcaller)
 _FEW = 4096
@@ -48,10 +51,29 @@ _BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 
 
 @final
+@dataclass(slots=True)
+class GraphStatistics:
+    """Number of wavefronts (sets of jobs that run together), of the jobs in them, and of those that were trained."""
+
+    wavefronts: int = 0
+    jobs: int = 0
+    trained: int = 0
+
+    @property
+    def mean_wavefront(self) -> float:
+        """Jobs per wavefront; zero before the first."""
+        return self.jobs / self.wavefronts if self.wavefronts else 0.0
+
+
+@final
 class Graph:
     """Makes Deferreds and computes them when they are read, in an order that changes no value.
 
     The graph itself keeps no references: a pending result without other references is never computed.
+
+    With a program, what is read is kept by its digest. While an earlier run has gone on with the same program, values
+    are put off in the order in which they would have been computed, and nothing is computed unless something is read
+    that is not kept.
 
     Args:
         engine: runs the training jobs; None makes a timing-only graph, where results have sizes but never values.
@@ -59,12 +81,19 @@ class Graph:
             once. Results without references count until the next such flush, so it may come early; it never changes a
             value.
         host: measures the host time of training and of the deferred functions; None makes a new one.
+        program: digests of what this graph learns; None computes everything.
 
     Attributes:
         statistics: counts of what was trained.
     """
 
-    def __init__(self, engine: Engine | None, pending_limit_byte: int = 2**30, host: HostTime | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine | None,
+        pending_limit_byte: int = 2**30,
+        host: HostTime | None = None,
+        program: Program | None = None,
+    ) -> None:
         self.statistics = GraphStatistics()
         self.host = HostTime() if host is None else host
         self.engine = engine
@@ -73,29 +102,42 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
-        self._begun: dict[ResolvedJob, Deferred] = {}  # a wavefront; it is trained even if nobody refers to it
+        self._begun: dict[Any, Deferred] = {}  # a wavefront; it is trained even if nobody refers to it
         self._cohort: Deferred | None = None  # one whose devices are the wavefront, instead
-        self._again: list[Deferred] = []  # that of an earlier run at its snapshot, which the engine has not been told
-        self._over: list[ref[Deferred]] = []  # jobs that had ended when a snapshot was made, or that nobody referred to
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
-        self._restored = Snapshot(0, {})
         self._computing = False
+        self.program: Program | None = None
+        self._later: Later | None = None
+        self._ended = False
+        self._trains_by_itself = True
+        if program is not None:
+            self.use(program)
 
-    def snapshot(self) -> Snapshot:
-        """All values that are known now and still referenced, and what has been counted so far; only `at_rest`."""
-        nodes, counts = self._reachable(), (self.statistics.wavefronts, self.statistics.jobs, self._pending_byte)
-        values = {node.number: node._value for node in nodes if node.done}
-        under_way = (*map(_job_of, self._begun.values()), self._cohort, *self._again)
-        begun = frozenset(node.number for node in under_way if node is not None)
-        unbegun = frozenset(node.number for node in nodes if type(node._work) in _JOBS) - begun
-        return Snapshot(self._created, values, *counts, begun, unbegun)
+    def use(self, program: Program) -> None:
+        """Keep what is read by its digest, and compute nothing that is known; before anything is made."""
+        self.program = program
+        if self.engine is not None and program.is_known:
+            graph = Graph(self.engine, host=self.host)
+            graph._trains_by_itself, graph.statistics = False, self.statistics
+            self._later = Later(graph, program.memo)
+
+    def snapshot(self) -> dict[bytes, Any]:
+        """All values that are known now and still referenced, by their digests; only `at_rest`."""
+        return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
-        """Whether no computation is under way or was cut off, and no accumulation has released some of its parts."""
-        return not self._computing and not any(
-            isinstance(node._work, Accumulate) and node._work.has_begun for node in self._reachable()
+        """Whether values can be kept: none is put off or being computed, and no sum has released some of its parts."""
+        return (
+            not self._computing
+            and self._later is None
+            and not any(isinstance(node._work, Accumulate) and node._work.has_begun for node in self._reachable())
         )
+
+    @property
+    def puts_off(self) -> bool:
+        """Whether values are put off, because they may be known."""
+        return self._later is not None
 
     def known_byte(self) -> int:
         """Memory in bytes of all values that are known now and still referenced."""
@@ -107,25 +149,14 @@ class Graph:
         self._look_at = 2 * len(nodes) + _FEW
         return nodes
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Use the values of a snapshot of an earlier run, instead of computing them, as this run repeats its steps.
-
-        Nothing may be read until this run has created as many Deferreds as the earlier one had (`caught_up`).
-        """
-        self._restored = snapshot._replace(values=dict(snapshot.values))
-        self.statistics = GraphStatistics(snapshot.wavefronts, snapshot.jobs)
-        self._pending_byte = snapshot.pending_byte
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all Deferreds that a restored snapshot's graph had created have been created again."""
-        return self._created >= self._restored.created
-
     def constant(self, value: Any) -> Deferred:
         """A Deferred for a known value, a tensor or one number, which must not be modified in place from now on."""
         self._created += 1
         node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1, graph=self)
+        if self.program is not None:
+            node._digest = self.program.constant(value)
         node._settle(value)
+        self._heed_an_end()
         return node
 
     def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
@@ -145,7 +176,8 @@ class Graph:
             raise ValueError(f"call: size is unknown, got {function} without a Deferred argument; give size")
         picks = type(function) in _GETTERS and len(args) == 1 and type(args[0]) is Deferred
         work = Pick(function, args) if picks else Call(function, args)
-        node = self._node(inputs[0].size if size is None else size, work, inputs)
+        digest = b"" if self.program is None else self.program.call(function, args)
+        node = self._node(inputs[0].size if size is None else size, work, inputs, digest)
         self._bound()
         return node
 
@@ -176,24 +208,23 @@ class Graph:
             if not inputs and not parts:
                 raise ValueError(f"accumulate: size is unknown, got {function} without a Deferred; give size")
             size = (inputs or parts)[0].size
-        node = self._node(size, Accumulate(function, args, parts), inputs)
+        digest = b"" if self.program is None else self.program.call(function, args, parts)
+        node = self._node(size, Accumulate(function, args, parts), inputs, digest)
         for part in parts:
             part.give()
-            if node.done:  # restored: the part was added in the earlier run
-                part.let_go()
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
         """The parameters and the mean loss after a training job, and what else it asks for."""
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
-        loss = self._node(1, job, job.inputs())
+        loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
         whole = [loss]
-        params = self._node(job.model.size, _new(Part, (PARAMS, whole)), whole)
+        params = self._node(job.model.size, _new(Part, (PARAMS, whole)), whole, digest + b"params")
         if not job.squares:
             self._bound()
             return _new(Trained, (params, loss))
-        square = self._node(1, _new(Part, (SQUARE, whole)), whole)
+        square = self._node(1, _new(Part, (SQUARE, whole)), whole, digest + b"square")
         self._bound()
         return Measured(params, loss, square)
 
@@ -204,7 +235,9 @@ class Graph:
 
         `own` makes the terms of one device, by its place.
         """
-        n, size = len(job.columns), job.columns.model.size
+        n, size, program = len(job.columns), job.columns.model.size, self.program
+        if self._later is not None:  # what is put off is put off job by job, and computed in the same stacks
+            return [self._single(job, place, own).params for place in range(n)]
         if own is None:
             numbers: Sequence[int] = range(self._created + 2, self._created + 2 * n + 1, 2)
             self._created += 2 * n
@@ -212,17 +245,24 @@ class Graph:
             numbers = [self._with_terms(job, own(place)) for place in range(n)]
         if self.engine is None:
             return [Deferred(number, size, None, self) for number in numbers]
-        whole = self._node(1, job, job.inputs(), numbers[0] - 1)
+        whole = self._node(1, job, job.inputs(), b"", numbers[0] - 1)
         nodes = [Deferred(number, size, _new(OfCohort, (whole,)), self) for number in numbers]
+        if program is not None:
+            for node, digest in zip(nodes, program.cohort(job), strict=True):
+                node._digest = digest + b"params"
         job.results += map(ref, nodes)
         self._made += job.results
-        for node in nodes:
-            if node.number in self._restored.values:
-                node._settle(self._restored.values.pop(node.number))
-        if whole.number > self._restored.created:
-            self._pending_byte += n * (size + 1) * _BYTE_PER_SCALAR + 2 * n * _BYTE_PER_NODE - _BYTE_OF_LOSS
+        self._pending_byte += n * (size + 1) * _BYTE_PER_SCALAR + 2 * n * _BYTE_PER_NODE - _BYTE_OF_LOSS
         self._bound()
         return nodes
+
+    def _single(
+        self, job: CohortJob, place: int, own: Callable[[int], Mapping[str, Deferred]] | None
+    ) -> Trained | Measured:
+        """The result of one device of a cohort."""
+        if own is not None:
+            job.add(own(place))
+        return self.train(job.single(place))
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
         """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
@@ -248,33 +288,90 @@ class Graph:
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
         """
-        deferred.check_not_given()
-        self._compute(deferred)
+        self._come_to(deferred)
+        if deferred._value is LATER:
+            self._compute([deferred])
         return deferred.value
 
-    def _compute(self, deferred: Deferred) -> None:
-        if not deferred.done:
+    def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
+        """What `compute` makes of these nodes, which it reads in this order, or what it is known to make of them.
+
+        `what` describes it by value.
+        """
+        program = self.program
+        if program is None:
+            return compute()
+        if self._later is not None:
+            for node in nodes:
+                self._come_to(node)
+        if self._later is not None:
+            key = program.key(what, nodes)
+            self._heed_an_end()
+            try:
+                return program.memo.get(key)
+            except KeyError:
+                pass
+        found = compute()
+        program.memo.put(program.key(what, nodes), found)
+        return found
+
+    def _come_to(self, deferred: Deferred) -> None:
+        """Go on until a value is known or put off."""
+        deferred.check_not_given()
+        if deferred._value is PENDING:
             self._computing = True
             with self.host.part("deferred functions"):
-                while not deferred.done:
+                while deferred._value is PENDING:
                     if not self._advance():
                         raise self._unreadable(deferred)
             self._computing = False
+
+    def _compute(self, nodes: Sequence[Deferred]) -> None:
+        """Compute values that were put off."""
+        assert self._later is not None
+        self._computing = True
+        with self.host.part("deferred functions"):
+            self._later.compute([node._work for node in nodes])
+        self._computing = False
+        for node in nodes:
+            node._settle(node._work.value)
+
+    def _heed_an_end(self) -> None:
+        """Where what is shared ends, go on with what is known of this run alone, if something is."""
+        if self._later is not None and self.program is not None and self.program.ended and not self._ended:
+            self._ended = True
+            if self.program.is_known:
+                self._later.step(self.program.rolling, [])
+            else:
+                self._put_off_nothing(self._later)
+
+    def _put_off_nothing(self, later: Later) -> None:
+        """From where the program is not known any more, compute everything at once, as without a program."""
+        nodes = self._reachable()
+        sums = [node._work for node in nodes if type(node._work) is Accumulate]
+        wanted = [part for work in sums for part in work.known]
+        put_off = [node for node in nodes if node._value is LATER]
+        later.compute([*wanted, *(node._work for node in put_off)])
+        self._compute(put_off)
+        for work in sums:
+            work.take_back()
+        self._later = None
+        if self._begun and self.engine is not None:
+            self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
         """Let the ready jobs be trained while the caller goes on, once those that were begun before have ended.
 
         A synchronous round calls it before it invites anybody, so that the clock of this round goes on while the models
         of the last one are trained where the engine can, and only one wavefront is under way. These jobs run together,
-        whichever the engine. A run that is repeated up to a checkpoint begins what the earlier one had begun there.
+        whichever the engine. Where the results may be known, nothing is trained.
         """
-        if self.engine is None or not self.caught_up:
+        if self.engine is None:
             return
         self._computing = True
         with self.host.part("deferred functions"):
-            while self._run_call():
-                pass
-            if self._begun or self._cohort is not None or self._again:
+            self.run_calls()
+            if self._begun or self._cohort is not None:
                 self._run_wavefront()
         self._computing = False
         self._begin(self.engine)
@@ -298,10 +395,11 @@ class Graph:
         size: int,
         work: Call | Pick | Part | Accumulate | TrainJob | CohortJob,
         inputs: list[Deferred],
+        digest: bytes,
         number: int | None = None,
     ) -> Deferred:
         for item in inputs:
-            if item._given is not None:
+            if item._given is not None and self._trains_by_itself:
                 item.check_not_given()
         if number is None:
             self._created = number = self._created + 1
@@ -310,9 +408,7 @@ class Graph:
         node = Deferred(number, size, work, self)
         me = ref(node)
         self._made.append(me)
-        if number in self._restored.values:
-            node._settle(self._restored.values.pop(number))
-            return node
+        node._digest = digest
         missing = 0
         for item in inputs:
             if item._value is PENDING:
@@ -322,10 +418,10 @@ class Graph:
                 else:
                     item._waiters.append(me)
         node._missing = missing
-        if not missing and type(work) is not Part:  # of a job that has been restored
+        if not missing and type(work) is not Part:  # a part of a job that had ended is never known
             self._make_ready(node, me)
-        if number > self._restored.created:  # the earlier run has counted the others
-            self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
+        self._heed_an_end()
         return node
 
     def _wait(self, node: Deferred, item: Deferred) -> None:
@@ -335,15 +431,10 @@ class Graph:
 
     def _make_ready(self, node: Deferred, me: ref[Deferred]) -> None:
         if type(node._work) in _JOBS:
-            before, number = self._restored, node.number
-            if number in before.begun:
-                self._again.append(node)
-            elif number > before.created or number in before.unbegun:
+            if self._trains_by_itself:
                 self._ready_jobs.append(me)
-                if self.engine is not None and self.caught_up and type(node._work) is TrainJob:
+                if self.engine is not None and self._later is None and type(node._work) is TrainJob:
                     self.engine.begin(node._work)
-            else:
-                self._over.append(me)
         else:
             heappush(self._ready_calls, (node.number, me))
 
@@ -351,7 +442,7 @@ class Graph:
         """Limit the memory of pending results and the list of nodes."""
         if len(self._made) > self._look_at:
             self._reachable()
-        if self._pending_byte > self._pending_limit_byte and self.caught_up:
+        if self._pending_byte > self._pending_limit_byte:
             self.flush()
 
     def _advance(self) -> bool:
@@ -362,10 +453,10 @@ class Graph:
         """Run the first ready call; False if there is none."""
         while self._ready_calls:
             node = self._ready_calls[0][1]()
-            if node is None or node._work is None:
+            if node is None or node._work is None or node._value is LATER:
                 heappop(self._ready_calls)
                 continue
-            value = evaluated(node)
+            value = evaluated(node) if self._later is None else self._put_off(node)
             heappop(self._ready_calls)
             if value is PENDING:
                 self._wait(node, node._work.waits_for)
@@ -374,28 +465,56 @@ class Graph:
             return True
         return False
 
+    def run_calls(self) -> None:
+        """Run all calls that are ready."""
+        while self._run_call():
+            pass
+
+    def _put_off(self, node: Deferred) -> Any:
+        """`LATER`, or `PENDING` while an accumulation waits for its next part."""
+        work = node._work
+        return work.put_off(self._later.counterpart) if self._later and type(work) is Accumulate else LATER
+
     def _begin(self, engine: Engine) -> None:
-        """Begin the wavefront that an earlier run had begun, or else the ready jobs, in the order they were made in."""
-        if self._again:
-            nodes, self._again = self._again, []
-        else:
-            nodes, self._ready_jobs = alive(self._ready_jobs), []
+        """Begin the ready jobs, in the order of rounds and devices."""
+        nodes, self._ready_jobs = alive(self._ready_jobs), []
         nodes.sort(key=attrgetter("number"))
-        if len(nodes) == 1 and type(nodes[0]._work) is CohortJob:
-            columns, _ = nodes[0]._work.begin()
+        if len(nodes) == 1 and type(nodes[0]._work) is CohortJob and nodes[0]._work.in_order:
+            columns, awaited = nodes[0]._work.begin()
+            if self.program is not None:
+                self.program.wavefront(awaited)
             self._cohort = nodes[0]
             engine.begin_cohort(columns)
             return
-        begun: dict[ResolvedJob, Deferred] = {}
+        jobs: list[tuple[TrainJob | ResolvedJob, Deferred]] = []
         for node in nodes:
             if type(node._work) is CohortJob:  # with others in one wavefront, its devices are single jobs
                 columns, awaited = node._work.begin()
-                begun.update(zip(columns.jobs(), awaited, strict=True))
+                jobs += zip(columns.jobs(), awaited, strict=True)
             else:
-                begun[node._work.resolve()] = node
-        self._begun = begun
-        if nodes:
-            engine.begin_all(list(begun))
+                jobs.append((node._work, node))
+        with suppress(TypeError):  # keys of several kinds
+            jobs.sort(key=_place)
+        if jobs and self.program is not None:
+            self.program.wavefront([node for _, node in jobs])
+            if self._later is not None and not self.program.is_known:
+                self._put_off_nothing(self._later)
+        self._begin_all(engine, jobs)
+
+    def _begin_all(self, engine: Engine, jobs: Sequence[tuple[TrainJob | ResolvedJob, Deferred]]) -> None:
+        if self._later is not None:
+            self._begun = dict(jobs)
+            return
+        self._begun = {job.resolve() if type(job) is TrainJob else job: node for job, node in jobs}
+        if self._begun:
+            engine.begin_all(list(self._begun))
+
+    def train_together(self, nodes: list[Deferred]) -> None:
+        """Train these jobs as a wavefront, after the calls that they need."""
+        assert self.engine is not None
+        self.run_calls()
+        self._begin_all(self.engine, [(node._work, node) for node in nodes if node._value is PENDING])
+        self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
         """Run the jobs that were begun, or else the ready ones, and what becomes ready by each except further jobs.
@@ -405,9 +524,6 @@ class Graph:
         if self.engine is None:
             return False
         if not self._begun and self._cohort is None:
-            if not self._again:
-                self._ready_jobs += self._over
-                self._over = []
             self._begin(self.engine)
         if self._cohort is not None:
             cohort, self._cohort = self._cohort, None
@@ -416,6 +532,9 @@ class Graph:
         waiting, self._begun = self._begun, {}
         if not waiting:
             return False
+        if self._later is not None:
+            self._put_off_all(self._later, waiting)
+            return True
         try:
             with self.host.part("training"):
                 for resolved, result in trained(self.engine, waiting):
@@ -425,15 +544,15 @@ class Graph:
                     else:
                         self._settle_one(node, result.params)
                     del result  # it may be released before the next one is there
-                    self.statistics.jobs += 1
+                    self.statistics.trained += 1
+                    self.statistics.jobs += self._trains_by_itself
                     if self._ready_calls:
                         with self.host.brief_part("deferred functions"):
-                            while self._run_call():
-                                pass
+                            self.run_calls()
         finally:
             again = dict.fromkeys(_job_of(node) for node in waiting.values())
             self._ready_jobs += [ref(node) for node in again if node is not None]
-        self.statistics.wavefronts += 1
+        self._end_wavefront()
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
@@ -445,15 +564,15 @@ class Graph:
                     for place, params in zip(places, models, strict=True):
                         self._settle_one(nodes[place](), params)
                     del models, params
+                    self.statistics.trained += len(places)
                     self.statistics.jobs += len(places)
                     if self._ready_calls:
                         with self.host.brief_part("deferred functions"):
-                            while self._run_call():
-                                pass
+                            self.run_calls()
         except BaseException:
             self._ready_jobs.append(ref(cohort))
             raise
-        self.statistics.wavefronts += 1
+        self._end_wavefront()
 
     def _settle_one(self, node: Deferred | None, params: Tensor) -> None:
         """Set the value of a device of a cohort, if it is still of use."""
@@ -466,6 +585,25 @@ class Graph:
         else:
             self._settle(node, params)
 
+    def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
+        """Put off the jobs of a wavefront, and what becomes ready by each."""
+        jobs: list[Deferred] = []
+        for job in list(waiting):
+            node = waiting.pop(job)
+            self._settle(node, LATER)
+            jobs.append(node._work)
+            del node
+            self.statistics.jobs += 1
+            self.run_calls()
+        assert self.program is not None
+        later.step(self.program.rolling, jobs)
+        self._end_wavefront()
+
+    def _end_wavefront(self) -> None:
+        self.statistics.wavefronts += self._trains_by_itself
+        if self.program is not None:
+            self.program.over()
+
     def _settle(self, node: Deferred, value: Any) -> None:
         """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known.
 
@@ -474,16 +612,23 @@ class Graph:
         known = [(node, value)]
         while known:
             node, result = known.pop()
-            value = result.loss if type(node._work) is TrainJob else result
-            node._settle(value)
+            if result is LATER and self._later is not None:
+                value, node._work = LATER, self._later.put_off(node)
+                node._value = LATER
+            else:
+                value = result.loss if type(node._work) is TrainJob else result
+                node._settle(value)
             self._pending_byte -= node.size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
             waiters, node._waiters = node._waiters, None
             for me in waiters or ():
                 waiter = me()
-                if waiter is None or waiter._work is None:
+                if waiter is None or waiter._work is None or waiter._value is not PENDING:
                     continue
                 waiter._missing -= 1
                 if waiter._missing:
+                    continue
+                if result is LATER and type(waiter._work) in (Part, Pick):
+                    known.append((waiter, LATER))
                     continue
                 if type(waiter._work) is Part:
                     known.append((waiter, waiter._work.function(result)))
@@ -512,6 +657,13 @@ def _job_of(node: Deferred) -> Deferred | None:
     """The node of the job that makes this one; None if it is of no use any more."""
     work = node._work
     return work.cohort if type(work) is OfCohort else node if type(work) in _JOBS else None
+
+
+def _place(one: tuple[TrainJob | ResolvedJob, Deferred]) -> Any:
+    """Round and device of a job, and what else its key says."""
+    job, _ = one
+    key = (job if type(job) is TrainJob else job.job).rng_key
+    return key[2:3], key[1:2], key[3:]
 
 
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long

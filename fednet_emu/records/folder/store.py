@@ -7,6 +7,7 @@ has ended; the next run completes an interrupted move.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 SCENARIO = "scenario.yaml"
 LOG_FILE = "log.txt"
-CHECKPOINT = "checkpoint.bin"
-REPLIES = "replies.bin"
+LEARNING = "learning"
+"""The sub-folder with what an unfinished run has learnt."""
 LOCK = ".lock"
 STAGED = "unfinished"
 """Sub-folder of a run that replaces another one when it has ended."""
@@ -133,10 +134,6 @@ class RunFolder:
         write_atomically(self.path / name, lambda file: file.write(content))
         self._note(name)
 
-    def write_checkpoint(self, data: bytes) -> None:
-        """Write the checkpoint atomically; it is deleted when the run is finished."""
-        write_atomically(self.path / CHECKPOINT, lambda file: file.write(data))
-
     def _note(self, name: str) -> None:
         with file_errors(self.path / name, "read"):
             self._files[name] = checksum(self.path / name)
@@ -206,8 +203,8 @@ def _mark_failed(manifest: Path) -> None:
 def tidy(path: Path) -> None:
     """Delete temporary files of a finished run."""
     with file_errors(path, "tidied"):
-        for name in (CHECKPOINT, REPLIES):
-            (path / name).unlink(missing_ok=True)
+        if (path / LEARNING).is_dir() and not (path / LEARNING).is_symlink():
+            shutil.rmtree(path / LEARNING)
         for part in path.glob(f".*{PART}"):
             part.unlink(missing_ok=True)
 

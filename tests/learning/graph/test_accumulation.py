@@ -21,6 +21,7 @@ from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
+from tests.learning.graph.memory import Memory
 
 MODEL = FlatModel(nn.Linear(1, 2), "cross-entropy", (1,))
 DATA = TrainData(torch.zeros(3, 1), torch.zeros(3, dtype=torch.int64))
@@ -209,8 +210,8 @@ def two_exchanges(graph: Graph) -> tuple[Deferred, Deferred, list[Deferred]]:
 
 def test_a_snapshot_waits_for_what_has_begun() -> None:
     """A sum whose first part is added and released is nothing whole; once it ends, a second graph trains nothing."""
-    engine, again = Adding(), Adding()
-    first, second = Graph(engine), Graph(again)
+    engine, again, memory = Adding(), Adding(), Memory()
+    first = Graph(engine, program=memory.program())
     total, loss, held = two_exchanges(first)
     assert first.at_rest()
     first.read(loss)
@@ -218,7 +219,8 @@ def test_a_snapshot_waits_for_what_has_begun() -> None:
     assert not first.at_rest()
     first.read(total)
     assert first.at_rest()
-    second.restore(first.snapshot())
+    memory.keep(first)
+    second = Graph(again, program=memory.again().program())
 
     restored, _, held_again = two_exchanges(second)
     second.flush()

@@ -1,5 +1,8 @@
 """Training of a cohort as one record: the numbers of single jobs, to the last bit."""
 
+from dataclasses import fields, replace
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -14,11 +17,12 @@ from fednet_emu.learning.engines.rule import RuleEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
 from fednet_emu.learning.engines.stacks.batches import _drawn
 from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
-from fednet_emu.learning.graph.cohort import CohortJob, Columns
+from fednet_emu.learning.graph.cohort import OWN, SHARED, CohortJob, Columns
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Momentum
 from fednet_emu.learning.models.flat import FlatModel
+from tests.learning.graph.memory import Memory
 
 SIZES = np.array([9, 30, 9, 16, 25, 4, 30, 12])
 FIRST = np.cumsum(SIZES) - SIZES
@@ -165,31 +169,119 @@ def test_a_model_of_another_size_is_refused():
         graph.read(graph.train_cohort(CohortJob(columns(), w))[0])
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_snapshot_of_a_cohort_that_waits_or_has_begun_goes_on(begun):
-    """The repeated graph trains what had not ended, once, and the model is equal."""
+def two_rounds(graph, *, in_columns, begins=False):
+    """The means of two rounds, of which the second is read, and the models of the second."""
+    w = graph.constant(START)
+    means, kept = [], []
+    for _ in range(2):
+        models = graph.train_cohort(CohortJob(columns(), w)) if in_columns else one_by_one(graph, w, {})
+        kept = [graph.call(torch.clone, model) for model in models]
+        w = graph.accumulate(average, models, w, SIZES.tolist())
+        means.append(w)
+        if begins:
+            graph.begin_wavefront()
+    return means, kept, graph.recall("read", [w], lambda: graph.read(w))
 
-    def play(graph):
-        w = graph.constant(START)
-        first = graph.accumulate(average, graph.train_cohort(CohortJob(columns(), w)), w, [1] * 8)
-        graph.begin_wavefront()
-        second = graph.accumulate(average, graph.train_cohort(CohortJob(columns(), first)), first, [1] * 8)
-        return first, second
 
-    graph = Graph(BatchedEngine())
-    _, second = play(graph)
-    if begun:
-        graph.begin_wavefront()
-    snapshot, expected = graph.snapshot(), graph.read(second)
-    again = Graph(BatchedEngine())
-    again.restore(snapshot)
-    _, found = play(again)
-    if begun:
-        again.begin_wavefront()
+WAYS = [("batched", *ways) for ways in product([True, False], repeat=3)]
 
-    assert len(snapshot.begun) == 1
-    assert torch.equal(again.read(found), expected)
-    assert again.statistics == graph.statistics
+
+@pytest.mark.parametrize(
+    ("engine", "first", "second", "snapshot"),
+    [*WAYS, ("two threads", True, False, False), ("two workers", True, False, False)],
+)
+def test_what_is_known_of_a_cohort_is_known_of_its_single_jobs(engine, first, second, snapshot):
+    """Learnt in columns or job by job, and asked for in either way: nothing is trained until something else is read.
+
+    That is then computed in the same stacks, to the same last bit.
+    """
+    memory = Memory()
+    graph = Graph(ENGINES[engine](), program=memory.program())
+    _, models, mean = two_rounds(graph, in_columns=first, begins=True)
+    expected = [graph.read(model) for model in models]
+    if snapshot:
+        memory.keep(graph)
+    again = Graph(ENGINES[engine](), program=memory.again().program())
+    _, put_off, found = two_rounds(again, in_columns=second)
+
+    assert torch.equal(found, mean)
+    assert again.statistics.trained == 0
+    assert again.statistics.jobs == graph.statistics.jobs == 16
+    assert all(torch.equal(again.read(model), its) for model, its in zip(put_off, expected, strict=True))
+    assert again.statistics.trained == 16 * (not snapshot)
+    graph.close()
+    again.close()
+
+
+def test_cohorts_in_other_company_or_order_are_another_program():
+    """Models that are of no use, and a second cohort in the wavefront, change what is trained together."""
+
+    def rolling(*, used=8, others=0):
+        graph = Graph(BatchedEngine(), program=Memory().program())
+        made = [graph.train_cohort(CohortJob(columns(), graph.constant(START)))[:used]]
+        made += [graph.train_cohort(CohortJob(columns(), graph.constant(PULL))) for _ in range(others)]
+        graph.flush()
+        return graph.program.rolling
+
+    assert rolling() == rolling()
+    assert len({rolling(), rolling(used=7), rolling(others=1), rolling(others=2)}) == 4
+
+
+OTHER_COLUMNS = {
+    "model": FlatModel(nn.Linear(4, 3, bias=False), "cross-entropy", (4,)),
+    "data": TrainData(DATA.x, DATA.y.flip(0)),
+    "plan": SgdPlan(0.5, batch_size=8, epochs=3),
+    "streams": Streams(4),
+    "key": (6,),
+    "device": np.arange(1, 9),
+    "first": FIRST + 1,
+    "n_samples": SIZES - 1,
+}
+OTHER_TERMS = {
+    "scale": 0.5,
+    "linear": PULL,
+    "drift": PULL,
+    "prox": 0.1,
+    "anchor": PULL,
+    "mask": torch.zeros(MODEL.size),
+    "base": PULL,
+}
+
+
+def digests(job=None, *, own=None, start=START, **terms):
+    """The digests of the models of a cohort."""
+    graph = Graph(BatchedEngine(), program=Memory().program())
+    cohort = CohortJob(job or columns(), graph.constant(start), deferred(graph, terms))
+    made = graph.train_cohort(cohort, own and (lambda k: {own: graph.constant(PULL * (k + 2))}))
+    return [model._digest for model in made]
+
+
+def test_every_field_of_a_cohort_is_a_part_of_the_digests_of_its_models():
+    """Columns, start, terms for all and terms of each; the round `t` is a mere name, and parameters come later."""
+    said = {item.name for item in fields(Columns)} - {"t", "params", "terms", "own"}
+    assert said == OTHER_COLUMNS.keys()
+    assert OTHER_TERMS.keys() == SHARED
+    assert {item.name for item in fields(CohortJob)} == {"columns", "params", "terms", "own", "results", "begun"}
+    changed = [digests(replace(columns(), **{name: value})) for name, value in OTHER_COLUMNS.items()]
+    changed += [digests(**{name: value}) for name, value in OTHER_TERMS.items()]
+    changed += [digests(own=name) for name in OWN]
+    changed.append(digests(start=START + 1e-7))
+
+    assert digests() == digests()
+    assert len({one for its in (digests(), *changed) for one in its}) == 8 * (1 + len(changed))
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_a_device_of_a_cohort_has_the_digest_of_its_single_job(name):
+    """With and without terms."""
+    found = []
+    for in_columns in (True, False):
+        graph = Graph(BatchedEngine(), program=Memory().program())
+        w, terms = graph.constant(START), deferred(graph, TERMS[name])
+        cohort = CohortJob(columns(), w, terms)
+        models = graph.train_cohort(cohort) if in_columns else one_by_one(graph, w, terms)
+        found.append([model._digest for model in models])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from torch import nn
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph, Trained
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
@@ -371,30 +370,3 @@ def test_numbers_count_up():
     nodes = deferred(graph, [("train", 0, 0), ("add", 0, 1)])
 
     assert all(a.number < b.number for a, b in itertools.pairwise(nodes))
-
-
-def test_snapshot_spares_a_second_graph_the_work() -> None:
-    """A graph that creates the same Deferreds again takes known values from a snapshot and computes only the rest."""
-    calls: list[str] = []
-
-    def step(name: str, x: float) -> float:
-        calls.append(name)
-        return x + 1
-
-    def play(graph: Graph) -> tuple[Deferred, Deferred]:
-        first = graph.call(step, "first", graph.constant(1.0))
-        return graph.call(step, "second", first), graph.call(step, "third", first)
-
-    original = Graph(HalvingEngine())
-    second, third = play(original)
-    original.read(second)
-    snapshot = original.snapshot()
-    calls.clear()
-
-    replayed = Graph(HalvingEngine())
-    replayed.restore(snapshot)
-    again_second, again_third = play(replayed)
-
-    assert (replayed.read(again_second), replayed.read(again_third)) == (3.0, 3.0)
-    assert calls == ["third"]
-    assert not third.done

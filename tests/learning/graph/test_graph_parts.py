@@ -92,16 +92,3 @@ def test_a_loss_keeps_no_model():
 
     assert graph.read(loss) == 0.25
     assert engine.latest() is None
-
-
-def test_a_model_that_a_snapshot_has_not_is_left_alone():
-    """Of a job that is known from before only the loss was kept: its model is nobody's any more."""
-    graph = Graph(Doubling())
-    loss = graph.train(job(graph.constant(torch.ones(4)))).loss
-    graph.read(loss)
-    again = Graph(Doubling())
-    again.restore(graph.snapshot())
-    trained = again.train(job(again.constant(torch.ones(4))))
-    again.flush()
-
-    assert (trained.loss.value, trained.params.done) == (0.25, False)

@@ -37,16 +37,3 @@ def test_the_host_s_time_is_that_of_training_or_functions_or_the_rest():
     graph.read(graph.call(lambda w: w + 1, first.params))
 
     assert {"training"} < set(graph.host.parts()) <= {REST, "training", "deferred functions"}
-
-
-def test_restored_memory_is_counted_once():
-    """A graph that is restored and made again counts as much pending memory as the one it continues."""
-    graphs = [Graph(HalvingEngine()), Graph(HalvingEngine())]
-    for graph in graphs:
-        if graph is graphs[1]:
-            graph.restore(graphs[0].snapshot())
-        kept = graph.call(lambda x: x, graph.constant(vector(1, 2, 3, 4)))
-        again = graph.call(lambda x: x, kept)
-
-    assert graphs[1].snapshot().pending_byte == graphs[0].snapshot().pending_byte > 0
-    assert not again.done

@@ -166,4 +166,4 @@ def test_jobs_that_train_other_parameters_are_not_grouped():
 
 def test_a_new_graph_has_nothing_pending():
     """No memory is counted before the first job."""
-    assert Graph(None).snapshot().pending_byte == 0
+    assert Graph(None)._pending_byte == 0

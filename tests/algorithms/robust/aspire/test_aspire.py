@@ -218,7 +218,7 @@ def test_an_iteration_makes_six_values() -> None:
     """With S = 1 and reduced replies: share, loss, model, state, z and -phi_j, each of which costs host time."""
     settings = (ASPIRE, "algorithm.active=1", "algorithm.planes=fixed", "algorithm.wire=reduced",
                 "algorithm.loss_of=steps")  # fmt: skip
-    made = [run_small(*settings, f"stop.rounds={rounds}").graph.snapshot().created for rounds in (20, 30)]
+    made = [run_small(*settings, f"stop.rounds={rounds}").graph._created for rounds in (20, 30)]
 
     assert made[1] - made[0] == 60
 

@@ -1,0 +1,68 @@
+"""What it saves to compute each learning program once, and what it costs a run that finds nothing known."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.play import play
+from fednet_emu.scenario.model import Scenario
+
+WORKLOADS = Path(__file__).with_name("peers") / "scenarios"
+SYNTHETIC = ("data={kind: synthetic, features: [1, 28, 28], n_samples: 60000, n_test: 10000}", "partition=iid")
+ALONE = ("training.workers=1", "training.threads=1")
+ROUNDS = os.environ.get("FEDNET_BENCH_ROUNDS", "30")
+NETWORKS = [
+    [f"network.uplink.access={access}", f"channel.bandwidth_hz={bandwidth}"]
+    for access in ("tdma", "ofdma")
+    for bandwidth in ("1e6", "2e6", "4e6", "8e6")
+]
+
+
+def scenario(name: str, *settings: str, reuse: bool = True) -> Scenario:
+    """A workload of the peers on synthetic data of MNIST's size."""
+    return load_scenario(
+        WORKLOADS / f"{name}.yaml", [*SYNTHETIC, *ALONE, *settings, f"training.reuse={str(reuse).lower()}"]
+    )
+
+
+def taken_s(scenarios: Sequence[Scenario], store: Path, *, timing_only: bool = False) -> float:
+    """Processor time of runs one after the other, in s."""
+    started = time.process_time()
+    for each in scenarios:
+        play(each, "bench", None, store=store, timing_only=timing_only)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("name", ["W1", "W2", "W3"])
+def test_a_run_that_finds_nothing(name: str, tmp_path: Path) -> None:
+    """By turns, the median of seven ratios: at most 2 % more than with --no-reuse."""
+    rounds = f"stop.rounds={'10' if name == 'W3' else '50'}"
+    ratios = []
+    for turn in range(8):
+        alone_s = taken_s([scenario(name, rounds, reuse=False)], tmp_path)
+        ratios.append(taken_s([scenario(name, rounds)], tmp_path / str(turn)) / alone_s)
+    print(f"\n{name}, nothing known: {median(ratios[1:]):.3f} of the time without reuse")
+    assert median(ratios[1:]) <= 1.02
+
+
+def test_a_study_of_networks(tmp_path: Path) -> None:
+    """Eight networks of the McMahan CNN, ten of 100 clients: at most 1/6 of the time with --no-reuse."""
+    settings = [[*own, f"stop.rounds={ROUNDS}", "evaluation.every_rounds=10"] for own in NETWORKS]
+    once_s = taken_s([scenario("W3", *own) for own in settings], tmp_path)
+    alone_s = taken_s([scenario("W3", *own, reuse=False) for own in settings], tmp_path)
+    known_s = taken_s([scenario("W3", *settings[0])], tmp_path)
+    timing_s = taken_s([scenario("W3", *settings[0])], tmp_path, timing_only=True)
+    shutil.rmtree(tmp_path)
+    print(
+        f"\n8 networks: {once_s:.1f} s, without reuse {alone_s:.1f} s; one known {known_s:.2f}, timing {timing_s:.2f} s"
+    )
+    assert once_s <= alone_s / 6
+    assert known_s <= max(1.3 * timing_s, timing_s + 0.3)

@@ -1,0 +1,534 @@
+"""What is known of learning programs, in folders: scores and other values that were read, and snapshots of values.
+
+An entry is a file: one line of text, `fednet_emu learning`, the version of the format and a hash of all that follows;
+then a safetensors file whose tensor `content` is JSON, with the name of the entry. It holds no code. Entries are never
+changed. They are written under another name and renamed, so that any number of runs may write to a folder, and one that
+is damaged, cut off or misplaced counts as missing.
+
+A folder of entries has a sub-folder for each head: data, model, seed, software and host. A chapter, `*.known`, has what
+was read in about a second of host time, and after which wavefronts the run went on; a `*.snapshot` has the values of
+the deferred graph that were in use; a `*.reply` has what a program with learning of its own keeps.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from platformdirs import user_cache_path
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.emulation.serialise import NotPlain, Reader, Writer, packed, unpacked
+from fednet_emu.errors import DataError
+from fednet_emu.federation.federation import Federation
+from fednet_emu.federation.learner import Kept
+from fednet_emu.files.writing import PART, file_errors, write_text
+
+LOG = logging.getLogger("fednet_emu")
+
+MAGIC, FORMAT = b"fednet_emu learning", b"3"
+KNOWN, SNAPSHOT, REPLY, HEAD = ".known", ".snapshot", ".reply", "head.json"
+CHAPTER_S = 1.0
+"""Host time after which what was read is written."""
+MOST_BYTE = 1_000_000
+"""Size of a read value that is kept."""
+MOST_SNAPSHOTS = 16
+"""Snapshots of one run that are shared; of more, every second one goes."""
+LARGEST_BYTE = 2**36
+"""Size of an entry that is read."""
+MOST_HEADS = 100
+"""Heads that are looked through for why nothing is shared."""
+
+
+class Refused(ValueError):  # noqa: N818  (what happens to the entry)
+    """An entry cannot be used; the text says why."""
+
+
+def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
+    """Return the content of an entry's file; the tensors are those that a `Writer` has collected."""
+    body = packed({"name": name, "content": content}, tensors)
+    return b"%b %b %b\n%b" % (MAGIC, FORMAT, _hash(body), body)
+
+
+def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
+    """Return what `to_bytes` was given.
+
+    Raises:
+        Refused: the file is damaged, of another format, or another entry.
+    """
+    end = data.find(b"\n", 0, 200)
+    first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
+    if len(first) != 4 or b" ".join(first[:2]) != MAGIC:
+        raise Refused("is no entry")
+    if first[2] != FORMAT:
+        raise Refused("is of another version")
+    if first[3] != _hash(body):
+        raise Refused("is damaged")
+    content, tensors = unpacked(body)
+    if content["name"] != name:
+        raise Refused("is another entry")
+    return content["content"], tensors
+
+
+def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
+    """Return the content of an entry, and note that it was used.
+
+    Raises:
+        Refused: it is of no use.
+    """
+    if not is_own(path):
+        raise Refused("is a link, no file, or somebody else's")
+    if path.stat().st_size > LARGEST_BYTE:
+        raise Refused("is too large")
+    found = from_bytes(path.stem, path.read_bytes())
+    with suppress(OSError):
+        os.utime(path)
+    return found
+
+
+def _hash(body: bytes) -> bytes:
+    return blake2b(body, digest_size=16, person=FORMAT).hexdigest().encode()
+
+
+class Head(NamedTuple):
+    """What a learning program starts from: names with hashes or versions."""
+
+    items: Mapping[str, str]
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of all of it."""
+        return blake2b(json.dumps(dict(self.items), sort_keys=True).encode(), digest_size=16).digest()
+
+
+def is_own(path: Path, *, folder: bool = False) -> bool:
+    """Whether a path is a file or folder of this user, and no link."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    kind = stat.S_ISDIR if folder else stat.S_ISREG
+    return kind(found.st_mode) and (not hasattr(os, "getuid") or found.st_uid == os.getuid())
+
+
+@final
+class Shelf:
+    """What is known of the programs with one head, in the folder of a run and in one that runs share.
+
+    Args:
+        own: where the run keeps its entries until it is finished; None for nowhere.
+        shared: where all runs look and write; None for nowhere.
+        head: what the programs start from.
+
+    Attributes:
+        passed: rolling digests after which an earlier run has gone on.
+        snapshots: the files with the values of earlier runs, by rolling digest.
+    """
+
+    def __init__(self, own: Path | None, shared: Path | None, head: Head) -> None:
+        self.head, self._name = head, head.digest.hex()
+        self._own = None if own is None else own / self._name
+        self._shared = None if shared is None else shared / self._name
+        self.passed: set[bytes] = set()
+        self.snapshots: dict[bytes, Path] = {}
+        self._entries: dict[bytes, tuple[Any, dict[str, Tensor]]] = {}
+        self._noted: list[str] = []
+        self._read: list[tuple[bytes, Any]] = []
+        self._written_s = time.monotonic()
+        self._ended, self._said = "", False
+        self._my_snapshots: list[str] = []
+        for folder in self._folders():
+            if is_own(folder, folder=True):
+                with suppress(OSError):
+                    self._open(folder)
+            elif folder.parent.is_dir() and (name := differing(folder.parent, head)):
+                why = "what is there belongs to" if folder == self._own else "why not shared: all that is there is of"
+                LOG.info("%s: %s another %s; everything is computed", folder.parent, why, name)
+
+    def _folders(self) -> list[Path]:
+        return [folder for folder in (self._own, self._shared) if folder is not None]
+
+    def _open(self, folder: Path) -> None:
+        with suppress(OSError):
+            os.utime(folder / HEAD)
+        for path in sorted(folder.iterdir()):
+            if path.suffix == SNAPSHOT and len(path.stem) == 32 and is_own(path):
+                with suppress(ValueError):
+                    self.snapshots.setdefault(bytes.fromhex(path.stem), path)
+            elif path.suffix == KNOWN and (found := self._load(path)) is not None:
+                content, tensors = found
+                self.passed.update(map(bytes.fromhex, content["passed"]))
+                self._entries.update((bytes.fromhex(key), (plain, tensors)) for key, plain in content["read"])
+
+    def _load(self, path: Path) -> Any:
+        """What an entry holds; None, with one warning for all, if it cannot be used."""
+        if not os.path.lexists(path):
+            return None
+        try:
+            return read_entry(path)
+        except Exception as error:
+            reason = str(error) if isinstance(error, Refused) else f"cannot be read ({_text(error)})"
+            if not self._said:
+                self._said = True
+                LOG.warning("%s: %s; what it may hold is computed", path, reason)
+            return None
+
+    # ---- what a program asks for -------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> Any:
+        """What was read under this key; `KeyError` if that is not known."""
+        plain, tensors = self._entries[key]
+        try:
+            return Reader(dict(tensors)).value(plain)
+        except (ValueError, KeyError, TypeError):  # of a class that is not loaded
+            raise KeyError(key) from None
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Keep what was read under this key, if it is plain and small."""
+        if self._folders() and not (self._ended and self._own is None):
+            self._read.append((key, value))
+            self._write_in_time()
+
+    def note(self, rolling: bytes) -> None:
+        """Note that a run has gone on after this."""
+        if self._folders() and rolling not in self.passed and not (self._ended and self._own is None):
+            self._noted.append(rolling.hex())
+            self._write_in_time()
+
+    def load(self, rolling: bytes) -> dict[bytes, Any]:
+        """The values of a snapshot by the digests of their nodes; none if it cannot be used."""
+        found = self._load(self.snapshots.pop(rolling))
+        if found is None:
+            return {}
+        content, tensors = found
+        reader = Reader(tensors)
+        try:
+            values = {bytes.fromhex(digest): reader.value(plain) for digest, plain in content["values"]}
+        except (ValueError, KeyError, TypeError) as error:
+            LOG.warning("a snapshot cannot be read (%s); what it holds is computed", _text(error))
+            return {}
+        LOG.info("going on from a checkpoint of %d values", len(values))
+        return values
+
+    def part_ways(self, name: str) -> None:
+        """Note that nothing is shared from here on, because of this."""
+        self.write()
+        self._ended = name
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Go on without the folder of the run, which has ended."""
+        self._own = None
+
+    def _write_in_time(self) -> None:
+        if time.monotonic() - self._written_s >= CHAPTER_S:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was read and not written.
+
+        Raises:
+            DataError: the folder of the run cannot be written to.
+        """
+        self._written_s = time.monotonic()
+        noted, read, self._noted, self._read = self._noted, self._read, [], []
+        writer = Writer()
+        plain: list[Any] = []
+        for key, value in read:
+            with suppress(NotPlain):
+                plain.append([key.hex(), writer.small(value, MOST_BYTE)])
+        if noted or plain:
+            content = {"passed": noted, "read": plain}
+            named = blake2b(json.dumps(content).encode(), digest_size=16)
+            for tensor in writer.tensors.values():
+                named.update(tensor.contiguous().numpy().tobytes())
+            self._put(named.hexdigest() + KNOWN, content, writer.tensors)
+
+    def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
+        """Keep the values of a graph at this rolling digest, in the place of those that this run kept before.
+
+        Raises:
+            NotPlain: a value cannot be saved without code.
+            DataError: the folder of the run cannot be written to.
+        """
+        self.write()
+        writer = Writer()
+        content = {"values": [[digest.hex(), writer.plain(value)] for digest, value in values.items()]}
+        path = self._put(rolling.hex() + SNAPSHOT, content, writer.tensors)
+        mine = [*(its for its in self._my_snapshots if its != path.name), path.name]
+        if self._own is not None:
+            for old in self._own.glob(f"*{SNAPSHOT}"):
+                if old.name != path.name:
+                    old.unlink(missing_ok=True)
+        if len(mine) > MOST_SNAPSHOTS and self._shared is not None:
+            for name in mine[1::2]:
+                (self._shared / name).unlink(missing_ok=True)
+            mine = mine[::2]
+        self._my_snapshots = mine
+
+    def _put(self, name: str, content: Any, tensors: dict[str, Tensor]) -> Path:
+        data, written = to_bytes(Path(name).stem, content, tensors), Path(name)
+        if self._own is not None:
+            _make(self._own, self.head, parents=False)
+            written = self._own / name
+            _write(written, data)
+        if self._shared is not None and not self._ended:
+            try:
+                _make(self._shared, self.head)
+                self._share(written if self._own is not None else None, self._shared / name, data)
+                written = written if self._own is not None else self._shared / name
+            except (OSError, DataError) as error:
+                LOG.warning("%s: cannot be written (%s); what is learnt is not shared", self._shared, _text(error))
+                self._shared = None
+        return written
+
+    def tidy(self) -> None:
+        """Let the shared folder have no more than its limit."""
+        if self._shared is not None:
+            bound(self._shared.parent, limit_of(self._shared.parent))
+
+    @staticmethod
+    def _share(mine: Path | None, path: Path, data: bytes) -> None:
+        """Write an entry that all runs may find: as another name of the run's own file, where that is possible."""
+        if mine is not None:
+            with suppress(OSError):
+                os.link(mine, path)
+        if not path.exists():
+            _write(path, data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write an entry at once or not at all, whoever writes the same one at the same time.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{PART}")
+    with file_errors(path, "written"):
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+
+
+def _make(folder: Path, head: Head, *, parents: bool = True) -> None:
+    """Make the folder of a head, and write in it what that is."""
+    if not (folder / HEAD).exists():
+        with file_errors(folder, "written"):
+            folder.parent.mkdir(parents=parents, exist_ok=True)
+            folder.mkdir(exist_ok=True)
+        _write(folder / HEAD, json.dumps(dict(head.items), indent=1).encode())
+
+
+def _text(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
+
+
+COST = 1 / 64
+"""Largest part of the host time that snapshots may take."""
+LAST_BYTE = 2**26
+"""Size up to which the snapshot at the end of a run is written whatever its cost."""
+SLOWEST_BYTE_PER_S = 100e6
+"""How fast a snapshot is taken to be written before one has been written."""
+
+
+class Saver:
+    """Observer that saves snapshots at the ends of rounds.
+
+    At least `every_s` seconds of host time lie between two of them, and so many that writing them takes no more than
+    the part `COST` of the run's host time, if the next one takes as long as the last one did. Host time decides when a
+    snapshot is written, but never what is simulated.
+    """
+
+    def __init__(self, shelf: Shelf, every_s: float | None) -> None:
+        self._shelf, self._every_s = shelf, every_s
+        self._began = self._saved = time.monotonic()
+        self._took_s = self._spent_s = 0.0
+        self._over = False
+
+    def __call__(self, fed: Federation) -> None:
+        """Save a snapshot if the last one is old enough."""
+        if self._every_s is not None and time.monotonic() - self._saved >= self._every_s:
+            self.save_cheaply(fed)
+
+    def save_cheaply(self, fed: Federation) -> None:
+        """Save a snapshot if that takes little of the host time."""
+        next_s = self._took_s or fed.graph.known_byte() / SLOWEST_BYTE_PER_S
+        if self._spent_s + next_s <= COST * (time.monotonic() - self._began):
+            self.save(fed)
+
+    def save(self, fed: Federation) -> None:
+        """Save a snapshot now, and what was read.
+
+        No snapshot is saved without an interval, in the middle of a computation or a sum, or while nothing is computed.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        program = fed.graph.program
+        if program is None:
+            return
+        started = time.monotonic()
+        with fed.graph.host.part("records"):
+            self._shelf.write()
+            if self._every_s is None or not (fed.graph.at_rest() or (self._over and fed.graph.puts_off)):
+                return
+            try:
+                self.write(program.passed, fed.graph.snapshot())
+            except NotPlain as error:
+                LOG.warning("no checkpoints are saved: a value of the run is %s; use tensors and named tuples", error)
+                self._every_s = None
+        self._saved = time.monotonic()
+        self._took_s = self._saved - started
+        self._spent_s += self._took_s
+
+    def write(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
+        """Write a snapshot."""
+        self._shelf.keep(rolling, values)
+
+    def finish(self, fed: Federation) -> None:
+        """Share what has come of a run that has ended."""
+        self._over = True
+        self._shelf.finish()
+        self._shelf.write()
+        program = fed.graph.program
+        if program is not None and program.passed not in self._shelf.snapshots:
+            (self.save if fed.graph.known_byte() <= LAST_BYTE else self.save_cheaply)(fed)
+        self._shelf.tidy()
+
+
+@final
+class Replies(Kept):
+    """Values by their keys, each in a file of the run's folder, written as it comes."""
+
+    def __init__(self, folder: Path, head: Head) -> None:
+        self._folder, self._head = folder / head.digest.hex(), head
+        self._shelf = Shelf(folder, None, head)
+        if count := sum(1 for _ in self._folder.glob(f"*{REPLY}")):
+            LOG.info("going on: %d replies of clients are known", count)
+
+    @override
+    def get(self, key: str) -> Any:
+        found = self._shelf._load(self._path(key))
+        return None if found is None else Reader(found[1]).value(found[0])
+
+    @override
+    def put(self, key: str, value: Any) -> None:
+        """Keep a value (see `serialise`) of this key.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        writer, path = Writer(), self._path(key)
+        data = to_bytes(path.stem, writer.plain(value), writer.tensors)
+        _make(self._folder, self._head, parents=False)
+        _write(path, data)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / (blake2b(key.encode(), digest_size=16).hexdigest() + REPLY)
+
+
+# ---- folders of entries ----------------------------------------------------------------------------------------------
+
+VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
+
+
+def cache_folder() -> Path | None:
+    """The folder that single runs share: the one that FEDNET_CACHE names, or the user's; None where it names none."""
+    named = os.environ.get(VARIABLE)
+    if named is None:
+        return user_cache_path("fednet_emu", appauthor=False) / "learning"
+    return Path(named).expanduser() if named else None
+
+
+def usable(folder: Path | None) -> Path | None:
+    """The folder, unless it is somebody else's, or a link."""
+    if folder is None or not os.path.lexists(folder) or is_own(folder, folder=True):
+        return folder
+    LOG.info("%s: is a link, or somebody else's, and is not used; what is learnt is not shared", folder)
+    return None
+
+
+def limit_of(folder: Path) -> int:
+    """The most bytes that a folder of entries may have."""
+    with suppress(OSError, ValueError):
+        return int((folder / LIMIT).read_text(encoding="ascii"))
+    return MOST
+
+
+def set_limit(folder: Path, most_byte: int) -> None:
+    """Set the most bytes that a folder of entries may have."""
+    with file_errors(folder, "made"):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / LIMIT, f"{most_byte}\n")
+
+
+def differing(folder: Path, head: Head) -> str:
+    """The first item in which the most similar of the heads in a folder differs from this one; empty without any."""
+    found: list[list[str]] = []
+    for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
+        with suppress(OSError, ValueError, AttributeError):
+            other = json.loads(path.read_text(encoding="utf-8")) if is_own(path) else {}
+            found.append([name for name, its in head.items.items() if other.get(name) != its])
+    return min(found, key=len, default=[""])[0]
+
+
+class Entry(NamedTuple):
+    """An entry in a folder."""
+
+    used_s: float
+    byte: int
+    path: Path
+
+
+def entries_in(folder: Path) -> Iterator[Entry]:
+    """The entries of a folder, and what was left behind when one was written."""
+    for path in folder.glob("*/*"):
+        ours = path.suffix in (KNOWN, SNAPSHOT, REPLY) or path.name == HEAD or path.name.endswith(PART)
+        if ours and is_own(path):
+            with suppress(OSError):
+                found = path.stat()
+                yield Entry(found.st_mtime, found.st_size, path)
+
+
+def bound(folder: Path, most_byte: float) -> int:
+    """Delete the entries that were used least recently until the others have at most this size; return the bytes."""
+    entries = sorted(entries_in(folder))
+    left = sum(entry.byte for entry in entries)
+    freed = 0
+    for entry in entries:
+        if left - freed <= most_byte:
+            break
+        if entry.path.name != HEAD or most_byte == 0:
+            with suppress(OSError):
+                entry.path.unlink()
+                freed += entry.byte
+    remove_empty(folder)
+    return freed
+
+
+def remove_empty(folder: Path) -> None:
+    """Delete the sub-folders of heads of which nothing is known."""
+    for own in _sub_folders(folder):
+        with suppress(OSError):
+            if [path.name for path in own.iterdir()] == [HEAD]:
+                (own / HEAD).unlink()
+            own.rmdir()
+
+
+def _sub_folders(folder: Path) -> Iterable[Path]:
+    return [path for path in folder.glob("*") if is_own(path, folder=True)]

@@ -1,0 +1,149 @@
+"""Computations that are put off because what is read of them is known: they run if something else is asked for.
+
+They are nodes of a graph of their own, so that the values and lifetimes of a run are those of one that computes
+everything. A job that is needed is trained with all others of its wavefront, to the same last bit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol, final
+
+from fednet_emu.learning.graph.accumulation import Accumulate
+from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, deferreds_in
+from fednet_emu.learning.graph.jobs import TrainJob
+from fednet_emu.learning.graph.program import INPUTS, Memo
+from fednet_emu.learning.graph.work import Part
+
+
+class Computes(Protocol):
+    """What computes what was put off: a graph whose jobs are trained when they are asked for."""
+
+    def _node(self, size: int, work: Any, inputs: list[Deferred], digest: bytes) -> Deferred: ...
+
+    def _reachable(self) -> list[Deferred]: ...
+
+    def _settle(self, node: Deferred, value: Any) -> None: ...
+
+    def train_together(self, nodes: list[Deferred]) -> None:
+        """Train these jobs as a wavefront, after the calls that they need."""
+
+    def run_calls(self) -> None:
+        """Run all calls that are ready."""
+
+
+class Step(NamedTuple):
+    """A wavefront that was put off: the rolling digest after it, and its jobs."""
+
+    rolling: bytes
+    jobs: list[Deferred]
+
+
+@final
+class Later:
+    """Work that was put off, as nodes of `graph`, which trains only what `compute` asks it for."""
+
+    def __init__(self, graph: Computes, memo: Memo) -> None:
+        self._graph, self._memo = graph, memo
+        self._steps: list[Step] = []
+        self._taken: set[bytes] = set()
+
+    def put_off(self, node: Deferred) -> Deferred:
+        """The node here that computes the value of a node whose inputs are known or put off."""
+        work, inputs = node._work, []
+        if type(work) is TrainJob:
+            job = copy.copy(work)
+            for name in INPUTS:
+                value = getattr(job, name)
+                if type(value) is Deferred:
+                    setattr(job, name, self.counterpart(value))
+            work, inputs = job, job.inputs()
+        else:
+            args = self._moved(work.args)
+            inputs = deferreds_in(args)
+            work = work.postponed(args) if type(work) is Accumulate else type(work)(work.function, args)
+        return self._graph._node(node.size, work, inputs, node._digest)
+
+    def counterpart(self, node: Deferred) -> Deferred:
+        """The node here that has the value of a node, or will compute it."""
+        if node._value is LATER:
+            its: Deferred = node._work
+            return its
+        made = Deferred(node.number, node.size, None, self._graph)
+        made._digest = node._digest
+        made._settle(node._value)
+        return made
+
+    def _moved(self, items: Any) -> Any:
+        moved = [
+            self.counterpart(item)
+            if type(item) is Deferred
+            else self._moved(item)
+            if isinstance(item, (tuple, list))
+            else item
+            for item in items
+        ]
+        if isinstance(items, list):
+            return moved
+        return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
+
+    def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
+        """Note a wavefront of nodes here, or, without jobs, another change of the rolling digest."""
+        self._steps.append(Step(rolling, jobs))
+
+    def compute(self, wanted: Iterable[Deferred]) -> None:
+        """Compute nodes here, with the values of snapshots where there are some."""
+        targets = [node for node in wanted if node._value is PENDING]
+        if not targets:
+            return
+        needed = self._needed(targets)
+        for place in range(len(self._steps) - 1, -1, -1):
+            if all(step > place for step in needed):
+                break
+            rolling = self._steps[place].rolling
+            if rolling in self._memo.snapshots and rolling not in self._taken:
+                self._taken.add(rolling)
+                self._settle(self._memo.load(rolling))
+                needed = self._needed(targets)
+        for place in sorted(needed):
+            self._graph.train_together(self._steps[place].jobs)
+            self._steps[place].jobs.clear()
+        self._graph.run_calls()
+
+    def _needed(self, targets: list[Deferred]) -> set[int]:
+        """The places of the steps whose jobs are needed for nodes here."""
+        step_of = {id(job): place for place, step in enumerate(self._steps) for job in step.jobs}
+        found: set[int] = set()
+        seen, left = set[int](), list(targets)
+        while left:
+            node = left.pop()
+            if id(node) in seen or node._value is not PENDING or node._work is None:
+                continue
+            seen.add(id(node))
+            if type(node._work) is TrainJob:
+                place = step_of[id(node)]
+                if place not in found:
+                    found.add(place)
+                    left += [item for job in self._steps[place].jobs for item in job._work.inputs()]
+            elif type(node._work) is Accumulate:
+                left += [*deferreds_in(node._work.args), *node._work.parts]
+            else:
+                left += deferreds_in(node._work.args)
+        return found
+
+    def _settle(self, values: dict[bytes, Any]) -> None:
+        """Take values for nodes here; a job is known only with all that is wanted of it."""
+        jobs = []
+        for node in self._graph._reachable():
+            if node._value is not PENDING or node._digest not in values:
+                continue
+            if type(node._work) is TrainJob:
+                jobs.append(node)
+            else:
+                self._graph._settle(node, values[node._digest])
+        for job in jobs:
+            parts = [me() for me in job._waiters or ()]
+            if all(part is None or type(part._work) is not Part or part._value is not PENDING for part in parts):
+                job._work = None
+                self._graph._settle(job, values[job._digest])

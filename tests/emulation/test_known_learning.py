@@ -1,0 +1,239 @@
+"""Runs that share what they learn: who trains, what makes another program, and what is said of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fednet_emu as fe
+from fednet_emu.emulation import provenance
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.given import scenario_of
+from fednet_emu.emulation.load import load_scenario
+from fednet_emu.emulation.play import Ended, play
+from fednet_emu.emulation.provenance import learning_head
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.graph.spelling import Speller
+from fednet_emu.testing import small_scenario
+from tests.commands import fednet
+from tests.test_scenarios import (
+    NATURAL,
+    SCENARIOS,
+    STAND_INS,
+    contacts_stand_in,
+    needs_a_gpu,
+    smoke,
+    text_stand_in,
+)
+
+FAST = {"progress": False}
+SIX = ("stop.rounds=6", "evaluation.every_rounds=2")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("FEDNET_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_another_network_trains_nothing(cache: Path) -> None:
+    """From Python, as in a notebook: other bandwidth and access, the same scores and model; --no-reuse trains."""
+    first = fe.run("quickstart", settings={"stop.rounds": 4}, **FAST)
+    changed = {"stop.rounds": 4, "channel.bandwidth_hz": 2e6, "network.uplink.access": "ofdma"}
+    other = fe.run("quickstart", settings=changed, **FAST)
+    alone = fe.run("quickstart", settings={**changed, "training.reuse": False}, **FAST)
+
+    assert (first.trained_jobs, first.known_jobs) == (alone.trained_jobs, alone.known_jobs) == (40, 0)
+    assert (other.trained_jobs, other.known_jobs) == (0, 40)
+    assert other.simulated_s != first.simulated_s
+    assert other.digest == alone.digest
+    assert other.evaluations.equals(alone.evaluations)
+    scores = ["round", "loss", "accuracy"]
+    assert other.evaluations[scores].equals(first.evaluations[scores])
+    assert all(
+        torch.equal(one, two)
+        for one, two in zip(other.model.state_dict().values(), alone.model.state_dict().values(), strict=True)
+    )
+
+
+def test_rounds_of_arrays_and_rounds_of_events_share_what_they_learn(cache: Path) -> None:
+    """In columns, or job by job for unicast or deadlines: only the first network trains, and scores are equal."""
+    ways = {"arrays": (), "unicast": ("network.downlink.mode=unicast",), "late": ("algorithm.deadline_s=1000",)}
+    for seed, first in enumerate(ways):
+        ends = {}
+        for name in sorted(ways, key=lambda name: name != first):
+            summary = (ended := play(small_scenario(*SIX, f"seed={seed}", *ways[name]), name, None)).summary
+            assert (summary["trained_jobs"], summary["known_jobs"]) == ((24, 0) if name == first else (0, 24))
+            assert summary["exchanges"]["as_arrays"] == (6 if name == "arrays" else 0)
+            ends[name] = ended.ledger.evaluations.frame()[["loss", "accuracy"]].to_numpy().tobytes()
+        assert len(set(ends.values())) == 1
+
+
+def test_a_run_that_goes_further_trains_what_comes_after(cache: Path) -> None:
+    """Of ten rounds after six, the last four are trained; the first six are known."""
+    play(small_scenario(*SIX), "small", None)
+    longer = play(small_scenario(*SIX, "stop.rounds=10"), "small", None).summary
+
+    assert (longer["known_jobs"], longer["trained_jobs"]) == (24, 16)
+
+
+def head(scenario: Any) -> dict[str, str]:
+    """What the learning of a scenario starts from."""
+    return learning_head(scenario, build(scenario).task, Speller())
+
+
+def samples(*, flip: tuple[str, int] | None = None) -> Samples:
+    """Given samples, of which one number may be another one."""
+    generator = torch.Generator().manual_seed(1)
+    parts = {
+        "train_x": torch.rand(40, 3, generator=generator), "train_y": torch.arange(40) % 2,
+        "test_x": torch.rand(10, 3, generator=generator), "test_y": torch.arange(10) % 2,
+    }  # fmt: skip
+    if flip is not None:
+        name, place = flip
+        parts[name].view(-1)[place] = 1 - parts[name].view(-1)[place]
+    return Samples(*parts.values(), 2)
+
+
+GIVEN = ("model=softmax", "algorithm.batch_size=null")
+
+
+@pytest.mark.parametrize("flip", [("train_x", 7), ("train_y", 7), ("test_x", 3), ("test_y", 3)])
+def test_one_other_sample_or_label_makes_another_head(flip: tuple[str, int]) -> None:
+    """Of training or of test samples; the same samples made again make the same head."""
+    plain, same, other = (
+        head(scenario_of(small_scenario(*GIVEN), data=its)[1].scenario)
+        for its in (samples(), samples(), samples(flip=flip))
+    )
+    assert plain == same
+    assert [name for name in plain if plain[name] != other[name]] == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "item"),
+    [
+        ("seed=1", "seed"),
+        ("data.n_samples=76", "data"),
+        ("devices.count=5", "split"),
+        ("server={samples: 8}", "split"),
+        ("training.engine=batched", "engine"),
+    ],
+)
+def test_settings_that_decide_what_is_learnt_are_in_the_head(setting: str, item: str) -> None:
+    """And those of the network are not."""
+    plain, other = head(small_scenario()), head(small_scenario(setting))
+
+    assert plain[item] != other[item]
+    assert plain == head(small_scenario("channel.rate.bit_rate_bps=5e6", "network.downlink.mode=unicast"))
+
+
+@pytest.mark.parametrize(
+    ("item", "fault"),
+    [
+        ("version of fednet_emu", ("source_hash", lambda: "0" * 32)),
+        ("version of a package", ("versions", lambda: {"torch": "1.0"})),
+        ("processor", ("_cpu", lambda: "another kind")),
+    ],
+)
+def test_software_and_host_are_in_the_head(item: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faked, each makes another head, which is why a run shares nothing, and the log says which it was."""
+    scenario = small_scenario(*SIX)
+    before, first = head(scenario), play(scenario, "small", None).summary
+    monkeypatch.setattr(provenance, *fault)
+    after, again = head(scenario), play(scenario, "small", None).summary
+
+    assert [name for name in before if before[name] != after[name]] == [item]
+    assert again["trained_jobs"] == first["trained_jobs"] == 24
+
+
+@pytest.mark.parametrize("what", ["capability", "threads", "environment"])
+def test_what_decides_how_a_processor_rounds_is_in_the_head(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vector instructions, threads within an operation, and variables that steer libraries."""
+    before = head(small_scenario())
+    if what == "capability":
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
+    elif what == "threads":
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
+    else:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
+
+    after = head(small_scenario())
+    assert [name for name in before if before[name] != after[name]] == ["processor"]
+
+
+def test_the_log_says_why_nothing_is_shared(tmp_path: Path) -> None:
+    """The first difference from the most similar program; own code of a notebook, by its name; a Flower app."""
+    play(small_scenario(*SIX), "small", None)
+    play(small_scenario(*SIX, "seed=3"), "small", tmp_path / "run")
+    assert "why not shared: all that is there is of another seed; " in (tmp_path / "run" / "log.txt").read_text()
+    play(small_scenario(*SIX), "small", tmp_path / "again")
+    assert "training jobs: 0 trained, 24 known" in (tmp_path / "again" / "log.txt").read_text()
+
+    class Own(torch.nn.Linear):
+        """A layer of a notebook."""
+
+    own = {"model": Own(9, 1), "settings": {"stop.rounds": 2, "data.features": 9}}
+    runs = [fe.run(small_scenario(), out=tmp_path / name, **own, **FAST) for name in ("own", "twice")]
+    assert [run.trained_jobs for run in runs] == [8, 8]
+    said = "Own cannot be written by value"
+    assert (tmp_path / "twice" / "log.txt").read_text().count(said) == 1
+
+
+def test_a_diverging_run_diverges_at_the_same_event(cache: Path) -> None:
+    """Whether what came before is known or not."""
+    wild = small_scenario("algorithm.lr=1e30", "stop.rounds=9", "evaluation.every_rounds=5")
+    ends = []
+    for reuse in (False, True, True):
+        training = wild.training.model_copy(update={"reuse": reuse})
+        summary = play(wild.model_copy(update={"training": training}), "wild", None).summary
+        ends.append([summary[name] for name in ("status", "diverged", "rounds", "simulated_s", "event_digest")])
+    assert ends[0] == ends[1] == ends[2]
+    assert ends[0][0] == "diverged"
+
+
+def test_the_cache_is_listed_bounded_and_emptied(cache: Path) -> None:
+    """`fednet cache` says what is there; a size without a unit is refused."""
+    for seed in range(3):
+        play(small_scenario(*SIX, f"seed={seed}"), "small", None)
+    assert fednet("cache").stdout.startswith(f"{cache}: 3 heads of learning programs, ")
+    assert "of at most 5,000 MB" in fednet("cache", "--most", "5GB").stdout
+    assert fednet("cache", "--most", "5").exit_code == 2
+    assert fednet("cache", "--most", "5GB", "--empty").stdout.startswith(f"{cache}: 0 heads")
+    assert not list(cache.glob("*/"))
+    assert play(small_scenario(*SIX), "small", None).summary["known_jobs"] == 0
+
+
+def whole(ended: Ended) -> tuple[Any, ...]:
+    """What a run has come to, to the last bit."""
+    ledger = ended.ledger
+    tables = [getattr(ledger, name).digest() for name in ("evaluations", "device_evaluations", "rounds")]
+    states = [] if ended.model is None else [state.values() for state in ended.model.states]
+    return (*tables, ended.summary["event_digest"], [tensor.numpy().tobytes() for own in states for tensor in own])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_every_shipped_scenario_is_the_same_with_known_learning(path: Path, cache: Path, tmp_path: Path) -> None:
+    """Cut to two rounds: with nothing known, all known, a random half of the files, and --no-reuse."""
+    if needs_a_gpu(path):
+        pytest.skip("training takes hours without a GPU")
+    kind = load_scenario(path).data.kind
+    stand_in = [STAND_INS[kind], *NATURAL.get(kind, [])] if kind in STAND_INS else []
+    changes = [*smoke(path), *contacts_stand_in(path, tmp_path), *text_stand_in(path, tmp_path), *stand_in]
+    scenario = load_scenario(path, [*changes, "stop={rounds: 2}", "training.workers=1"])
+    plain = scenario.model_copy(update={"training": scenario.training.model_copy(update={"reuse": False})})
+    expected = whole(play(plain, "plain", None, keep_model=True))
+    for known in ("nothing", "all", "half"):
+        if known == "half":
+            for file in sorted(cache.glob("*/*")):
+                if random.Random(file.name).random() < 0.5:
+                    file.unlink()
+        ended = play(scenario, known, None, keep_model=True)
+        assert whole(ended) == expected, known
+        if known == "all" and not scenario.algorithm.own_learning:  # a model is kept only where that costs little
+            assert play(scenario, known, None).summary["trained_jobs"] == 0
