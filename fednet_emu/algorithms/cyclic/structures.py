@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
-from typing_extensions import override
 
 from fednet_emu.algorithms.cyclic.admission import candidate_senders, coloured_groups, greedy_groups, with_further_seats
 from fednet_emu.arrays import IntArray
@@ -19,40 +18,11 @@ from fednet_emu.federation import Federation
 from fednet_emu.units import linear_to_db
 
 Groups = list[list[int]]
-Variant = Literal["cyclic", "chain", "pairwise"]
 
 
 def separate(devices: int, groups: int) -> Groups:
     """Scenario 1: consecutive groups whose sizes differ by at most one; every device is in exactly one group."""
     return [part.tolist() for part in np.array_split(np.arange(devices), groups)]
-
-
-def with_common_device(devices: int, groups: int) -> Groups:
-    """Scenario 2, more clients: device 0 also joins all other groups of scenario 1, which grow by one."""
-    first, *others = separate(devices, groups)
-    return [first, *([*group, 0] for group in others)]
-
-
-def with_copies_of_neighbours(devices: int, groups: int, variant: Variant = "cyclic") -> Groups:
-    """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group.
-
-    Groups keep their size. At least two devices per group and two groups are needed, before the new one. The `variant`
-    chooses the groups that receive a copy. cyclic: every group (the first one receives from the last); chain: every
-    group but the first; pairwise: every second group, so that no two copied devices share a group.
-    """
-    base = separate(devices, groups)
-    receiving = {"cyclic": range(groups), "chain": range(1, groups), "pairwise": range(1, groups, 2)}[variant]
-    formed = [
-        [base[k - 1][0], *group[:-1]] if k in receiving else group  # k - 1 = -1 is the last group
-        for k, group in enumerate(base)
-    ]
-    return [*formed, [base[k][-1] for k in receiving]]
-
-
-def with_common_device_and_new_group(devices: int, groups: int) -> Groups:
-    """Scenario 4, more groups: device 0 replaces the last device of all other groups, which form a new group."""
-    first, *others = separate(devices, groups)
-    return [first, *([0, *group[:-1]] for group in others), [0, *(group[-1] for group in others)]]
 
 
 def at_random(devices: int, groups: int, seats: int, rng: np.random.Generator) -> Groups:
@@ -103,64 +73,80 @@ class GroupStructure(Component):
             yield "structure.groups", "has more groups than devices", groups
 
 
-class Separate(GroupStructure):
+class NumberedGroups(GroupStructure):
+    """Groups that follow from the numbers of devices and groups; all members send at full power."""
+
+    groups: int = Field(gt=0)
+    """Number of groups."""
+
+    @abstractmethod
+    def of(self, devices: int) -> Groups:
+        """The groups of devices 0, 1, ..., `devices` - 1."""
+
+    def form(self, fed: Federation, cycle: int) -> Seats:
+        return _at_full_power(self.of(fed.n_devices))
+
+
+class Separate(NumberedGroups):
     """Scenario 1: consecutive groups whose sizes differ by at most one; every device is in one group."""
 
     kind = "scenario-1"
-    groups: int = Field(gt=0)
-    """Number of groups."""
 
-    @override
-    def form(self, fed: Federation, cycle: int) -> Seats:
-        return _at_full_power(separate(fed.n_devices, self.groups))
+    def of(self, devices: int) -> Groups:
+        return separate(devices, self.groups)
 
 
-class CommonDevice(GroupStructure):
-    """Scenario 2, more clients: device 0 joins every group of scenario 1."""
+class CommonDevice(NumberedGroups):
+    """Scenario 2, more clients: device 0 joins every group of scenario 1, which all but the first grow by one."""
 
     kind = "scenario-2"
-    groups: int = Field(gt=0)
-    """Number of groups."""
 
-    @override
-    def form(self, fed: Federation, cycle: int) -> Seats:
-        return _at_full_power(with_common_device(fed.n_devices, self.groups))
+    def of(self, devices: int) -> Groups:
+        first, *others = separate(devices, self.groups)
+        return [first, *([*group, 0] for group in others)]
 
 
-class CopiedNeighbours(GroupStructure):
-    """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group."""
+class CopiedNeighbours(NumberedGroups):
+    """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group.
+
+    Groups keep their size. Each needs at least two devices.
+    """
 
     kind = "scenario-3"
     groups: int = Field(gt=1)
     """Number of groups before the new one."""
-    variant: Variant = "cyclic"
+    variant: Literal["cyclic", "chain", "pairwise"] = "cyclic"
     """Which groups receive a device from the group before. cyclic: every group (the first one receives from the last);
-    chain: every group but the first; pairwise: every second group."""
+    chain: every group but the first; pairwise: every second group, so that no two copied devices share a group."""
+
+    def of(self, devices: int) -> Groups:
+        n, base = self.groups, separate(devices, self.groups)
+        receiving = {"cyclic": range(n), "chain": range(1, n), "pairwise": range(1, n, 2)}[self.variant]
+        formed = [
+            [base[k - 1][0], *group[:-1]] if k in receiving else group  # k - 1 = -1 is the last group
+            for k, group in enumerate(base)
+        ]
+        return [*formed, [base[k][-1] for k in receiving]]
 
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """Form groups of two devices at least.
-
-        Raises:
-            ScenarioError: there are fewer than two devices per group.
-        """
         if fed.n_devices < 2 * self.groups:
             raise ScenarioError(
                 f"algorithm.structure.groups: leaves groups with fewer than 2 devices, got {self.groups} for "
                 f"{fed.n_devices} devices; must be at most {fed.n_devices // 2}"
             )
-        return _at_full_power(with_copies_of_neighbours(fed.n_devices, self.groups, self.variant))
+        return super().form(fed, cycle)
 
 
-class CommonDeviceAndNewGroup(GroupStructure):
+class CommonDeviceAndNewGroup(NumberedGroups):
     """Scenario 4, more groups: device 0 replaces a device of every other group; those form a new group with it."""
 
     kind = "scenario-4"
     groups: int = Field(gt=0)
     """Number of groups before the new one."""
 
-    @override
-    def form(self, fed: Federation, cycle: int) -> Seats:
-        return _at_full_power(with_common_device_and_new_group(fed.n_devices, self.groups))
+    def of(self, devices: int) -> Groups:
+        first, *others = separate(devices, self.groups)
+        return [first, *([0, *group[:-1]] for group in others), [0, *(group[-1] for group in others)]]
 
 
 class ListedGroups(GroupStructure):
@@ -178,7 +164,6 @@ class ListedGroups(GroupStructure):
                 raise ValueError(f"not a group of devices, got {list(group)}; give different numbers from 0")
         return groups
 
-    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
         return _at_full_power([list(group) for group in self.groups])
 
@@ -203,7 +188,6 @@ class RandomGroups(GroupStructure):
             raise ValueError(f"a device cannot sit in a group twice, got {seats}; must be at most groups, {groups}")
         return seats
 
-    @override
     def form(self, fed: Federation, cycle: int) -> Seats:
         return _at_full_power(at_random(fed.n_devices, self.groups, self.seats, fed.streams("groups", cycle)))
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import IntArray
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation
 from fednet_emu.learning.models.flat import FlatModel
@@ -66,19 +66,6 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
         v1=float(np.sum(second * (2 * gradient**2 * s * d_squared + 4 * s**2 * alpha**2)[j])),
         v2=float(np.sum(second * 4 * s[j] ** 2)),
     )
-
-
-def remainder(curvatures: Sequence[Array], gradients: Sequence[Array], lr: float) -> Array:
-    """The remainder r [P] of the lemma: a cycle with summed updates changes w by exactly -eta (sum of q_k) + eta^2 r.
-
-    Of each group, `curvatures` has S_k [P, P], the sum of b_mk times the mean Hessian between the cycle's start and the
-    current point, and `gradients` q_k [P], the sum of b_mk times the gradient at the cycle's start; `lr` is eta.
-    """
-    drift, r = np.zeros_like(gradients[0]), np.zeros_like(gradients[0])
-    for curvature, gradient in zip(curvatures, gradients, strict=True):
-        r = r + curvature @ drift
-        drift = drift + gradient - lr * curvature @ drift
-    return r
 
 
 def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
@@ -210,13 +197,9 @@ class Theory:
         parts = {**state._asdict(), **remainder._asdict(), "smoothness": self.smoothness, "convexity": self.convexity}
         fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.now_s, bound=bound, **parts)
 
-    def constants(self) -> Constants:
-        """The constants of the theory, from all models seen so far."""
-        return Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
-
     def bound(self, cycles: int, gap: float) -> tuple[RemainderBound, float]:
         """The remainder bounds U1, U2, V1, V2, and the bound on F - F* after `cycles` cycles from a gap F - F*."""
-        constants = self.constants()
+        constants = Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
         remainder = remainder_bound(self.shares, constants)
         return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)
 

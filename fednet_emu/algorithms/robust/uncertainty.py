@@ -335,24 +335,3 @@ UNCERTAINTY_SETS: dict[str, type[UncertaintySet]] = kinds(Box, CdNorm, Ellipsoid
 
 AnyUncertaintySet = Annotated[UncertaintySet, Slot("uncertainty", UNCERTAINTY_SETS)]
 """Type of a field that holds one uncertainty set."""
-
-
-def worst_case_weights(uncertainty: UncertaintySet, losses: Array, prior: Array | None = None) -> Array:
-    """The weights p [N] of an uncertainty set with the largest weighted loss sum(p * losses).
-
-    Args:
-        uncertainty: the set, for example `CdNorm(budget=2)`.
-        losses: loss of each device [N], finite.
-        prior: the weights q [N] in the middle of the set, scaled to sum 1; uniform when None.
-
-    Raises:
-        ValueError: the losses are not finite, or the prior does not match them.
-        ScenarioError: the set holds no weights, or was made for another number of devices.
-    """
-    f = np.asarray(losses, dtype=np.float64)
-    if f.ndim != 1 or len(f) == 0 or not np.isfinite(f).all():
-        raise ValueError(f"losses: not one finite number per device, got {losses}; give an array [N]")
-    q = np.ones_like(f) if prior is None else np.asarray(prior, dtype=np.float64)
-    if q.shape != f.shape or not (q >= 0).all() or not 0 < q.sum() < np.inf:
-        raise ValueError(f"prior: not one weight >= 0 per device, got {prior}; give {len(f)} of them")
-    return uncertainty.worst_case(f, q / q.sum())

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from fednet_emu.algorithms.cyclic.algorithm import CyclicFedAvg, members
-from fednet_emu.algorithms.cyclic.theory import remainder
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.learning.models.base import Model
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.cyclic.lemma import remainder
 
 M, K, FEATURES, SAMPLES = 16, 4, 3, 15
 STRUCTURES = {

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.cyclic.structures import (
+    CommonDevice,
+    CommonDeviceAndNewGroup,
+    CopiedNeighbours,
+    Separate,
     seats_of,
     separate,
-    with_common_device,
-    with_common_device_and_new_group,
-    with_copies_of_neighbours,
 )
 from fednet_emu.algorithms.cyclic.theory import (
     Constants,
@@ -20,9 +21,9 @@ from fednet_emu.algorithms.cyclic.theory import (
     descent,
     floor,
     rate_bound,
-    remainder,
     remainder_bound,
 )
+from tests.algorithms.cyclic.lemma import remainder
 
 CONSTANTS = st.builds(
     Constants,
@@ -43,10 +44,10 @@ def shares_of(groups):
     ("groups", "u1"),
     [
         (separate(16, 4), 98.59),
-        (with_common_device(16, 4), 137.52),
-        (with_copies_of_neighbours(16, 4), 175.5),
-        (with_copies_of_neighbours(16, 4, "pairwise"), 134.7),
-        (with_common_device_and_new_group(16, 4), 158.59),
+        (CommonDevice(groups=4).of(16), 137.52),
+        (CopiedNeighbours(groups=4).of(16), 175.5),
+        (CopiedNeighbours(groups=4, variant="pairwise").of(16), 134.7),
+        (CommonDeviceAndNewGroup(groups=4).of(16), 158.59),
     ],
 )
 def test_the_worked_example(groups, u1):
@@ -79,7 +80,7 @@ def test_scenario_4_has_a_closed_form(constants, k):
         for late in range(1, k + 2)
         for j in range(1, late)
     )
-    groups = with_common_device_and_new_group(k * k, k)
+    groups = CommonDeviceAndNewGroup(groups=k).of(k * k)
 
     assert remainder_bound(shares_of(groups), constants).u1 == pytest.approx(closed, rel=1e-9)
 
@@ -90,11 +91,11 @@ def test_no_overlap_improves_u1(lr):
     for k in range(3, 21):
         alone = remainder_bound(shares_of(separate(k * k, k)), Constants(1.0, 1.0, 1.0, lr)).u1
         for groups in (
-            with_common_device(k * k, k),
-            with_copies_of_neighbours(k * k, k),
-            with_copies_of_neighbours(k * k, k, "chain"),
-            with_copies_of_neighbours(k * k, k, "pairwise"),
-            with_common_device_and_new_group(k * k, k),
+            CommonDevice(groups=k).of(k * k),
+            CopiedNeighbours(groups=k).of(k * k),
+            CopiedNeighbours(groups=k, variant="chain").of(k * k),
+            CopiedNeighbours(groups=k, variant="pairwise").of(k * k),
+            CommonDeviceAndNewGroup(groups=k).of(k * k),
         ):
             assert remainder_bound(shares_of(groups), Constants(1.0, 1.0, 1.0, lr)).u1 > alone
 
@@ -114,12 +115,10 @@ def quadratics(seed, groups, dimension=3):
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize(
-    "form", [separate, with_common_device, with_copies_of_neighbours, with_common_device_and_new_group]
-)
+@pytest.mark.parametrize("form", [Separate, CommonDevice, CopiedNeighbours, CommonDeviceAndNewGroup])
 def test_the_remainder_stays_within_its_bounds(form, seed):
     """On random quadratics with measured L, C and alpha, |r| and |r|^2 obey both bounds."""
-    groups, lr = form(9, 3), 0.02
+    groups, lr = form(groups=3).of(9), 0.02
     hessian, gradient, parts = quadratics(seed, groups)
     shares = [[len(parts[m][k]) / hessian.shape[1] for m in group] for k, group in enumerate(groups)]
     s = [

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fednet_emu.algorithms.cyclic.structures import (
+    CommonDevice,
+    CommonDeviceAndNewGroup,
+    CopiedNeighbours,
     ListedGroups,
     RandomGroups,
     at_random,
     parts_of,
     seats_of,
     separate,
-    with_common_device,
-    with_common_device_and_new_group,
-    with_copies_of_neighbours,
 )
 from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import run_small, small_scenario
@@ -30,17 +30,17 @@ SIZES = st.tuples(st.integers(2, 8), st.integers(2, 8))
 def test_the_worked_examples():
     """Sixteen devices in four groups, written out by hand from the constructions."""
     assert separate(16, 4) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
-    assert with_common_device(16, 4)[1:] == [[4, 5, 6, 7, 0], [8, 9, 10, 11, 0], [12, 13, 14, 15, 0]]
-    assert with_copies_of_neighbours(16, 4) == [
+    assert CommonDevice(groups=4).of(16)[1:] == [[4, 5, 6, 7, 0], [8, 9, 10, 11, 0], [12, 13, 14, 15, 0]]
+    assert CopiedNeighbours(groups=4).of(16) == [
         [12, 0, 1, 2],
         [0, 4, 5, 6],
         [4, 8, 9, 10],
         [8, 12, 13, 14],
         [3, 7, 11, 15],
     ]
-    assert with_copies_of_neighbours(16, 4, "chain")[0] == [0, 1, 2, 3]
-    assert with_copies_of_neighbours(16, 4, "pairwise")[-1] == [7, 15]
-    assert with_common_device_and_new_group(16, 4)[3:] == [[0, 12, 13, 14], [0, 7, 11, 15]]
+    assert CopiedNeighbours(groups=4, variant="chain").of(16)[0] == [0, 1, 2, 3]
+    assert CopiedNeighbours(groups=4, variant="pairwise").of(16)[-1] == [7, 15]
+    assert CommonDeviceAndNewGroup(groups=4).of(16)[3:] == [[0, 12, 13, 14], [0, 7, 11, 15]]
 
 
 @given(SIZES)
@@ -57,7 +57,7 @@ def test_scenario_1_seats_everybody_once(sizes):
 def test_scenario_2_has_one_device_everywhere(sizes):
     """Sizes n, n + 1, ..., n + 1; device 0 in all K groups, all others in one; M + K - 1 turns per cycle."""
     k, n = sizes
-    groups = with_common_device(k * n, k)
+    groups = CommonDevice(groups=k).of(k * n)
     seats = {device: len(mine) for device, mine in seats_of(groups).items()}
 
     assert [len(group) for group in groups] == [n] + [n + 1] * (k - 1)
@@ -69,7 +69,7 @@ def test_scenario_3_keeps_sizes_and_adds_a_group(sizes, variant):
     """K groups of n and one of those who made room; who is copied sits in two groups in a row, all others in one."""
     k, n = sizes
     copies = {"cyclic": k, "chain": k - 1, "pairwise": k // 2}[variant]
-    groups = with_copies_of_neighbours(k * n, k, variant)
+    groups = CopiedNeighbours(groups=k, variant=variant).of(k * n)
     seats = seats_of(groups)
     twice = [mine for mine in seats.values() if len(mine) == 2]
 
@@ -83,7 +83,7 @@ def test_scenario_3_keeps_sizes_and_adds_a_group(sizes, variant):
 def test_scenario_4_has_one_device_everywhere_in_groups_that_keep_their_size(sizes):
     """K groups of n and one of K, device 0 in all K + 1, all others in one; M + K turns per cycle."""
     k, n = sizes
-    groups = with_common_device_and_new_group(k * n, k)
+    groups = CommonDeviceAndNewGroup(groups=k).of(k * n)
     seats = {device: len(mine) for device, mine in seats_of(groups).items()}
 
     assert [len(group) for group in groups] == [n] * k + [k]

@@ -25,7 +25,7 @@ class State(NamedTuple):
     multipliers: Tensor | Array  # lam_ij, [pairs, d], or [pairs] with the norm coupling
     pulls: Tensor  # c_i [n, d], the linear term of each client's objective in the next round
     shortening: Tensor  # factor [n] of the clients' step sizes in the next round; ones without the norm coupling
-    gap: float  # Frank-Wolfe gap of the latest step
+    gap: float  # Frank-Wolfe gap sum (w_ij - s_ij) G_ij of the latest step: how far the linearised objective may fall
     ways: Array  # norm [n] of the latest change of each client's shared parameters; infinite before its first message
 
     @property
@@ -84,11 +84,15 @@ class Rule:
         apart = updates.differences(x)
         multipliers, slopes = self._ascended(state, apart)
         target = self.oracle(slopes, state.weights)
-        weights = updates.moved(state.weights, target, 2 / (t + 2) if self.step is None else self.step)
-        pulls, shortening = self._coupling(weights, multipliers, x)
+        weights = state.weights + (2 / (t + 2) if self.step is None else self.step) * (target - state.weights)
+        if isinstance(multipliers, Tensor):
+            pulls, shortening = updates.pulls(weights, multipliers, self.n), x.new_ones(self.n)
+        else:
+            pulls, shortening = updates.springs(weights, multipliers, x, self.lr, self.smoothing or 0.0)
         news, ways = slice(None) if heard is None else list(heard), state.ways.copy()
         ways[news] = (x - state.x).norm(dim=1).double().cpu().numpy()[news]
-        return State(x, weights, multipliers, pulls, shortening, updates.gap(state.weights, target, slopes), ways)
+        gap = float((state.weights - target) @ slopes)
+        return State(x, weights, multipliers, pulls, shortening, gap, ways)
 
     def labels(self, weights: Array) -> IntArray:
         """The cluster of each client [n]; with `n_clusters`, from the partition nearest to the weights [pairs]."""
@@ -104,12 +108,6 @@ class Rule:
         distances = updates.distances(apart)
         numbers = np.minimum(state.multipliers + self.dual_lr * state.weights * distances, self.radius)
         return numbers, numbers * distances - self.alpha
-
-    def _coupling(self, weights: Array, multipliers: Tensor | Array, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The linear terms c_i [n, d] of the clients and the factors [n] of their step sizes."""
-        if isinstance(multipliers, Tensor):
-            return updates.pulls(weights, multipliers, self.n), x.new_ones(self.n)
-        return updates.springs(weights, multipliers, x, self.lr, self.smoothing or 0.0)
 
 
 def pull_of(state: State, place: int) -> Tensor:

@@ -7,6 +7,7 @@ diagonal and that lam_ji = -lam_ij.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -97,16 +98,6 @@ def distances(apart: Tensor) -> Array:
 # ---- weights ---------------------------------------------------------------------------------------------------------
 
 
-def gap(w: Array, s: Array, g: Array) -> float:
-    """The Frank-Wolfe gap sum (w_ij - s_ij) G_ij: the largest possible decrease of the linearised objective."""
-    return float((w - s) @ g)
-
-
-def moved(w: Array, s: Array, step: float) -> Array:
-    """The weights w + step (s - w), which lie in every convex set that contains w and s."""
-    return w + step * (s - w)
-
-
 def _incidence(n: int) -> Array:
     """[n, pairs]: +1 where a client is the first of a pair, -1 where it is the second."""
     i, j = pairs_of(n)
@@ -144,20 +135,13 @@ def clusters_oracle(n: int, k: int) -> Oracle:
         return lambda g, _: tied(_searched(g, n, k))
     labels = np.array(list(partitions(n, k)), dtype=np.int8)
     atoms: Array = (labels[:, i] == labels[:, j]).astype(np.float64)
-
-    def enumerated(g: Array, _: Array) -> Array:
-        best = int(np.argmin(atoms @ g))
-        chosen: Array = atoms[best]
-        return chosen
-
-    return enumerated
+    return lambda g, _: np.asarray(atoms[np.argmin(atoms @ g)])
 
 
 def tied(labels: IntArray) -> Array:
     """The weights [pairs] of a partition given as labels [n]: 1 for pairs in one cluster, 0 for others."""
     i, j = pairs_of(len(labels))
-    weights: Array = (labels[i] == labels[j]).astype(np.float64)
-    return weights
+    return np.asarray(labels[i] == labels[j], np.float64)
 
 
 def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
@@ -186,27 +170,19 @@ def _searched(g: Array, n: int, k: int) -> IntArray:
 
 
 def _grouped(points: Array, start: int, k: int) -> IntArray:
-    """Labels [n] of Lloyd's k-means; centre 0 is point `start`, each next one the point farthest from the others."""
+    """Labels [n] of Lloyd's k-means, without empty clusters: each takes a client of the largest one.
+
+    Centre 0 is point `start`, each next one the point farthest from the others.
+    """
+    from scipy.cluster.vq import kmeans2
+    from scipy.spatial.distance import cdist
+
     centres = points[[start]]
     while len(centres) < k:
-        centres = np.vstack([centres, points[np.argmax(_squared(points, centres).min(1))]])
-    labels = _squared(points, centres).argmin(1)
-    for _ in range(20):
-        sizes = np.bincount(labels, minlength=k)
-        sums = np.stack([points[labels == c].sum(0) for c in range(k)])
-        centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
-        labels = _squared(points, centres).argmin(1)
-    return _filled(labels, k)
-
-
-def _squared(points: Array, centres: Array) -> Array:
-    squared: Array = np.square(points[:, None, :] - centres[None, :, :]).sum(2)
-    return squared
-
-
-def _filled(labels: IntArray, k: int) -> IntArray:
-    """Labels [n] without empty clusters: each empty cluster takes one client of the largest cluster."""
-    labels = labels.copy()
+        centres = np.vstack([centres, points[np.argmax(cdist(points, centres).min(1))]])
+    with warnings.catch_warnings(action="ignore"):  # about empty clusters, which keep their centres
+        _, found = kmeans2(points, centres, iter=21, minit="matrix")
+    labels: IntArray = found.astype(np.int64)
     for empty in np.flatnonzero(np.bincount(labels, minlength=k) == 0):
         largest = np.bincount(labels, minlength=k).argmax()
         labels[np.flatnonzero(labels == largest)[0]] = empty

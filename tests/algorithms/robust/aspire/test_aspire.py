@@ -15,7 +15,7 @@ from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
 from fednet_emu.algorithms.robust.aspire.master import Master, Worker, iteration_bit
 from fednet_emu.algorithms.robust.aspire.updates import Planes, moved_to, renewed
-from fednet_emu.algorithms.robust.uncertainty import CdNorm, worst_case_weights
+from fednet_emu.algorithms.robust.uncertainty import CdNorm
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
@@ -73,7 +73,7 @@ class Solution(NamedTuple):
 def objective(z: Array, budget: float) -> float:
     """The worst-case loss of a model."""
     losses = 0.5 * ((z - CENTRES) ** 2).sum(1)
-    return float(worst_case_weights(CdNorm(budget=budget, deviation=1 / N), losses) @ losses)
+    return float(CdNorm(budget=budget, deviation=1 / N).worst_case(losses, np.full(N, 1 / N)) @ losses)
 
 
 Toy = Callable[..., Solution]
