@@ -246,7 +246,6 @@ class LocalSteps(Algorithm):
 
     @cached_property
     def plan(self) -> SgdPlan:
-        """The local steps of a device in a round."""
         return SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=self.local_steps)
 
 

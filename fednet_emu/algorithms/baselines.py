@@ -33,7 +33,6 @@ class LocalOnly(LocalTraining):
             fed.end_of_round(list(models), invited=len(cohort), arrived=len(trained))
 
     def client(self, fed: Federation, k: Device, own: Deferred, t: int) -> Process:
-        """A device: continue training its own model."""
         trained = yield k.train(own, self.plan, t)
         return trained.params
 

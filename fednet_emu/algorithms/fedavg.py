@@ -64,7 +64,6 @@ class FedAvg(Synchronous):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite a cohort, wait for its models, average them."""
         w, server = fed.initial_model(), Server(fed, self)
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, self.message(fed, w), self.client)
@@ -73,7 +72,6 @@ class FedAvg(Synchronous):
 
     @property
     def client(self) -> Callable[..., Process]:
-        """A device: train the received model, send the result."""
         return LocalStep(self.plan, reply=self.aggregation.protected)
 
     def message(self, fed: Federation, w: Deferred) -> Any:
@@ -83,7 +81,6 @@ class FedAvg(Synchronous):
 
     @property
     def equal_weights(self) -> bool:  # type: ignore[override]  # a constant of most algorithms
-        """Whether all updates of a round weigh the same."""
         return self.weighting == "uniform" or type(self.aggregation) is not Mean
 
     @override

@@ -57,7 +57,6 @@ class FedProx(FedAvg):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite a cohort, average its models, adapt mu."""
         w, server = fed.initial_model(), Server(fed, self)
         pull = fed.defer(Pull, self.mu, None, 0, size=3) if self.adaptive else w
         whole = not self.adaptive and type(self.partial_work) is FullWork and type(self).client is FedProx.client

@@ -21,11 +21,10 @@ class Transmitter(NamedTuple):
     Attributes:
         efficiency: radiated over drawn power of the amplifier. It is infinite if no source splits the power while
             sending; the transmitter then draws `circuit_w` at any radiated power.
-        circuit_w: power in W in addition to the amplifier.
     """
 
     efficiency: float
-    circuit_w: float
+    circuit_w: float  # power in W in addition to the amplifier
 
     @classmethod
     def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:

@@ -49,7 +49,6 @@ class Ranked(Ranks):
     """The server has adapters, and sends each device its part."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each device its part of the adapters, and merge the received parts."""
         adapters, w = Adapters(fed.task.model), fed.initial_model()
         parts = self.parts(fed, adapters)
         for t in fed.rounds():
@@ -63,7 +62,6 @@ class Ranked(Ranks):
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, own: Deferred, t: int, parts: Sequence[Part]) -> Process:
-        """A device: train its part of the adapters, send the result."""
         part, size = parts[k.index], fed.task.model.size
         trained = yield k.train(fed.defer(part.padded, own, size, size=size), self.plan, t)
         return fed.defer(part.take, trained.params, size=part.size)

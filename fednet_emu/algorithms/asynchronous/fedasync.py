@@ -39,7 +39,6 @@ class FedAsync(Concurrent):
         return 1
 
     def run(self, fed: Federation) -> Process:
-        """The server: mix each arriving model into its own."""
         w = fed.initial_model()
         for t in fed.rounds():
             w = fed.published(w)
@@ -49,7 +48,6 @@ class FedAsync(Concurrent):
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
-        """A worker: train near the received model, send the result."""
         training = k.train(w, self.plan, n, prox=self.rho)
         del w  # a model is in memory no longer than the training needs it
         trained = yield training

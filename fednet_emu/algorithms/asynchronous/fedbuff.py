@@ -40,7 +40,6 @@ class FedBuff(Concurrent):
         return self.buffer_size
 
     def run(self, fed: Federation) -> Process:
-        """The server: fill the buffer, take a step, empty the buffer."""
         w = fed.initial_model()
         for t in fed.rounds():
             w, buffer = fed.published(w), list[Arrival]()
@@ -52,7 +51,6 @@ class FedBuff(Concurrent):
             fed.end_of_round(w)
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
-        """A client: train the received model, send the difference."""
         training = k.train(w, self.plan, n, difference=True)
         del w  # a model is in memory no longer than the difference needs it
         delta = yield training

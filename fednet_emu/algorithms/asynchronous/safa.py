@@ -70,7 +70,6 @@ class Safa(LocalTraining):
     with 1 no device continues across rounds."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: distribute, select, aggregate in three steps."""
         w, inbox = fed.initial_model(), fed.inbox()
         clients = [Client(k, w, w) for k in fed.devices() if k.n_samples]
         n = sum(client.device.n_samples for client in clients)

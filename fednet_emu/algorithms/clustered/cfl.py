@@ -44,7 +44,6 @@ class Cfl(Synchronous):
         return True
 
     def run(self, fed: Federation) -> Process:
-        """The server: average within each cluster, and split the clusters whose members disagree."""
         w = fed.initial_model()
         models: dict[Cluster, Deferred] = {tuple(k.index for k in fed.devices() if k.n_samples): w}
         own = [w] * fed.n_devices
@@ -60,7 +59,6 @@ class Cfl(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: train its cluster's model, send the result."""
         trained = yield k.train(w, self.plan, t)
         return trained.params
 

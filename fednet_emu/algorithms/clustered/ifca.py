@@ -34,7 +34,6 @@ class Ifca(Synchronous):
     """Number of rounds between two records of the model that each device chooses."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: send all models; average each model over the devices that chose it."""
         w, model = fed.initial_model(), fed.task.model
         others = (fed.defer(shuffled, model, w, fed.streams, j) for j in range(1, self.clusters))
         models = (w, *others)
@@ -51,7 +50,6 @@ class Ifca(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, models: tuple[Deferred, ...], t: int) -> Process:
-        """A device: evaluate all models, train the best one, send it with its number."""
         scores = yield k.evaluate(models)
         choice = fed.defer(lowest, [score.loss for score in scores], size=1)
         start = fed.defer(picked, choice, models, size=models[0].size)

@@ -51,7 +51,6 @@ class Turn(NamedTuple):
 
     @property
     def members(self) -> list[Member]:
-        """The members of the group whose turn it is."""
         return self.groups[self.group]
 
     def record(self, fed: Federation, structure: GroupStructure, started_s: float) -> None:

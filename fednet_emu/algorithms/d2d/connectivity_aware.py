@@ -53,7 +53,6 @@ class ConnectivityAware(ClusterTraining):
     """Number of rounds between two records of senders and receivers, for plots; null for no records."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: sample devices, wait for the clusters, update the model, choose the next number of samples."""
         n = fed.n_trainers
         x, m = fed.initial_model(), min(cohort_size(self.cohort or 1.0, fed.n_devices), n)
         for t in fed.rounds():

@@ -110,7 +110,6 @@ class Mixing(Decentralised):
             yield from self.push(fed, k, turn.stepped[k.index], turn)
 
     def train(self, fed: Federation, k: Device, turn: Turn) -> Process:
-        """The local steps of a device."""
         x = turn.models[k.index]
         trained = yield k.train(x, self.plan, turn.t)
         turn.stepped[k.index] = self.step(fed, k, x, trained.params)
@@ -126,7 +125,6 @@ class Mixing(Decentralised):
             turn.heard.update((k.index, i) for i in reached)
 
     def acknowledge(self, fed: Federation, i: Device, k: Device, turn: Turn) -> Process:
-        """Device i acknowledges the model of device k."""
         cluster = int(turn.graph.cluster[i.index])
         [told] = yield fed.sidelink(i, [k], None, ACKNOWLEDGEMENT_BIT, cluster)
         if not told.lost:

@@ -32,7 +32,6 @@ class FedDF(PublicSamples, Synchronous):
     excludes = (NO_SERVER_SPEED,)
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the models, score the public samples by each, train the mean towards their scores."""
         w, x, model = fed.initial_model(), self.public(fed), fed.task.model
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, w, self.client)
@@ -47,7 +46,6 @@ class FedDF(PublicSamples, Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: train, and send the model."""
         trained = yield k.train(w, self.plan, t)
         return trained.params
 

@@ -37,7 +37,6 @@ class FedMD(PublicSamples, Synchronous):
         return 5
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the scores that arrive, with equal weights; without any it keeps the consensus."""
         x, n = self.public(fed), self.n_scores(fed)
         own, consensus = [fed.initial_model()] * fed.n_devices, None
         for t in fed.rounds():
@@ -49,7 +48,6 @@ class FedMD(PublicSamples, Synchronous):
     def client(
         self, fed: Federation, k: Device, consensus: Deferred | None, t: int, own: list[Deferred], x: Tensor
     ) -> Process:
-        """A device: digest the consensus, revisit its own samples, send its scores of the public ones."""
         w = own[k.index]
         if consensus is not None:
             digested = yield self.distil(fed, k, w, consensus, t)

@@ -51,7 +51,6 @@ class FedProto(Synchronous):
         return 4
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the prototypes of each class that arrive."""
         check_classifier(fed, self.kind)
         featured, known = with_features(fed.task.model, fed.task.outputs), Prototypes()
         loss, own = PrototypeLoss(self.pull, featured.outputs), [fed.initial_model()] * fed.n_devices
@@ -80,7 +79,6 @@ class FedProto(Synchronous):
         featured: Featured,
         loss: PrototypeLoss,
     ) -> Process:
-        """A device: train around the global prototypes, send its own."""
         mine, w, y, n = fed.task.slice_of(k.index), own[k.index], self.labels(fed, k), k.n_samples
         if prototypes is None:
             trained = yield k.train(w, self.plan, t)

@@ -41,7 +41,6 @@ class FedDyn(Synchronous):
     server's model, which is sent to the devices."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the models that arrive, and correct the mean by the mean of all gradients in memory."""
         w = mean = fed.initial_model()
         h, m = fed.zeros(), fed.n_trainers
         minus_g: dict[Device, Deferred] = defaultdict(fed.zeros)  # -g_k of the devices that have taken part
@@ -58,7 +57,6 @@ class FedDyn(Synchronous):
 
     @property
     def client(self) -> LocalStep:
-        """A device: train on the dynamic objective, send the result."""
         return LocalStep(self.plan, {"prox": self.alpha}, own=own_gradient)
 
 

@@ -66,7 +66,6 @@ class FedNova(Synchronous):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite a cohort, wait for models and numbers of steps, take the normalised mean."""
         w, n = fed.initial_model(), fed.task.model.n_trainable
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, w, self.client, up=w.size + 1)
@@ -81,11 +80,9 @@ class FedNova(Synchronous):
 
     @property
     def client(self) -> LocalStep:
-        """A device: train, send the result and the number of steps."""
         return LocalStep(self.plan, {"prox": self.prox}, reply=self.with_steps)
 
     def with_steps(self, fed: Federation, k: Device, params: Deferred, *_: Any) -> tuple[Deferred, int]:
-        """The trained parameters and the number of steps."""
         return params, self.plan.n_steps(k.n_samples)
 
 

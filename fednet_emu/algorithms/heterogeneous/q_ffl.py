@@ -51,7 +51,6 @@ class QFfl(Synchronous):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: draw a cohort, wait for models and losses, make the step whose size follows from them."""
         w = fed.initial_model()
         for t in fed.rounds():
             arrived = yield from self.round(fed, t, w, self.client, up=w.size + 1)
@@ -63,14 +62,12 @@ class QFfl(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: compute the loss of the model, train it, send the result and the loss."""
         loss = yield k.loss(w, t, "loss")
         trained = yield k.train(w, self.plan, t)
         return trained.params, loss
 
     @property
     def asks_selection(self) -> bool:
-        """Not where the samples decide."""
         return self.sampling == "uniform"
 
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:

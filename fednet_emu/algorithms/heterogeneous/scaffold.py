@@ -74,7 +74,6 @@ class Scaffold(Synchronous):
         return self
 
     def run(self, fed: Federation) -> Process:
-        """The server: send model and control variate, move both by the replies."""
         x, c, n = fed.initial_model(), fed.zeros(), fed.n_trainers
         own: Variates = defaultdict(fed.zeros)  # c_i of the devices that have taken part
         for t in fed.rounds():
@@ -87,7 +86,6 @@ class Scaffold(Synchronous):
 
     @property
     def client(self) -> Callable[..., Process]:
-        """A device: train, send the model and the change of its control variate."""
         if self.option == "I":
             return self.with_a_gradient
         return LocalStep(self.plan, own=self.correction, reply=self.with_a_mean_gradient)

@@ -70,7 +70,6 @@ class HierFAvg(LocalTraining):
     """Number of times that a message lost on the backhaul is sent again, in either direction."""
 
     def run(self, fed: Federation) -> Process:
-        """The cloud: send the model to all edge servers, wait for their updates, move by their mean."""
         w, edges = fed.initial_model(), EdgeServers(fed)
         for t in fed.rounds():
             interval = Interval(t, (yield fed.cohort(self.cohort, t)))

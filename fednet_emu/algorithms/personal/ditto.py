@@ -27,7 +27,6 @@ class Ditto(Synchronous):
     trains its personal model alone."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the global model as in FedAvg; personal models never leave their devices."""
         w = fed.initial_model()
         own = [w] * fed.n_devices
         for t in fed.rounds():
@@ -37,7 +36,6 @@ class Ditto(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
-        """A device: train the global model, then the personal model around it; send only the global one."""
         trained = yield k.train(w, self.plan, t)
         mine = yield k.train(own[k.index], self.plan, t, "own", prox=self.pull, anchor=w)
         own[k.index] = mine.params

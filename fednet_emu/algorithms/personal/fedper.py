@@ -25,7 +25,6 @@ class FedPer(Synchronous):
     """Layers that stay on the device, by name, pattern or index; -1 is the last layer."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the base."""
         layers, w = Layers(fed.task.model, self.private), fed.initial_model()
         fed.links.statistics[layers.n_shared] = layers.n_statistics
         own, base = [w] * fed.n_devices, fed.defer(layers.take, w, size=layers.n_shared)
@@ -38,7 +37,6 @@ class FedPer(Synchronous):
     def client(
         self, fed: Federation, k: Device, base: Deferred, t: int, own: list[Deferred], layers: Layers
     ) -> Process:
-        """A device: combine the new base with its personal layers, train both, send the base."""
         start = fed.defer(layers.put, own[k.index], base)
         trained = yield k.train(start, self.plan, t)
         own[k.index] = trained.params

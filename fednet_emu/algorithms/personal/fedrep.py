@@ -30,7 +30,6 @@ class FedRep(FedPer):
     def client(
         self, fed: Federation, k: Device, body: Deferred, t: int, own: list[Deferred], layers: Layers
     ) -> Process:
-        """A device: fit the head to the new representation, then train the representation and send it."""
         start = fed.defer(layers.put, own[k.index], body)
         head = replace(self.plan, steps=None, epochs=self.head_epochs)
         fitted = yield k.train(start, head, t, "head", mask=layers.private)

@@ -40,11 +40,9 @@ class PerFedAvg(Synchronous):
 
     @property
     def alpha(self) -> float:
-        """The step size of the adaptation."""
         return self.lr if self.adapt_lr is None else self.adapt_lr
 
     def run(self, fed: Federation) -> Process:
-        """The server: average; the evaluated model of each device is derived from the mean."""
         w, able = fed.initial_model(), np.flatnonzero(fed.task.n_samples).tolist()
         adapt = replace(self.plan, lr=self.alpha, steps=1, epochs=None)
         for t in fed.rounds():
@@ -57,7 +55,6 @@ class PerFedAvg(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: make the local steps, each of several gradients, and send the result."""
         one, n = replace(self.plan, lr=1.0, steps=1, epochs=None), fed.n_statistics
         for step in range(self.plan.n_steps(k.n_samples)):
             near = yield k.train(w, replace(one, lr=self.alpha), t, step, "adapt")

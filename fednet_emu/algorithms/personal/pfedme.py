@@ -40,7 +40,6 @@ class PFedMe(Synchronous):
     """Part of the way to the mean that the server goes (beta)."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: average the devices' models."""
         w = fed.initial_model()
         own = [w] * fed.n_devices
         for t in fed.rounds():
@@ -50,7 +49,6 @@ class PFedMe(Synchronous):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int, own: list[Deferred]) -> Process:
-        """A device: find the personal model and step towards it, in turns; send the device's model."""
         for step in range(self.device_steps):
             personal = yield k.train(w, self.plan, t, step, prox=self.pull)
             own[k.index] = personal.params

@@ -39,7 +39,6 @@ class Afl(Algorithm):
     patience_s: RoundPatience = ROUND_S
 
     def run(self, fed: Federation) -> Process:
-        """The server: collect gradients and losses of all devices; descend in the model, ascend in the weights."""
         place = {k: j for j, k in enumerate(k for k in fed.devices() if k.n_samples)}
         n = len(place)
         w = mean = fed.initial_model()
@@ -59,7 +58,6 @@ class Afl(Algorithm):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: compute one gradient, send the model after it with the loss."""
         trained = yield k.train(w, SgdPlan(lr=self.lr, batch_size=self.batch_size, steps=1), t)
         return trained.params, trained.loss
 

@@ -72,7 +72,6 @@ class Drfa(Algorithm):
         return True
 
     def run(self, fed: Federation) -> Process:
-        """The server: draw devices, average their models and snapshots, draw again, update the weights."""
         devices = [k for k in fed.devices() if k.n_samples]
         place, n, tau = {k: j for j, k in enumerate(devices)}, len(devices), self.local_steps
         prior = self.prior.weights(np.array([k.index for k in devices]))

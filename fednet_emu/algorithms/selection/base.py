@@ -100,43 +100,28 @@ class ServerView:
     """The server's information at the start of a round; entry k of every array [N] is about device k.
 
     Attributes:
-        t: the round, from 0.
-        now_s: simulated time.
-        size: number of devices to select, the algorithm's `cohort`.
-        rng: the random numbers of this round's decision.
-        there: numbers of the devices that can be selected, in order: present, and with samples.
-        n_samples: samples of each device, reported once.
-        flop_per_s: nominal speeds, reported once.
-        asked: int64 [N], number of invitations of each device.
-        last_asked: the latest round with an invitation; -1 before.
-        arrived: int64 [N], number of arrived uploads.
-        last_arrived: the latest round with an arrived upload; -1 before.
         took_s: time from invitation to arrival in the latest round with a reply; nan before. For a device that
             was cancelled at a deadline it is the time until then, a lower bound.
         told: metrics of the latest arrived upload, by name, each [N]; nan before. Empty unless the rule has `reports`.
-        polled: numbers of the devices that `poll` has selected; empty during `poll`.
-        polled_loss: the received losses [N] of the present model; nan for all other devices.
-        memory: the state of the rule, made by `start`.
-        work: the work of a device in the round.
     """
 
-    t: int
-    now_s: float
-    size: int
-    rng: np.random.Generator
-    there: IntArray
-    n_samples: IntArray
-    flop_per_s: Array
-    asked: IntArray
-    last_asked: IntArray
-    arrived: IntArray
-    last_arrived: IntArray
+    t: int  # the round, from 0
+    now_s: float  # simulated time
+    size: int  # number of devices to select, the algorithm's `cohort`
+    rng: np.random.Generator  # the random numbers of this round's decision
+    there: IntArray  # numbers of the devices that can be selected, in order: present, and with samples
+    n_samples: IntArray  # samples of each device, reported once
+    flop_per_s: Array  # nominal speeds, reported once
+    asked: IntArray  # int64 [N], number of invitations of each device
+    last_asked: IntArray  # the latest round with an invitation; -1 before
+    arrived: IntArray  # int64 [N], number of arrived uploads
+    last_arrived: IntArray  # the latest round with an arrived upload; -1 before
     took_s: Array
     told: dict[Statistic, Array]
-    polled: IntArray
-    polled_loss: Array
-    memory: Any
-    work: RoundWork
+    polled: IntArray  # numbers of the devices that `poll` has selected; empty during `poll`
+    polled_loss: Array  # the received losses [N] of the present model; nan for all other devices
+    memory: Any  # the state of the rule, made by `start`
+    work: RoundWork  # the work of a device in the round
 
     @cached_property
     def rate_bps(self) -> Array:
@@ -155,7 +140,6 @@ class ServerView:
 
     @property
     def compute_s(self) -> Array:
-        """Nominal times [N] of the local steps."""
         return self.work.compute_s
 
     @cached_property

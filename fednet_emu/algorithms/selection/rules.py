@@ -69,7 +69,6 @@ class RoundRobin(Selection):
     """
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """The devices invited longest ago; of devices invited in the same round, those with fewer invitations first."""
         there = view.there
         order = np.lexsort((there, view.asked[there], view.last_asked[there]))
         chosen: list[int] = there[order[: view.size]].tolist()

@@ -328,7 +328,6 @@ class SplitFed(LocalTraining):
         return 7 * steps if self.variant == "psl" else 2 + 5 * steps
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite a cohort, and train with it."""
         w, cuts, link = fed.initial_model(), self.cuts(fed), CutLink(fed, self.plan, self.server_queue, self.retries)
         train = {"sl": self.in_turn, "v1": self.side_by_side, "v2": self.as_served, "psl": self.in_step}[self.variant]
         for t in fed.rounds():

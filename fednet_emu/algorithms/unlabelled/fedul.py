@@ -89,7 +89,6 @@ class SurrogateLoss:
         return cls(torch.from_numpy(a).to(like).log(), mode)
 
     def __call__(self, z: Tensor, y: Tensor) -> Tensor:
-        """The losses [B]."""
         if self.mode == "ce_on_probs":
             log_a = self.log_a.clamp_min(torch.finfo(z.dtype).min / 2)  # so that an empty set has gradient 0, not NaN
             logits = torch.logsumexp(z[:, None] + log_a, dim=2)
@@ -153,7 +152,6 @@ class FedUL(Algorithm):
     weights of the round before."""
 
     def run(self, fed: Federation) -> Process:
-        """The server: invite clients, average their models, train on its labelled samples, keep the best model."""
         method = self.supervision if self.server_epochs else "none"
         sets = self._sets(fed, method)
         unlabelled = TrainData(fed.task.data.x, sets)

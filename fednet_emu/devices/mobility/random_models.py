@@ -26,27 +26,16 @@ _DRAWS = np.arange(5)[:, None]
 
 @dataclass(slots=True, eq=False)
 class Legs:
-    """One straight leg of each of k devices.
+    """One straight leg of each of k devices."""
 
-    Attributes:
-        device: devices, [k].
-        number: index of the draw that gave the leg its heading, [k]; -1 before the first.
-        start_s: start of the leg, [k].
-        end_s: end of the leg at a wall or a turn, [k].
-        turn_s: end of the heading, [k]; later than `end_s` when the device reaches a wall first.
-        xy_m: starting point, [k, 2].
-        velocity_m_s: constant velocity, [k, 2].
-        memory: state of the mobility model that one leg passes to the next, [k, columns].
-    """
-
-    device: IntArray
-    number: IntArray
-    start_s: Array
-    end_s: Array
-    turn_s: Array
-    xy_m: Array
-    velocity_m_s: Array
-    memory: Array
+    device: IntArray  # devices, [k]
+    number: IntArray  # index of the draw that gave the leg its heading, [k]; -1 before the first
+    start_s: Array  # start of the leg, [k]
+    end_s: Array  # end of the leg at a wall or a turn, [k]
+    turn_s: Array  # end of the heading, [k]; later than `end_s` when the device reaches a wall first
+    xy_m: Array  # starting point, [k, 2]
+    velocity_m_s: Array  # constant velocity, [k, 2]
+    memory: Array  # state of the mobility model that one leg passes to the next, [k, columns]
 
     @classmethod
     def none_yet(cls, xy_m: Array, columns: int = 0) -> Legs:

@@ -21,15 +21,10 @@ _GREY = {"1", "L", "LA"}
 
 
 class Table(NamedTuple):
-    """A table, and its name in error messages.
+    """A table, and its name in error messages."""
 
-    Attributes:
-        rows: a `datasets.Dataset`.
-        where: its file, folder or name, and its split.
-    """
-
-    rows: Any
-    where: str
+    rows: Any  # a `datasets.Dataset`
+    where: str  # its file, folder or name, and its split
 
     def feature(self, column: str) -> Any:
         """The feature description of a column by the library.

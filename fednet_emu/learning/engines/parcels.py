@@ -25,17 +25,11 @@ Kept = FlatModel | TrainData
 
 
 class Parcel(NamedTuple):
-    """Packed jobs.
+    """Packed jobs."""
 
-    Attributes:
-        text: the jobs, with numbers in the place of what is kept and of tensors.
-        kept: models and data of the jobs.
-        tensors: starting parameters, linear terms, anchors, masks, targets and bases, each once.
-    """
-
-    text: bytes
-    kept: list[Kept]
-    tensors: list[Tensor]
+    text: bytes  # the jobs, with numbers in the place of what is kept and of tensors
+    kept: list[Kept]  # models and data of the jobs
+    tensors: list[Tensor]  # starting parameters, linear terms, anchors, masks, targets and bases, each once
 
 
 class Rows(NamedTuple):

@@ -20,21 +20,13 @@ _MANY = 10**9
 
 
 class Case(NamedTuple):
-    """The inputs of the rule: jobs of one shape that are ready together.
+    """The inputs of the rule: jobs of one shape that are ready together."""
 
-    Attributes:
-        device: "cpu" or "cuda".
-        batchable: whether the jobs may share a vectorised call: not with dropout, batch norm or Adam.
-        by_hand: whether gradients are hand-written: chains of dense layers, and on a GPU also of convolutions.
-        fits: number of jobs that fit together, with batches and activations, into a CPU's caches or a GPU's memory.
-        jobs: number of jobs.
-    """
-
-    device: str
-    batchable: bool
-    by_hand: bool
-    fits: int
-    jobs: int
+    device: str  # "cpu" or "cuda"
+    batchable: bool  # whether the jobs may share a vectorised call: not with dropout, batch norm or Adam
+    by_hand: bool  # whether gradients are hand-written: chains of dense layers, and on a GPU also of convolutions
+    fits: int  # number of jobs that fit together, with batches and activations, into a CPU's caches or a GPU's memory
+    jobs: int  # number of jobs
 
 
 def choose(case: Case) -> Way:

@@ -14,17 +14,11 @@ from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
-    """What a process reports of a call; the trained parameters are a value of their own, read when they are needed.
+    """What a process reports of a call; the trained parameters are a value of their own, read when they are needed."""
 
-    Attributes:
-        losses: mean loss and mean square of each job that has ended, by its place.
-        error: why others have not; None if all have.
-        computing_s: host seconds that the call took.
-    """
-
-    losses: dict[int, tuple[float, float]]
-    error: Exception | None
-    computing_s: float
+    losses: dict[int, tuple[float, float]]  # mean loss and mean square of each job that has ended, by its place
+    error: Exception | None  # why others have not; None if all have
+    computing_s: float  # host seconds that the call took
 
 
 @final

@@ -118,20 +118,15 @@ class CohortJob:
     """The work of a node of the graph: training that n devices begin from one model.
 
     Attributes:
-        columns: the jobs, without parameters and terms that are not known yet.
-        params: the model that all devices start from.
         terms: further terms for all, out of `SHARED`; values may be Deferreds.
-        own: further terms by device [n], out of `OWN`.
-        results: [n] the nodes with the parameters after training.
-        begun: the jobs that were begun; None before.
     """
 
-    columns: Columns
-    params: Deferred
+    columns: Columns  # the jobs, without parameters and terms that are not known yet
+    params: Deferred  # the model that all devices start from
     terms: Mapping[str, Any] = field(default_factory=dict)
-    own: dict[str, list[Deferred]] = field(default_factory=dict)
-    results: list[ref[Deferred]] = field(default_factory=list)
-    begun: Begun | None = None
+    own: dict[str, list[Deferred]] = field(default_factory=dict)  # further terms by device [n], out of `OWN`
+    results: list[ref[Deferred]] = field(default_factory=list)  # [n] the nodes with the parameters after training
+    begun: Begun | None = None  # the jobs that were begun; None before
 
     def add(self, own: Mapping[str, Deferred]) -> None:
         """Add the terms of the next device.

@@ -24,37 +24,21 @@ class Rule(NamedTuple):
 
 
 class JobShape(NamedTuple):
-    """The properties that jobs in one stack share; models, data and streams are equal only if the same object.
+    """The properties that jobs in one stack share; models, data and streams are equal only if the same object."""
 
-    Attributes:
-        model: the model to train.
-        data: the data that the samples come from.
-        streams: the random streams that the batches come from.
-        batchable: whether jobs of this shape may be stacked; otherwise they run one by one.
-        full_batch: whether every step uses all samples of its device.
-        width: samples per batch, rounded up to a power of two, so that padding costs at most a factor of two.
-        linear: whether there is an added linear term.
-        drift: whether something is added to the steps of the optimizer.
-        anchor: whether there is a proximal term.
-        mask: mask [size] of trained parameters, or None; masks are equal only if they are the same object.
-        rule: how steps are made of gradients; None for plain steps, whose sizes may differ from job to job.
-        squares: whether the mean square of the samples' losses is wanted.
-        base: weights under adapters, or None; equal only if they are the same object.
-    """
-
-    model: FlatModel
-    data: TrainData
-    streams: Streams
-    batchable: bool
-    full_batch: bool
-    width: int
-    linear: bool
-    drift: bool
-    anchor: bool
-    mask: Tensor | None
-    rule: Rule | None
-    squares: bool = False
-    base: Tensor | None = None
+    model: FlatModel  # the model to train
+    data: TrainData  # the data that the samples come from
+    streams: Streams  # the random streams that the batches come from
+    batchable: bool  # whether jobs of this shape may be stacked; otherwise they run one by one
+    full_batch: bool  # whether every step uses all samples of its device
+    width: int  # samples per batch, rounded up to a power of two, so that padding costs at most a factor of two
+    linear: bool  # whether there is an added linear term
+    drift: bool  # whether something is added to the steps of the optimizer
+    anchor: bool  # whether there is a proximal term
+    mask: Tensor | None  # mask [size] of trained parameters, or None; masks are equal only if they are the same object
+    rule: Rule | None  # how steps are made of gradients; None for plain steps, whose sizes may differ from job to job
+    squares: bool = False  # whether the mean square of the samples' losses is wanted
+    base: Tensor | None = None  # weights under adapters, or None; equal only if they are the same object
 
     @property
     def private(self) -> PrivateSgd | None:

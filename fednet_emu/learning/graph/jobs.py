@@ -134,15 +134,10 @@ class TrainData:
 @final
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The rows of the data that each step of a job uses.
+    """The rows of the data that each step of a job uses."""
 
-    Attributes:
-        index: rows [steps, width]; an incomplete batch is padded with a row of the same device.
-        count: number of samples [steps] in each batch, without padding.
-    """
-
-    index: IntArray
-    count: IntArray
+    index: IntArray  # rows [steps, width]; an incomplete batch is padded with a row of the same device
+    count: IntArray  # number of samples [steps] in each batch, without padding
 
 
 @final
@@ -155,61 +150,45 @@ class TrainJob:
     function of the fields and of the streams `streams(*rng_key)`, `streams(*rng_key, ...)` only, not of other jobs.
 
     Attributes:
-        model: the model and its loss.
-        data: the samples, of which `indices` are the device's own.
         indices: rows of the data, an array or a slice; a slice is used in place, without a copy, for full batches.
-        params: the parameters to start from.
-        plan: steps and batches.
-        streams: the randomness of the run.
-        rng_key: names the random stream of this job by who and what, such as ("batch", "dev-3", 12).
-        label: names the job in messages, such as "dev-3, round 12".
-        scale: factor of the loss gradient.
-        linear: gradient [size] of an added linear term, or None.
         drift: what every step adds after the optimizer, times -lr, [size], or None; neither momentum nor clipping acts
             on it. With plain steps it is the same as `linear`.
-        prox: factor of the proximal term towards the anchor.
         anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
-        l1: weight of the sum of the absolute values of all trainable parameters.
-        loss: loss per sample; None takes the model's own loss.
-        augment: augmentation of the inputs of a batch; None for none.
         mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs run
             together only if they share the same mask object.
-        squares: whether the mean square of the samples' losses is wanted, too.
         targets: what `loss` is to compare the outputs with in the place of the data's own targets: values
             [n_samples, ...], one for each row of a slice; None for those of the data.
         base: weights under adapters [base_size] in the place of the model's own, which are used without a copy. Jobs
             run together only if they share the same value.
-        n_samples: number of samples the device trains on.
-        first_row: the first of these rows of the data.
         flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
 
     Raises:
         ScenarioError: the device has no samples.
     """
 
-    model: FlatModel
-    data: TrainData
+    model: FlatModel  # the model and its loss
+    data: TrainData  # the samples, of which `indices` are the device's own
     indices: IntArray | slice
-    params: Deferred
-    plan: SgdPlan
-    streams: Streams
-    rng_key: tuple[Any, ...]
-    label: str
-    scale: float | Deferred = 1.0
-    linear: Deferred | None = None
+    params: Deferred  # the parameters to start from
+    plan: SgdPlan  # steps and batches
+    streams: Streams  # the randomness of the run
+    rng_key: tuple[Any, ...]  # names the random stream of this job by who and what, such as ("batch", "dev-3", 12)
+    label: str  # names the job in messages, such as "dev-3, round 12"
+    scale: float | Deferred = 1.0  # factor of the loss gradient
+    linear: Deferred | None = None  # gradient [size] of an added linear term, or None
     drift: Deferred | None = None
-    prox: float | Deferred = 0.0
+    prox: float | Deferred = 0.0  # factor of the proximal term towards the anchor
     anchor: Deferred | None = None
-    l1: float = 0.0
-    loss: PerSampleLoss | None = None
-    augment: Augmentation | None = None
+    l1: float = 0.0  # weight of the sum of the absolute values of all trainable parameters
+    loss: PerSampleLoss | None = None  # loss per sample; None takes the model's own loss
+    augment: Augmentation | None = None  # augmentation of the inputs of a batch; None for none
     mask: Tensor | None = None
-    squares: bool = False
+    squares: bool = False  # whether the mean square of the samples' losses is wanted, too
     targets: Deferred | None = None
     base: Deferred | None = None
 
-    n_samples: int = field(init=False)
-    first_row: int = field(init=False)
+    n_samples: int = field(init=False)  # number of samples the device trains on
+    first_row: int = field(init=False)  # the first of these rows of the data
     flop: float = field(init=False)
 
     def __post_init__(self) -> None:

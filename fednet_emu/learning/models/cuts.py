@@ -23,20 +23,13 @@ class Cut:
     """A model in two parts, the first on the device and the second on the server.
 
     The operations of both parts in a step add up to `FlatModel.flop_per_sample`.
-
-    Attributes:
-        device: mask of the entries of the flat vector on the device.
-        width: numbers per sample that pass the cut, forward as activations and backward as their gradient.
-        forward_flop: operations of the device per sample, up to the activations.
-        server_flop: operations of the server per sample, forward and backward.
-        backward_flop: operations of the device per sample, from the gradient of the activations.
     """
 
-    device: Layers
-    width: int
-    forward_flop: float
-    server_flop: float
-    backward_flop: float
+    device: Layers  # mask of the entries of the flat vector on the device
+    width: int  # numbers per sample that pass the cut, forward as activations and backward as their gradient
+    forward_flop: float  # operations of the device per sample, up to the activations
+    server_flop: float  # operations of the server per sample, forward and backward
+    backward_flop: float  # operations of the device per sample, from the gradient of the activations
 
 
 def cuts_of(model: FlatModel) -> list[Cut]:

@@ -12,17 +12,11 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Featured(NamedTuple):
-    """A model whose outputs are followed by the features.
+    """A model whose outputs are followed by the features."""
 
-    Attributes:
-        model: another function of the same vectors, from a batch to outputs and features [B, outputs + size].
-        outputs: number of outputs.
-        size: number of features of a sample (d).
-    """
-
-    model: FlatModel
-    outputs: int
-    size: int
+    model: FlatModel  # another function of the same vectors, from a batch to outputs and features [B, outputs + size]
+    outputs: int  # number of outputs
+    size: int  # number of features of a sample (d)
 
 
 def with_features(model: FlatModel, outputs: int) -> Featured:

@@ -26,15 +26,10 @@ class Factors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The part of a flat vector on a device of some rank: first rows of each A, first columns of each B, all else.
+    """The part of a flat vector on a device of some rank: first rows of each A, first columns of each B, all else."""
 
-    Attributes:
-        rank: the rank.
-        places: int64 [n], indices of the part in the vector.
-    """
-
-    rank: int
-    places: Tensor
+    rank: int  # the rank
+    places: Tensor  # int64 [n], indices of the part in the vector
 
     @property
     def size(self) -> int:

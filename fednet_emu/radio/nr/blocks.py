@@ -225,19 +225,12 @@ class NrBlocks(Repeating):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OuterLoop:
-    """Mean efficiency of an outer loop on a constant link.
+    """Mean efficiency of an outer loop on a constant link."""
 
-    Attributes:
-        least: SINR (linear) below which the rate is 0.
-        low_db: `least` in dB, the first point.
-        efficiency_bps_hz: [points] efficiency every 0.01 dB, up to the point from which it is constant.
-        steps: `efficiency_bps_hz` as a list, for fast access to one entry.
-    """
-
-    least: float
-    low_db: float
-    efficiency_bps_hz: Array
-    steps: list[float]
+    least: float  # SINR (linear) below which the rate is 0
+    low_db: float  # `least` in dB, the first point
+    efficiency_bps_hz: Array  # [points] efficiency every 0.01 dB, up to the point from which it is constant
+    steps: list[float]  # `efficiency_bps_hz` as a list, for fast access to one entry
 
 
 @lru_cache(maxsize=64)

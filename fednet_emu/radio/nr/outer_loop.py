@@ -17,15 +17,10 @@ _FIRST, _LATER = 32, 256
 
 
 class Climb(NamedTuple):
-    """Efficiencies in bit/s/Hz of a loop that counts errors on a constant link, at SNRs [points].
+    """Efficiencies in bit/s/Hz of a loop that counts errors on a constant link, at SNRs [points]."""
 
-    Attributes:
-        first: [windows, points] efficiency in each of the first windows of a transfer.
-        settled: [points] mean efficiency in the long run.
-    """
-
-    first: Array
-    settled: Array
+    first: Array  # [windows, points] efficiency in each of the first windows of a transfer
+    settled: Array  # [points] mean efficiency in the long run
 
 
 def climb(efficiency_bps_hz: Array, errors: Array) -> Climb:

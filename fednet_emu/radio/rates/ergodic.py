@@ -108,15 +108,10 @@ def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Means:
-    """Mean rates of rate laws over fading, on a band of 1 Hz.
+    """Mean rates of rate laws over fading, on a band of 1 Hz."""
 
-    Attributes:
-        log_rates: [laws, points] natural logarithms of the mean rates on the grid, minus infinity for a rate of 0.
-        rise: [laws] growth of the rate per grid step at the upper end, where fading no longer matters.
-    """
-
-    log_rates: Array
-    rise: Array
+    log_rates: Array  # [laws, points] natural logarithms of the mean rates on the grid, minus infinity for a rate of 0
+    rise: Array  # [laws] growth of the rate per grid step at the upper end, where fading no longer matters
 
     @classmethod
     def of(cls, laws: Sequence[RateLaw], fading: Fading) -> Means:

@@ -21,11 +21,10 @@ class _Ramps(NamedTuple):
     """SINRs below which narrowing helps, and the rates there per unit of SINR.
 
     Attributes:
-        peaks: [n] SINRs (linear) in rising order.
         slopes: [n + 1] best efficiency in bit/s/Hz per unit of SINR at this peak or a higher one; 0 after the last.
     """
 
-    peaks: list[float]
+    peaks: list[float]  # [n] SINRs (linear) in rising order
     slopes: list[float]
 
 

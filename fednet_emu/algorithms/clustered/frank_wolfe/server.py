@@ -56,12 +56,10 @@ class Rule:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of clients."""
         return self.n * (self.n - 1) // 2
 
     @cached_property
     def oracle(self) -> Oracle:
-        """The oracle that minimises linear functions over the feasible weights."""
         return box if self.n_clusters is None else clusters_oracle(self.n, self.n_clusters)
 
     def n_scalars(self, d: int) -> int:

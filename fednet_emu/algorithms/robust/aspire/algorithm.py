@@ -233,7 +233,6 @@ class Aspire(Algorithm):
         return prior
 
     def run(self, fed: Federation) -> Process:
-        """The master: reply to those that have reported, wait for enough of them, step, renew the planes."""
         devices = [k for k in fed.devices() if k.n_samples]
         n, steps = len(devices), self.steps(len(devices))
         master = Master(fed, self._weights_for(np.array([k.index for k in devices])), steps.at(0))

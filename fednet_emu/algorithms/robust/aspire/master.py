@@ -212,14 +212,12 @@ class Log:
         )
 
     def reports(self, t: int, reports: Iterable[tuple[Device, float, int]]) -> None:
-        """Record the reports: (device, time of arrival, iteration of the latest reply to it)."""
         for device, arrived_s, told in reports:
             self._fed.ledger.record(
                 "activations", step=t + 1, device=device.index, arrived_s=arrived_s, staleness=t - told
             )
 
     def gap(self, t: int, squared: float) -> None:
-        """Record the squared stationarity gap after iteration t."""
         self._fed.ledger.record("stationarity", step=t + 1, simulated_s=self._fed.now_s, squared_gap=squared)
 
 

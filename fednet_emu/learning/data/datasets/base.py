@@ -74,19 +74,12 @@ class Samples:
 
 
 class Extent(NamedTuple):
-    """Known properties of samples before they are read or drawn.
+    """Known properties of samples before they are read or drawn."""
 
-    Attributes:
-        input_shape: shape of one sample.
-        outputs: number of outputs of a model for them; None if unknown.
-        samples: number of training and test samples together; None if unknown.
-        value_byte: memory of one number of a sample (byte).
-    """
-
-    input_shape: tuple[int, ...]
-    outputs: int | None
-    samples: int | None = None
-    value_byte: int = 4
+    input_shape: tuple[int, ...]  # shape of one sample
+    outputs: int | None  # number of outputs of a model for them; None if unknown
+    samples: int | None = None  # number of training and test samples together; None if unknown
+    value_byte: int = 4  # memory of one number of a sample (byte)
 
     @property
     def byte(self) -> int:

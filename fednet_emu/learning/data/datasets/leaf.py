@@ -27,19 +27,12 @@ _PICTURES = (".jpg", ".jpeg", ".png")
 
 
 class Owned(NamedTuple):
-    """Samples of users in the form of the files.
+    """Samples of users in the form of the files."""
 
-    Attributes:
-        x: Arrays [its samples, numbers] of each user; or texts.
-        y: Numbers [samples]; or texts.
-        group: Number [samples] of the user of each sample.
-        where: The file of the first samples.
-    """
-
-    x: list[Any]
-    y: list[Any]
-    group: IntArray
-    where: str
+    x: list[Any]  # Arrays [its samples, numbers] of each user; or texts
+    y: list[Any]  # Numbers [samples]; or texts
+    group: IntArray  # Number [samples] of the user of each sample
+    where: str  # The file of the first samples
 
 
 class Form(NamedTuple):

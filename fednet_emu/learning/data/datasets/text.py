@@ -71,14 +71,12 @@ class Windows(NamedTuple):
     """Windows of texts, in the order of the texts and of the windows in a text.
 
     Attributes:
-        x: int64 [n, length], successive tokens.
         y: int64 [n], the token after each window; or int64 [n, length], the token after each token of the window.
-        group: int64 [n], the owner of its text.
     """
 
-    x: IntArray
+    x: IntArray  # int64 [n, length], successive tokens
     y: IntArray
-    group: IntArray
+    group: IntArray  # int64 [n], the owner of its text
 
 
 def windows(

@@ -26,13 +26,12 @@ class Partitioned:
 
     Attributes:
         order: int64 [n_owned] sample indices, device after device, ascending within a device unless there are sets.
-        offsets: int64 [n_devices + 1]; device d owns order[offsets[d]:offsets[d + 1]].
         sets: int64 [n_owned] the set, within its device, of each entry of `order`; None unless the partition makes
             sets. A sample in several sets has one entry per set.
     """
 
     order: IntArray
-    offsets: IntArray
+    offsets: IntArray  # int64 [n_devices + 1]; device d owns order[offsets[d]:offsets[d + 1]]
     sets: IntArray | None = None
 
     @classmethod

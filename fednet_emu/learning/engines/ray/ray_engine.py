@@ -36,21 +36,13 @@ _WHERE = "training.engine"
 
 
 class Cluster(NamedTuple):
-    """Where to train.
+    """Where to train."""
 
-    Attributes:
-        address: host:port of the cluster, or `auto`; None starts one on this machine.
-        actors: number of actors; None takes as many as there is room for.
-        threads: cores of each actor.
-        device: "cpu", or "cuda" for actors with a GPU each.
-        tf32: whether GPUs may use TF32.
-    """
-
-    address: str | None = None
-    actors: int | None = None
-    threads: int = 1
-    device: str = "cpu"
-    tf32: bool = False
+    address: str | None = None  # host:port of the cluster, or `auto`; None starts one on this machine
+    actors: int | None = None  # number of actors; None takes as many as there is room for
+    threads: int = 1  # cores of each actor
+    device: str = "cpu"  # "cpu", or "cuda" for actors with a GPU each
+    tf32: bool = False  # whether GPUs may use TF32
 
 
 class _Call:

@@ -128,13 +128,9 @@ class Relu(Unlearnt):
 @final
 @dataclass(frozen=True, slots=True)
 class Flatten(Unlearnt):
-    """Flattens [A, channels, B, ...] to [A, features, B]; flat inputs are unchanged.
+    """Flattens [A, channels, B, ...] to [A, features, B]; flat inputs are unchanged."""
 
-    Attributes:
-        shape: [channels, ...] of one sample.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # [channels, ...] of one sample
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         """All features of a sample in one dimension, as PyTorch orders them."""

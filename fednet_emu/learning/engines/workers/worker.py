@@ -54,23 +54,14 @@ class KeptData(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A stack to be trained, and where everything lies.
+    """A stack to be trained, and where everything lies."""
 
-    Attributes:
-        engine: name of the engine.
-        text: the text of the parcel with the jobs; of a record in columns, which is short, the text itself.
-        used: numbers of the models and data of the parcel.
-        keeps: where the models and data that are to be kept lie, by number.
-        tensors: the parcel's tensors.
-        results: where the parameters are to be written: [jobs, size], and what aligns rows.
-    """
-
-    engine: str
-    text: Place | bytes
-    used: Sequence[int]
-    keeps: Mapping[int, KeptModel | KeptData]
-    tensors: Sequence[Place]
-    results: Place
+    engine: str  # name of the engine
+    text: Place | bytes  # the text of the parcel with the jobs; of a record in columns, which is short, the text itself
+    used: Sequence[int]  # numbers of the models and data of the parcel
+    keeps: Mapping[int, KeptModel | KeptData]  # where the models and data that are to be kept lie, by number
+    tensors: Sequence[Place]  # the parcel's tensors
+    results: Place  # where the parameters are to be written: [jobs, size], and what aligns rows
 
 
 def serve(orders: Any, memory: Memory) -> None:

@@ -18,17 +18,11 @@ from fednet_emu.radio.propagation.link import LinkDraws
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """Building entry of each link.
+    """Building entry of each link."""
 
-    Attributes:
-        indoor: whether the device is indoors.
-        depth_m: indoor part of the horizontal distance, zero outdoors.
-        loss_db: loss through the wall and inside, including its random variation, zero outdoors.
-    """
-
-    indoor: Mask
-    depth_m: Array
-    loss_db: Array
+    indoor: Mask  # whether the device is indoors
+    depth_m: Array  # indoor part of the horizontal distance, zero outdoors
+    loss_db: Array  # loss through the wall and inside, including its random variation, zero outdoors
 
 
 class Buildings(Component):
