@@ -41,12 +41,10 @@ def epsilon(
 ) -> float:
     """The epsilon of `rounds` rounds (T); infinite without noise.
 
-    Args:
-        noise_multiplier: standard deviation of the noise on the sum over the largest norm of an update (z).
-        delta: probability of a worse loss, above 0 and below 1; `pld` rounds probabilities below 1e-9 to 0.
-        rounds: number of rounds (T).
-        rate: probability with which each device takes part in a round, independently of all others (q).
-        accountant: how the losses of rounds are composed; at a rate of 1 both are exact.
+    The standard deviation of the noise on the sum is `noise_multiplier` times the largest norm of an update (z). A
+    device takes part in a round with probability `rate` (q), independently of all others; at a rate of 1 both
+    accountants are exact. `delta`, the probability of a worse loss, is above 0 and below 1; `pld` rounds probabilities
+    below 1e-9 to 0.
     """
     if rounds == 0 or rate == 0:
         return 0.0

@@ -56,11 +56,8 @@ class Aggregation(Component):
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """The aggregated update of the model that was sent.
 
-        Args:
-            fed: the federation.
-            arrived: the replies, `least` or more; their models are given away.
-            weights: the weight of each reply.
-            rate: probability with which each device was invited, independently of all others; None if it was not so.
+        `arrived` has `least` replies or more, whose models are given away, and `weights` the weight of each. `rate` is
+        the probability with which each device was invited, if independently of all others, else None.
         """
         return fed.defer(self.update, arrived.model, arrived.models)
 

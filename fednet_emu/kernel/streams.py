@@ -39,9 +39,7 @@ _SCENE = frozenset({"data", "limit", "hold out", "partition", "attack", "feature
 class Streams:
     """All randomness of one run; `streams("batch", 3, 12)` is device 3's generator for round 12.
 
-    Args:
-        seed: the seed of the run.
-        scene_seed: the seed of the streams that make its scene; None takes the seed of the run.
+    `scene_seed` is the seed of the streams that make the scene of the run; None takes `seed`.
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:

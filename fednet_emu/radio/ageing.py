@@ -73,14 +73,9 @@ def _tabulated(law: NrBlocks, fading: Fading) -> Means:
 def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) -> tuple[float, float]:
     """Mean efficiency in bit/s/Hz of an outer loop, and the offset in dB that it holds.
 
-    If even the lowest scheme fails too often, or the highest one rarely fails, the loop keeps this scheme and the
-    offset is at its bound.
-
-    Args:
-        law: schemes, thresholds and target.
-        mean_db: mean SNR of the link in dB.
-        before: [pairs] gains at the measurement, with mean 1, in rising order.
-        now: [pairs] gains of the blocks that use the reports.
+    `before` [pairs] has gains at the measurement, with mean 1, in rising order, and `now` [pairs] gains of the blocks
+    that use the reports. If even the lowest scheme fails too often, or the highest one rarely fails, the loop keeps
+    this scheme and the offset is at its bound.
     """
     snr_db = mean_db + 10.0 * log10(now)
     failing = law.block_errors(snr_db)
@@ -104,17 +99,13 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
     """Pairs of gains with mean 1 of one link at two times, the earlier gains in rising order [pairs].
 
-    With m antennas (or the shape m of Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts:
-    x in phase along the line of sight, and all others with the power R. Given the earlier parts, the later gain is
-    non-central: (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
-
-    Args:
-        fading: Rayleigh, Rician or Nakagami fading, of one antenna or several.
-        delay_s: least age of the earlier gain in s.
-        report_s: width in s of the uniform distribution of ages above `delay_s`.
+    The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
+    Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase along the line of sight,
+    and all others with the power R. Given the earlier parts, the later gain is non-central: (|A + rho x + i rho R^1/2|
+    + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
 
     Raises:
-        ValueError: the fading is of another kind.
+        ValueError: the fading is of another kind than Rayleigh, Rician and Nakagami.
     """
     m, k = _shape(fading)
     uniform = _spread(_PAIRS)

@@ -92,10 +92,8 @@ class Terminal(Component):
     ) -> Transmitter:
         """The power model of the transmitter: this radio's numbers, else the numbers of the device that has it.
 
-        Args:
-            whole_w: power in W of the device while it sends, in addition to its idle power; None if unknown.
-            at_dbm: radiated power in dBm at which `whole_w` holds; None for `HANDSET_DBM`.
-            efficiency: radiated over drawn power of the device's amplifier; None if unknown.
+        The device draws `whole_w` while it sends, in addition to its idle power, at the radiated power `at_dbm`; None
+        for `HANDSET_DBM`. `efficiency` is the efficiency of its amplifier. All are None if unknown.
         """
         if self.profile is not None and self.whole_w is not None:
             whole_w, at_dbm, efficiency = self.whole_w, self.profile.most_dbm, None
@@ -339,12 +337,8 @@ class Channel(Component):
     def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> Propagation:
         """Large-scale state of each link at fixed positions: loss with shadowing, in the broadcast shape.
 
-        Ignored here: fading, which multiplies the gain block by block.
-
-        Args:
-            hop: geometry of the links.
-            draws: the random numbers of each link, or one standard normal of shadowing per link; every link is then in
-                its likelier state. Draw one per pair of places to keep links reciprocal.
+        `draws` are the random numbers of each link, or one standard normal of shadowing per link; every link is then in
+        its likelier state. Draw one per pair of places to keep links reciprocal.
         """
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)

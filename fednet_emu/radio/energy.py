@@ -15,15 +15,12 @@ from fednet_emu.component.slot import Slot, kinds
 class Transmitter(NamedTuple):
     """The power (P / eta + P_c) of a transmitter: the amplifier, proportional to the radiated power, plus a constant.
 
-    Most federated-learning papers count the radiated power only: an efficiency of 1 and no circuit power.
-    Ignored here: start-up and tail energy of the radio, and the fall of efficiency at low power.
-
-    Attributes:
-        efficiency: radiated over drawn power of the amplifier. It is infinite if no source splits the power while
-            sending; the transmitter then draws `circuit_w` at any radiated power.
+    Most federated-learning papers count the radiated power only: an efficiency of 1 and no circuit power. The
+    efficiency is infinite if no source splits the power while sending: the power is then `circuit_w` at any radiated
+    power. Ignored here: start-up and tail energy of the radio, and the fall of efficiency at low power.
     """
 
-    efficiency: float
+    efficiency: float  # radiated over drawn power of the amplifier
     circuit_w: float  # power in W in addition to the amplifier
 
     @classmethod
@@ -46,12 +43,8 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
 
     Papers write it in two ways: Tran et al. (INFOCOM 2019) have (alpha / 2) C D f^2, so kappa = alpha / 2; others write
     kappa itself. Their `cycles` are C per sample (or per bit: check) times D samples, for every pass over the data.
-    Ignored here: leakage, memory traffic, and everything else that draws power while the processor works.
-
-    Args:
-        cycles: clock cycles of the computation.
-        frequency_hz: clock frequency f.
-        kappa: effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 close to small boards.
+    `kappa` is in J s^2. Ignored here: leakage, memory traffic, and everything else that draws power while the processor
+    works.
     """
     return kappa * cycles * frequency_hz**2
 

@@ -28,9 +28,7 @@ def jain(counts: Iterable[float]) -> float:
 def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
     """Jain's index of the numbers of invitations of each device, and the share of devices with any; None for unknown.
 
-    Args:
-        asked: number of rounds in which a device was invited; empty for an algorithm without cohorts.
-        n_devices: number of devices that could be invited.
+    `asked` has the number of rounds in which a device was invited; it is empty for an algorithm without cohorts.
     """
     if not asked:
         return {"asked_jain": None, "asked_share": None}

@@ -97,12 +97,7 @@ def grown(
 ) -> Tensor:
     """The base [base_size] plus the product of a stack: the adapters of all devices, each A times its weight.
 
-    Args:
-        adapters: the places of the adapters.
-        base: the weights [base_size] before.
-        parts: each device's part of the model.
-        models: the trained parts, each [the size of its part].
-        weights: samples of the devices; those in the stack are normalised to a sum of 1.
+    Each model has the size of its part, and the weights of the stack are normalised to a sum of 1.
     """
     whole = (part.padded(model, len(adapters.others)) for part, model in zip(parts, models, strict=True))
     share = [weight / sum(weights) for weight in weights]

@@ -102,11 +102,9 @@ def lengths(
 def halves(w: Tensor, arrived: Sequence[Tensor], n: int | None = None) -> Mask:
     """Split the updates in two so that the largest similarity between the halves is as small as possible.
 
-    The similarity of two updates is the cosine of their first n entries, all if None. Single-linkage clustering (merge
-    the two most similar groups until two are left) finds this bipartition exactly.
-
-    Returns:
-        Mask [n], True for the members of the second half.
+    The mask [n] is True for the second half. The similarity of two updates is the cosine of their first n entries, all
+    if None. Single-linkage clustering (merge the two most similar groups until two are left) finds this bipartition
+    exactly.
     """
     from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform

@@ -146,12 +146,8 @@ def merged(
 ) -> Tensor:
     """The new global prototypes [classes, d] of `classes`.
 
-    Args:
-        before: the old prototypes of the classes `known`.
-        known: classes with an old prototype.
-        sent: the received prototypes of each device, a row for each of its classes.
-        counts: samples of each of these devices in each of its classes.
-        classes: classes with a prototype now.
+    `before` has the old prototypes of the classes `known`, and `sent` the prototypes of each device, a row for each of
+    its classes; `counts` has the samples of each of these devices by class.
     """
     parts: dict[int, list[tuple[int, Tensor]]] = {c: [] for c in classes}
     for own, has in zip(sent, counts, strict=True):

@@ -99,10 +99,8 @@ class RoundWork:
 class ServerView:
     """The server's information at the start of a round; entry k of every array [N] is about device k.
 
-    Attributes:
-        took_s: time from invitation to arrival in the latest round with a reply; nan before. For a device that
-            was cancelled at a deadline it is the time until then, a lower bound.
-        told: metrics of the latest arrived upload, by name, each [N]; nan before. Empty unless the rule has `reports`.
+    For a device that was cancelled at a deadline `took_s` is the time until then, a lower bound. `told` has the latest
+    metrics by name, each [N]; it is empty unless the rule has `reports`.
     """
 
     t: int  # the round, from 0
@@ -116,8 +114,8 @@ class ServerView:
     last_asked: IntArray  # the latest round with an invitation; -1 before
     arrived: IntArray  # int64 [N], number of arrived uploads
     last_arrived: IntArray  # the latest round with an arrived upload; -1 before
-    took_s: Array
-    told: dict[Statistic, Array]
+    took_s: Array  # time from invitation to arrival in the latest round with a reply; nan before
+    told: dict[Statistic, Array]  # metrics of the latest arrived upload; nan before
     polled: IntArray  # numbers of the devices that `poll` has selected; empty during `poll`
     polled_loss: Array  # the received losses [N] of the present model; nan for all other devices
     memory: Any  # the state of the rule, made by `start`

@@ -122,14 +122,10 @@ class JointSteps:
     ) -> Tensor:
         """The model [P] after one plain step from w [P] on the batches of several devices as one.
 
-        Args:
-            w: the model before.
-            lr: step size.
-            forward: devices whose activations have arrived: the server steps along the mean gradient of their batches.
-            backward: places in `forward` of those whose parts of the model have arrived, which are averaged; they come
-                from the same forward pass, with its random draws.
-            step: index of the batch of each device.
-            key: round and step, the key of the model's random draws.
+        The activations of the devices `forward` have arrived: the server steps along the mean gradient of their
+        batches. At the places `backward` among them, the parts of the model have arrived, which are averaged; they come
+        from the same forward pass, with its random draws. `step` is the index of the batch of each device, and `key`,
+        round and step, the key of the model's random draws.
 
         Raises:
             Diverged: a parameter is not finite.

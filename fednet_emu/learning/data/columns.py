@@ -122,13 +122,10 @@ def _is_numeric(kind: Any) -> bool:
 
 
 def images(table: Table, column: str, side: int | None, mode: str | None) -> tuple[NDArray[np.uint8], str]:
-    """Decoded images [n, channels, height, width], and their mode `L` (grey) or `RGB`.
+    """Decoded images [n, channels, height, width] of a column of bytes or paths, and their mode `L` (grey) or `RGB`.
 
-    Args:
-        table: the table.
-        column: a column of images, as bytes or as paths of local files.
-        side: height and width to which images are resized; None for no resizing.
-        mode: the mode to which images are converted; None takes the mode of the first image.
+    Images are resized to `side` by `side` and converted to `mode`. None takes the size of the images, and the mode of
+    the first.
 
     Raises:
         DataError: an image cannot be read, or images have several sizes.
@@ -215,11 +212,9 @@ def pixels(images: NDArray[np.uint8]) -> Tensor:
 
 
 def standardise(train: Tensor, test: Tensor) -> None:
-    """Shift and scale each channel of both sets, in place, to mean 0 and deviation 1 over the training samples.
+    """Shift and scale each channel of both sets [n, channels, ...] to mean 0 and deviation 1 over the training samples.
 
-    Args:
-        train: float32 [n, channels, ...], at least one sample; a channel that is constant is only shifted.
-        test: float32 [m, channels, ...].
+    Both change in place; a channel that is constant is only shifted.
     """
     axes = (0, *range(2, train.ndim))
     deviation, mean = torch.std_mean(train, axes, correction=0, keepdim=True)

@@ -54,12 +54,9 @@ def best_form(model: FlatModel) -> Form:
 class BatchedEngine(Engine):
     """Trains jobs of the same shape together; models that cannot share a vectorised call run one by one.
 
-    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early.
-
-    Args:
-        memory_limit_byte: groups are cut so that parameters, batches and activations stay near this; None takes a value
-            that fits into a CPU's caches, or an eighth of a GPU's memory.
-        form: makes the form (implementation of a step) for a model.
+    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early. Groups are cut so
+    that parameters, batches and activations stay near `memory_limit_byte`; None takes a value that fits into a CPU's
+    caches, or an eighth of a GPU's memory. `form` makes the implementation of a step for a model.
     """
 
     def __init__(
@@ -214,11 +211,9 @@ def _trained_stack(
 ) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
-    Plain steps are added to the parameters at once; otherwise the gradients are written down first.
-
-    Returns:
-        The parameters [J, P], in `out` or else in scratch memory, the mean losses of the jobs, and the mean squares of
-        the losses of their samples, nan where they are not wanted.
+    The result is the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squares of
+    the samples' losses, nan where unwanted. Plain steps are added to the parameters at once; otherwise the gradients
+    are written down first.
     """
     w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)

@@ -84,10 +84,9 @@ def _step(
     x: Tensor,
     y: Tensor,
 ) -> Tensor:
-    """Make one step in place; no reference to the gradient is kept.
+    """Make one step in place, and return the loss before it; no reference to the gradient is kept.
 
-    Returns:
-        The loss before it; [2], with the sum of the samples' squared losses, where the job asks for squares.
+    The loss is [2], with the sum of the samples' squared losses, where the job asks for squares.
     """
     job = resolved.job
     losses = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y)

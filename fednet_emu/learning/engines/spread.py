@@ -22,17 +22,13 @@ from fednet_emu.learning.models.flat import FlatModel
 
 @final
 class SpreadEngine(Engine):
-    """Runs jobs in parallel threads: parallel over jobs, never within an operation.
+    """Runs jobs in parallel threads, with one of the `engines` each: parallel over jobs, never within an operation.
 
     Threads that share an operation wait for each other by spinning, which slows other processes on the same core;
     threads that share only the data do not. In the caller's thread run a single job, which may use several threads for
     an operation, models that draw random numbers from torch, because its generator is shared by all threads, and models
-    on a GPU, to save GPU memory.
-
-    A thread that is free takes the next stack of jobs, so that results come in about the order of the stacks.
-
-    Args:
-        engines: the engine of each thread, all equal.
+    on a GPU, to save GPU memory. An idle thread takes the next stack of jobs, so results come in about the order of the
+    stacks.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
@@ -114,13 +110,10 @@ def _in_one_thread(results: Results) -> Results:
 
 
 class _Wavefront:
-    """What the threads of a wavefront share.
+    """The state that the threads of a wavefront share.
 
-    Attributes:
-        stacks: stacks that no thread has taken yet, with their numbers.
-        ready: results on their way to the caller, several of small models together: to be woken takes the caller longer
-            than to take one of them; None from each thread that has ended.
-        failed: numbers of the stacks that failed, with their errors; the first is the same whichever thread is faster.
+    Several results of small models travel together, since waking the caller takes longer than taking a result. Of
+    several failed stacks the first in order is reported, whichever thread is faster.
     """
 
     def __init__(self, stacks: Sequence[list[ResolvedJob]]) -> None:

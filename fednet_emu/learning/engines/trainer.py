@@ -23,12 +23,7 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains the jobs of parcels, and keeps what they have in common.
-
-    Args:
-        device: torch device of the jobs.
-        get: fetches what is kept, by its reference.
-    """
+    """Trains the jobs of parcels, and keeps what they have in common; `get` fetches a kept value by its reference."""
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get
@@ -42,14 +37,10 @@ class Trainer:
         arrays: Sequence[NDArray[Any]],
         opened: Callable[..., Any] = unpacked,
     ) -> Any:
-        """The jobs of a parcel.
+        """The jobs of a parcel, from its text and its tensors.
 
-        Args:
-            text: the parcel's text.
-            used: numbers of the models and data that the parcel uses.
-            keeps: references, by number, of all that is to be kept from now on; the rest is released.
-            arrays: the parcel's tensors.
-            opened: opens the parcel.
+        `used` has the numbers of the models and data in the parcel. `keeps` has the references of all values to keep
+        from now on, by number; all others are released. `opened` opens the parcel.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]

@@ -125,15 +125,10 @@ class Engine(ABC):
             yield [place_of[resolved]], [result.params]
 
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
-        """Weighted means, near w, of what jobs that were begun come to, each mean with the places of its jobs.
+        """Weighted means, near w, of the results of jobs that were begun, each mean with the places of its jobs.
 
-        Args:
-            jobs: what to train; `run` is not asked for those in a group.
-            w: the model near which the means are.
-            weights: weight of each job.
-
-        Returns:
-            Groups of jobs; none where every result comes back by `run`, as it does by default or if a job fails.
+        `run` is not called for jobs in a group. By default, or if a job fails, there are no groups: every result comes
+        back by `run`.
         """
         return []
 

@@ -69,22 +69,13 @@ class GraphStatistics:
 class Graph:
     """Makes Deferreds and computes them when they are read, in an order that changes no value.
 
-    The graph itself keeps no references: a pending result without other references is never computed.
+    The graph keeps no references: a pending result without other references is never computed. Without an `engine` the
+    graph is timing-only: results have sizes but never values. When the pending results exceed `pending_limit_byte`, all
+    are computed; this changes no value. `host` measures the host time of training and of the deferred functions.
 
-    With a program, what is read is kept by its digest. While an earlier run has gone on with the same program, values
-    are put off in the order in which they would have been computed, and nothing is computed unless something is read
-    that is not kept.
-
-    Args:
-        engine: runs the training jobs; None makes a timing-only graph, where results have sizes but never values.
-        pending_limit_byte: when the pending results would take more memory than this (byte), everything is computed at
-            once. Results without references count until the next such flush, so it may come early; it never changes a
-            value.
-        host: measures the host time of training and of the deferred functions; None makes a new one.
-        program: digests of what this graph learns; None computes everything.
-
-    Attributes:
-        statistics: counts of what was trained.
+    With a `program`, values that are read are kept by their digests. While an earlier run is known to have the same
+    program, values are deferred in the order in which they would be computed, and nothing is computed until a value is
+    read that is not kept.
     """
 
     def __init__(
@@ -162,11 +153,9 @@ class Graph:
     def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
         """The result of a cheap pure function, called with the values of the Deferreds among its arguments.
 
-        Args:
-            function: must not modify its arguments.
-            args: passed on; Deferreds inside are replaced by their values, in nested tuples and lists too. Getters
-                (of the module `operator`) of one Deferred cost almost nothing.
-            size: number of scalars in the result; None takes the size of the first Deferred argument.
+        Deferreds inside nested tuples and lists are replaced, too. The function must not modify its arguments. `size`
+        is the number of scalars in the result; None takes the size of the first Deferred argument. Getters (of the
+        module `operator`) of one Deferred cost almost nothing.
 
         Raises:
             ValueError: there is neither a size nor a Deferred argument.
@@ -190,15 +179,10 @@ class Graph:
     ) -> Deferred:
         """The result of a generator function, which is sent the values of the parts one by one, in their order.
 
-        A part is added as soon as it and those before it are known. The parts are given away: nothing but accumulations
-        may be made of them from now on, one directly after the other. So a part can be released as soon as it was
-        added, though a list or a message may still hold it; but not if something made before waits for it as well.
-
-        Args:
-            function: called with `args`; each `(yield)` is the next part, and what it returns is the result.
-            parts: what is added up.
-            args: as for `call`.
-            size: number of scalars in the result; None takes the size of the first Deferred argument or part.
+        Each `(yield)` of `function(*args)` is the next part, and its return value is the result. A part is added as
+        soon as it and those before it are known. The parts are given away: only accumulations may be made of them from
+        now on, one directly after the other. So a part can be released as soon as it was added, though a list or a
+        message may still hold it; but not if something made before waits for it as well. `size` is as for `call`.
 
         Raises:
             ValueError: there is neither a size nor a Deferred.

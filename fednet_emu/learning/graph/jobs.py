@@ -251,10 +251,9 @@ class TrainJob:
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self, rng: np.random.Generator | None = None) -> Batches:
-        """The batches of all steps; a full-batch job repeats its rows, so engines use `rows` for it instead.
+        """The batches of all steps, by the generator `streams(*rng_key)`, which is made here when `rng` is None.
 
-        Args:
-            rng: the generator `streams(*rng_key)`, fresh; made here when None.
+        A full-batch job repeats its rows, so engines use `rows` for it instead.
         """
         rows, plan, n_samples = self.rows(), self.plan, self.n_samples
         steps, width = plan.n_steps(n_samples), plan.batch_width(n_samples)

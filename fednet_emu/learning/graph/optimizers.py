@@ -120,10 +120,7 @@ class AdamW(Adam):
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
     """Scale gradients [..., n] that are longer than clip_norm down to it, in place, as PyTorch's `clip_grad_norm_`.
 
-    Args:
-        gradient: gradients, one per job.
-        clip_norm: largest Euclidean norm of each.
-        mask: factors [..., n]; where it is zero nothing is trained, and nothing counts.
+    Entries where the mask [..., n] is zero are not trained and do not count.
     """
     norm = (gradient if mask is None else gradient * mask).norm(dim=-1, keepdim=True)
     gradient.mul_((clip_norm / (norm + 1e-6)).clamp_(max=1.0))

@@ -296,16 +296,8 @@ def transport_block_bit(
 ) -> int:
     """Size in bit of the transport block of one slot (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
 
-    Ignored here: the scaling of N_info for paging and random access.
-
-    Args:
-        blocks: resource blocks of the allocation.
-        symbols: symbols of the allocation, of the 14 of a slot.
-        dmrs: resource elements of demodulation reference signals in a resource block.
-        modulation_bits: bits per symbol of the modulation.
-        rate_x1024: 1024 times the code rate.
-        overhead: further resource elements of a resource block without data: 0, 6, 12 or 18.
-        layers: spatial layers.
+    In a resource block `dmrs` resource elements are demodulation reference signals, and `overhead` more (0, 6, 12 or
+    18) are without data. Ignored here: the scaling of N_info for paging and random access.
     """
     elements = min(MOST_RE, 12 * symbols - dmrs - overhead) * blocks
     rate = Fraction(rate_x1024) / 1024

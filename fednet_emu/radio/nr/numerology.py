@@ -10,17 +10,10 @@ FR1_TOP_HZ = 7.125e9
 
 
 def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> int:
-    """Number of resource blocks in a channel at a subcarrier spacing.
-
-    Ignored here: guard bands between carriers, control channels and reference signals within the blocks.
-
-    Args:
-        channel_hz: nominal width of the channel, a value of the standard.
-        spacing_khz: 15, 30 or 60 up to 7.125 GHz (frequency range 1), 60 or 120 above (range 2).
-        carrier_hz: centre frequency, which selects the range.
+    """Number of resource blocks in a channel at a subcarrier spacing; guard bands between carriers are ignored.
 
     Raises:
-        ValueError: the standard has no such channel; the message lists its widths.
+        ValueError: the standard has no such channel; the message lists its widths or spacings.
     """
     frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
     blocks = {

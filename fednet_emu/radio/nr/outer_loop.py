@@ -28,12 +28,8 @@ def climb(efficiency_bps_hz: Array, errors: Array) -> Climb:
 
     The loop begins at MCS 9 with an error share of 0. After each window of 100 ms the error share becomes 0.9 of the
     old value plus 0.1 of the window's share. Below 5 % the scheme moves up by one, above 15 % down by one, to at least
-    MCS 6.
-    Source: `get_mcs_from_bler` of OpenAirInterface, 2024.
-
-    Args:
-        efficiency_bps_hz: [schemes, points] mean efficiency of each MCS, all attempts counted.
-        errors: [schemes, points] share of first transmissions that fail.
+    MCS 6 (`get_mcs_from_bler`, 2024). Of each MCS, [schemes, points], `errors` is the share of first transmissions that
+    fail, and the mean efficiency counts all attempts.
     """
     points = np.arange(errors.shape[1])
     mcs: IntArray = np.full(len(points), _START)

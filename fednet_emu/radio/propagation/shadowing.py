@@ -92,15 +92,10 @@ def shadow_normals(position_m: Array, correlation_m: Array | float, uniform: Arr
     correlation (a bivariate Cauchy distribution) for each moving end. Over links, mean 0, variance 1 and the
     correlation exp(-d / d_corr), multiplied by the same term for the other end, are exact for every N. The marginal
     distribution is normal up to an excess kurtosis of -1.5 / N (-0.016 at 96 waves), and along the path of one link the
-    sample correlation deviates by about 1 / sqrt(N). The normal distribution function turns the result into a spatially
-    consistent uniform, for example for line of sight (TR 38.901 clause 7.6.3.3).
-    Ignored here: the correlation between links that share one end.
+    sample correlation deviates by about 1 / sqrt(N). Ignored here: the correlation between links that share one end.
 
-    Args:
-        position_m: [..., 2] if one end moves, [..., 4] if both move: x, y of one end, then of the other, in an order
-            independent of the direction of transmission.
-        correlation_m: d_corr of each link.
-        uniform: [..., waves, 1 + coordinates] in (0, 1), fixed per link; `WAVES` waves are enough.
+    `position_m` is [..., 2] if one end moves, [..., 4] if both move: x, y of one end, then of the other, in an order
+    independent of the direction of transmission. `uniform` [..., waves, 1 + coordinates] in (0, 1) is fixed per link.
     """
     scaled = position_m / np.asarray(correlation_m)[..., None]
     phase = 2.0 * math.pi * uniform[..., 0]

@@ -18,14 +18,10 @@ _JUST_ABOVE = 1 + 1e-14
 
 
 class _Ramps(NamedTuple):
-    """SINRs below which narrowing helps, and the rates there per unit of SINR.
-
-    Attributes:
-        slopes: [n + 1] best efficiency in bit/s/Hz per unit of SINR at this peak or a higher one; 0 after the last.
-    """
+    """SINRs below which narrowing helps, and the best efficiencies there in bit/s/Hz per unit of SINR."""
 
     peaks: list[float]  # [n] SINRs (linear) in rising order
-    slopes: list[float]
+    slopes: list[float]  # [n + 1] best at this peak or a higher one; 0 after the last
 
 
 class Narrowed(OfLaw):

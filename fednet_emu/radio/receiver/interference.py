@@ -35,16 +35,11 @@ def successive_cancellation(
 ) -> Decoded:
     """Uplink NOMA: decode and subtract signals from the strongest to the weakest, until one is below the threshold.
 
+    The powers are [..., n], and `noise_w` broadcasts against [..., 1]; a share `residual` of a decoded signal remains.
     With threshold 0 and residual 0 the rates log2(1 + SINR) add up to log2(1 + sum of all / noise) exactly (Tse and
     Viswanath, Fundamentals of Wireless Communication, section 6.1). A signal that is not decoded interferes with all
-    weaker signals, which then fail at the same threshold, too. Equal powers are decoded in the order given.
-    Ignored here: errors that propagate from a wrongly decoded signal, except through `residual`.
-
-    Args:
-        received_w: [..., n] received power of each transmission.
-        noise_w: noise power of the receiver, in a shape that broadcasts against [..., 1].
-        threshold: SINR (linear) below which a transmission cannot be decoded.
-        residual: share of the power of a decoded signal that remains after cancellation.
+    weaker signals, which then fail at the same threshold, too. Equal powers are decoded in the order given. Ignored
+    here: errors that propagate from a wrongly decoded signal, except through `residual`.
     """
     rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])
     rows, count = rows_w.shape

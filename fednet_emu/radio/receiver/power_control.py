@@ -79,15 +79,9 @@ class Feasibility(NamedTuple):
 def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array | float = np.inf) -> Feasibility:
     """Whether SINR targets can be met together, and the component-wise lowest powers p = (I - D F)^-1 D u.
 
-    F_ij = g_ij / g_ii off the diagonal, D = diag(target), u_i = N_i / g_ii: feasible without caps exactly when the
-    spectral radius of D F is below 1 (Perron and Frobenius), with caps exactly when also p <= cap.
-    Ignored here: fading, and anything but a shared band.
-
-    Args:
-        target: [n] SINR that each pair needs (linear).
-        gain: [n, n] power gain to receiver i from sender j.
-        noise_w: [n] noise power of each receiver.
-        max_power_w: maximum power of each sender.
+    `gain` [n, n] is to receiver i from sender j, and `target` [n] linear. F_ij = g_ij / g_ii off the diagonal, D =
+    diag(target), u_i = N_i / g_ii: feasible without caps exactly when the spectral radius of D F is below 1 (Perron and
+    Frobenius), with caps exactly when also p <= cap. Ignored here: fading, and anything but a shared band.
     """
     own = np.diagonal(gain)
     coupling = np.asarray(gain / own[:, None] - np.diag(np.ones(len(own)))) * target[:, None]

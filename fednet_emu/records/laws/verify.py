@@ -23,12 +23,10 @@ DELIVERED = CODE[""]
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Check every law, and map its name to a sentence about its violation; empty if the law holds.
+    """Check every law on a closed ledger, and map its name to a sentence about its violation; empty if the law holds.
 
-    Args:
-        ledger: closed ledger of a run.
-        exclusive: kinds of links with one transmission on the air at a time.
-        half_duplex: kinds of links on which a device takes part in one transmission at a time.
+    Links of the kinds `exclusive` have one transmission on the air at a time. On links of the kinds `half_duplex` a
+    device takes part in one transmission at a time.
     """
     laws: dict[str, Callable[[], str]] = {
         "bits offered = delivered + lost": lambda: _offered(ledger),

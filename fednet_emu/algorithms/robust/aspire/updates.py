@@ -53,11 +53,7 @@ class Steps:
 
 
 class State(NamedTuple):
-    """The master's state after an iteration.
-
-    Attributes:
-        slopes: -phi_j [P] of the workers that reported, in their order; the linear terms of their next updates (12).
-    """
+    """The master's state after an iteration; `slopes` and `shares` are of the workers that reported, in their order."""
 
     z: Tensor  # global model [P]
     h: float  # the level
@@ -65,8 +61,8 @@ class State(NamedTuple):
     lam_before: Array  # lam [L] one iteration earlier
     values: Array  # p_l' f for every plane [L], with the latest loss of each worker
     pull: Tensor  # sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0
-    slopes: tuple[Tensor, ...] = ()
-    shares: tuple[float, ...] = ()  # sum_l lam_l p_lj of the same workers, by which they scale their gradients
+    slopes: tuple[Tensor, ...] = ()  # -phi_j [P], the linear terms of their next updates (12)
+    shares: tuple[float, ...] = ()  # sum_l lam_l p_lj, by which they scale their gradients
 
     def slope(self, place: int) -> Tensor:
         """-phi_j [P] of the worker at this place among the reports."""
@@ -218,17 +214,9 @@ def renewed(
 ) -> tuple[Planes, list[int], int]:
     """The planes after a plane step of the master, eqs. (20) and (21).
 
-    The result is the list; the old row of each of its planes, or -1 for a new one; and how many planes had to make room
-    although their multipliers were above 0.
-
-    Args:
-        planes: the old list.
-        upkeep: the rule that adds and drops planes.
-        worst: the worst-case weights [N] for the losses; they become a plane if they cut something off.
-        losses: latest loss of each worker [N].
-        lam: multipliers [L].
-        lam_before: multipliers [L] one iteration earlier.
-        max_planes: longest list; beyond it the old planes with the smallest multipliers are dropped.
+    The worst-case weights [N] for the latest `losses` [N] become a plane if they cut something off; beyond `max_planes`
+    the old planes with the smallest multipliers [L] are dropped. The result is the list; the old row of each of its
+    planes, or -1 for a new one; and how many planes had to make room although their multipliers were above 0.
     """
     values = planes.p @ losses
     adds = float(worst @ losses) > float(values.max()) + GAIN

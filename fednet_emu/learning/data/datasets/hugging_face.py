@@ -110,10 +110,7 @@ def hub_splits(
 ) -> Iterator[Splits]:
     """Context manager: the tables of the data set `owner/name` of the hub, which are kept in the data folder.
 
-    Args:
-        config: name of the configuration; None takes the only one.
-        revision: commit, branch or tag on the hub; None takes the newest.
-        download: whether to download data that the data folder lacks; otherwise no connection is made.
+    None takes the only configuration, or the newest revision. Without `download` no connection is made.
 
     Raises:
         DataError: the data set does not exist, cannot be downloaded, or cannot be read.

@@ -134,10 +134,7 @@ class Held:
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Draw the server's samples and the validation samples from the training samples.
-
-    Returns:
-        The remaining samples for the devices, in their order; the server's samples; the validation samples.
+    """Draw the server's samples and the validation samples from the training samples; the rest, in order, comes first.
 
     Raises:
         ScenarioError: no sample is left for the devices.

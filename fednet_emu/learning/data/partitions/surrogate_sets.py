@@ -142,13 +142,9 @@ def own_classes(n_devices: int, classes: int) -> Mask:
 def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
     """Number of samples of each class that each device gets, [devices, classes].
 
-    A device gets the number it wants, unless one of its own classes has too few samples: the owners of such a class
-    share the samples that the others leave, in proportion to their wishes (largest remainder method).
-
-    Args:
-        wanted: [devices, classes] number of samples that each device wants.
-        own: [devices, classes] whether a class is the device's own.
-        available: [classes] number of samples that exist.
+    A device gets the number `wanted` [devices, classes], unless a class of its `own` [devices, classes] has too few
+    samples: the owners of such a class share the samples that the others leave, in proportion to their wishes (largest
+    remainder method).
 
     Raises:
         ScenarioError: a class has too few samples for all devices to have as many as its non-owners want.

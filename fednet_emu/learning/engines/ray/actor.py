@@ -19,14 +19,7 @@ from fednet_emu.learning.graph.engine import Ended
 
 @final
 class Actor:
-    """Trains jobs in a process of its own.
-
-    Args:
-        threads: number of CPU threads.
-        device: torch device of the jobs.
-        tf32: whether a GPU may use TF32.
-        get: fetches what is kept, by its reference.
-    """
+    """Trains jobs in a process of its own; `get` fetches a kept value by its reference."""
 
     def __init__(self, threads: int, device: str, tf32: bool, get: Callable[[Any], Any]) -> None:
         torch.set_num_threads(threads)
@@ -39,11 +32,7 @@ class Actor:
     def train(
         self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
     ) -> tuple[TrainReport, list[NDArray[Any] | None]]:
-        """Train the jobs of a parcel, which is described as for `Trainer.unpack`.
-
-        Returns:
-            The report, and the parameters of each job that has ended.
-        """
+        """Train the jobs of a parcel (see `Trainer.unpack`); return the report and the parameters of ended jobs."""
         jobs = self._trainer.unpack(text, used, keeps, arrays)
         params: list[NDArray[Any] | None] = [None] * len(jobs)
 

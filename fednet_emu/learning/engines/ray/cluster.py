@@ -12,12 +12,9 @@ _ANSWER_S = 10.0
 
 
 def connected(where: str, address: str | None, cpus: int | None) -> Any:
-    """The module `ray`, connected to a cluster.
+    """The module `ray`, connected to the cluster at `address`; `auto` is the one on this machine, None starts one here.
 
-    Args:
-        where: what asks for it, in messages.
-        address: host:port of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
-        cpus: number of CPUs of a cluster that is started here; None takes all.
+    `where` names the setting in messages. A new cluster has `cpus` CPUs; None takes all.
 
     Raises:
         FednetError: Ray is not installed, or the cluster cannot be reached.

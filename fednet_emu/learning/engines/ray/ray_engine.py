@@ -72,11 +72,7 @@ class RayEngine(Engine):
     """Runs jobs on the actors of a Ray cluster.
 
     A job may begin as soon as its inputs are known, while the clock goes on; `run` waits for it, and gives results in
-    the order of the jobs.
-
-    Args:
-        cluster: where to train.
-        host: where the time that sending takes is noted; None notes it nowhere.
+    the order of the jobs. `host` records the time that sending takes.
 
     Raises:
         FednetError: Ray is missing, or the cluster cannot be reached or has no room.

@@ -38,11 +38,7 @@ class Place(NamedTuple):
 class Memory:
     """Shared memory, as much as the machine has; a page takes room once something is written to it.
 
-    Args:
-        file: number of the open file that another process has made; None makes one.
-
-    Attributes:
-        file: number of the open file.
+    It is the open file with the number `file`, made by another process; None makes one.
     """
 
     def __init__(self, file: int | None = None) -> None:

@@ -31,18 +31,7 @@ _DEATHS = 3
 
 @final
 class Call:
-    """An order, and what comes of it.
-
-    Attributes:
-        owner: who asks for it.
-        jobs: the stack; of a record in columns, a part of it.
-        order: the order.
-        arrays: what must stay in memory until it is done.
-        results: parameters [jobs, size].
-        report: what the worker reports of it, once it is done; None if a worker cannot unpack it.
-        done: whether it is done.
-        deaths: how many workers have died of it.
-    """
+    """An order, and its results."""
 
     def __init__(
         self,
@@ -69,12 +58,7 @@ class Call:
 
 @final
 class Pool:
-    """Workers and the memory that they share with this process.
-
-    Attributes:
-        memory: the memory.
-        numbers: numbers for what workers keep; no two engines use the same one.
-    """
+    """Workers and the memory that they share with this process."""
 
     def __init__(self) -> None:
         self.memory, self.numbers = Memory(), count(1)

@@ -41,12 +41,9 @@ START_FLOP = 3e10
 class WorkersEngine(Engine):
     """Runs stacks of jobs in processes, as long as a wavefront is worth it, and everything else here.
 
-    Args:
-        name: the engine in each process, as in a scenario.
-        here: the same engine in this process, which also says what the stacks are.
-        workers: number of processes.
-        at_once: whether they are started before anything is trained; otherwise once they would have been worth it.
-        host: where the time that sending takes is noted; None notes it nowhere.
+    The engine `name` of the scenario runs in each process, and `here` in this one; it also divides jobs into stacks.
+    With `at_once` all workers start before any training, otherwise when they would have been worth it. `host` records
+    the time that sending takes.
     """
 
     def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
