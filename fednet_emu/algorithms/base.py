@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
-from typing_extensions import override
 
 from fednet_emu.algorithms.accountant import Privacy, epsilon
 from fednet_emu.algorithms.selection import AnySelection
@@ -148,7 +147,6 @@ class Algorithm(Component):
         if cohort is not None:
             yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
         count = scenario.devices.count
@@ -320,19 +318,15 @@ class Synchronous(LocalTraining):
         return True
 
     @property
-    @override
     def events_depend_on_learning(self) -> bool:
         return self.selection.needs_losses
 
-    @override
     def participants(self, count: int) -> int:
         return self.selection.most(cohort_size(self.cohort, count), count)
 
-    @override
     def asking_rate(self, count: int) -> float | None:
         return self.selection.rate(min(cohort_size(self.cohort, count), count), count)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
         if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
@@ -343,7 +337,6 @@ class Synchronous(LocalTraining):
             what = "asks devices for the loss of a model that is sent to all, which there is not; choose another"
             yield "selection", what
 
-    @override
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         yield from super().conflicts_with_sums()
         if self.selection.single_uploads:

@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.algorithms.aggregation import Aggregation, Krum, Mean, Median, MultiKrum, TrimmedMean
@@ -30,10 +29,8 @@ from fednet_emu.federation import Arrived, Deferred, Federation, LocalStep, Proc
 AGGREGATIONS: dict[str, type[Aggregation]] = kinds(
     CentralPrivacy, Krum, LocalPrivacy, Mean, Median, MultiKrum, TrimmedMean
 )
-"""Every kind of aggregation that is built in."""
 
 AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]
-"""Type of a field that holds one aggregation."""
 
 
 class FedAvg(Synchronous):
@@ -83,25 +80,21 @@ class FedAvg(Synchronous):
     def equal_weights(self) -> bool:  # type: ignore[override]  # a constant of most algorithms
         return self.weighting == "uniform" or type(self.aggregation) is not Mean
 
-    @override
     def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
         return self.aggregation.privacy(rounds, self.asking_rate(count) if always_there else None)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
         most, least = self.participants(scenario.devices.count), self.aggregation.least
         if least > most:
             yield "aggregation", f"never has enough updates, got at most {most} a round; must be at least {least}"
 
-    @override
     def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:
         yield from super().conflicts_with_statistics()
         if self.aggregation.reveals_statistics:
             what = "hides updates, and statistics of the data would be sent as they are"
             yield "aggregation", f"{self.aggregation.kind} {what}"
 
-    @override
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
         yield from super().conflicts_with_sums()
         if self.aggregation.needs_singles:

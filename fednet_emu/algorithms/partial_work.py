@@ -83,7 +83,5 @@ class RandomWork(PartialWork):
 
 
 PARTIAL_WORKS: dict[str, type[PartialWork]] = kinds(UntilDeadline, FullWork, RandomWork)
-"""Every kind of partial work that is built in."""
 
 AnyPartialWork = Annotated[PartialWork, Slot("partial_work", PARTIAL_WORKS)]
-"""Type of a field that holds one rule for partial work."""

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from pydantic import Field
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms import privacy_loss
 from fednet_emu.algorithms.accountant import Accountant, Privacy, epsilon
@@ -46,7 +45,6 @@ class _Private(Aggregation):
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         algorithm = scenario.algorithm
         if algorithm.selection.needs_losses:
@@ -67,16 +65,13 @@ class LocalPrivacy(_Private):
 
     kind = "local-dp"
 
-    @override
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
         name = ("dp", k.index, fed.round)
         return fed.defer(noised, params, w, self.clip_norm, self.noise_multiplier, fed.streams, name)
 
-    @override
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         return fed.accumulate(arrived.mean, arrived.models, arrived.model, [1.0] * len(arrived))
 
-    @override
     def privacy(self, rounds: int, rate: float | None) -> Privacy:
         return Privacy(epsilon(self.noise_multiplier, delta=self.delta, rounds=rounds), self.delta)
 
@@ -135,7 +130,6 @@ class CentralPrivacy(_Private):
             return z
         return 1 / math.sqrt(1 / z**2 - 1 / (2 * self.adaptive.noise(asked)) ** 2)
 
-    @override
     def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
         if self.adaptive is None:
             return ()
@@ -143,12 +137,10 @@ class CentralPrivacy(_Private):
             fed.memory["clip_norm"] = fed.defer(float, self.clip_norm, size=1)
         return (fed.memory["clip_norm"],)
 
-    @override
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
         sent = fed.defer(clipped, params, w, told[0] if told else self.clip_norm)
         return (sent, fed.defer(is_within, params, w, told[0], size=1)) if told else sent
 
-    @override
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         assert rate is not None
         asked, n, name = rate * fed.n_devices, len(arrived), ("dp", fed.round)
@@ -175,13 +167,11 @@ class CentralPrivacy(_Private):
         noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
         return update * (n / asked) + noise * (self.sum_noise(asked) * limit / asked)
 
-    @override
     def privacy(self, rounds: int, rate: float | None) -> Privacy:
         q = 1.0 if rate is None else rate
         found = epsilon(self.noise_multiplier, delta=self.delta, rounds=rounds, rate=q, accountant=self.accountant)
         return Privacy(found, self.delta)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
         algorithm, uplink, count = scenario.algorithm, scenario.network.uplink, scenario.devices.count

@@ -135,7 +135,5 @@ class ServerYogi(AdaptiveServer):
 SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = kinds(
     ServerAdagrad, ServerAdam, ServerMomentum, ServerSgd, ServerYogi
 )
-"""Every kind of server optimizer that is built in."""
 
 AnyServerOptimizer = Annotated[ServerOptimizer, Slot("server_optimizer", SERVER_OPTIMIZERS)]
-"""Type of a field that holds one server optimizer."""

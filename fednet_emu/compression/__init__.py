@@ -10,4 +10,3 @@ COMPRESSIONS: dict[str, type[Compression]] = kinds(NoCompression, *STAGES.values
 """Built-in kinds of compression."""
 
 AnyCompression = Annotated[Compression, Slot("compression", COMPRESSIONS)]
-"""Type of a field that holds one compression."""

@@ -52,7 +52,5 @@ class Hinge(Staleness):
 
 
 STALENESS: dict[str, type[Staleness]] = kinds(Constant, Hinge, Polynomial)
-"""Every staleness function that is built in."""
 
 AnyStaleness = Annotated[Staleness, Slot("staleness", STALENESS)]
-"""Type of a field that holds one staleness function."""

@@ -17,7 +17,6 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import Field
-from typing_extensions import override
 
 from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, ClusterTraining, stepped
 from fednet_emu.arrays import Array, Mask
@@ -47,7 +46,6 @@ class Colrel(ClusterTraining):
     survey: int = Field(50, gt=0)
     """Number of draws of the topology from which the relay weights estimate the probability of each edge."""
 
-    @override
     def demands(self) -> Iterator[tuple[str, str, int]]:
         yield from super().demands()
         if isinstance(self.uplink_arrives, tuple):

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.algorithms.d2d.round import pushed
@@ -38,7 +37,6 @@ class Decentralised(LocalTraining):
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
     ships_no_base = "no server sends anything"
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
         sidelink = scenario.network.sidelink

@@ -18,7 +18,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
@@ -32,7 +31,6 @@ class FedMD(PublicSamples, Synchronous):
     kind = "fedmd"
     uses: ClassVar[frozenset[str]] = frozenset({"server-samples"})
 
-    @override
     def events(self, n_samples: int | None) -> int:
         return 5
 

@@ -22,7 +22,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import check_classifier
@@ -46,7 +45,6 @@ class FedProto(Synchronous):
     pull: float = Field(1.0, ge=0)
     """Factor of the term that pulls features towards the global prototypes (lambda)."""
 
-    @override
     def events(self, n_samples: int | None) -> int:
         return 4
 

@@ -331,7 +331,5 @@ def _rising(losses: Array, source: int) -> list[int]:
 
 
 UNCERTAINTY_SETS: dict[str, type[UncertaintySet]] = kinds(Box, CdNorm, Ellipsoid, KlBall, Polyhedron, Wasserstein)
-"""Every kind of uncertainty set that is built in."""
 
 AnyUncertaintySet = Annotated[UncertaintySet, Slot("uncertainty", UNCERTAINTY_SETS)]
-"""Type of a field that holds one uncertainty set."""

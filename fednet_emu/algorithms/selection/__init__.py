@@ -23,7 +23,5 @@ __all__ = ["SELECTIONS", "AnySelection", "Selection", "ServerView", "highest", "
 SELECTIONS: dict[str, type[Selection]] = kinds(
     Age, Everybody, BestChannel, FedCs, MostCharged, Oort, Poisson, PowerOfChoice, ProportionalFair, RoundRobin, Uniform
 )
-"""Every rule that is built in."""
 
 AnySelection = Annotated[Selection, Slot("selection", SELECTIONS)]
-"""Type of a field that holds one rule."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from typing_extensions import override
 
 from fednet_emu.algorithms.selection.base import Selection, ServerView, highest
 from fednet_emu.arrays import Array, IntArray
@@ -16,7 +15,6 @@ from fednet_emu.federation.cohort import draw
 class Uniform(Selection):
     """A uniform draw among the present devices, as in McMahan et al., AISTATS 2017."""
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         return draw(view.there, view.size, view.rng)
 
@@ -26,15 +24,12 @@ class Everybody(Selection):
 
     kind = "all"
 
-    @override
     def most(self, cohort: int, n_devices: int) -> int:
         return n_devices
 
-    @override
     def rate(self, cohort: int, n_devices: int) -> float:
         return 1.0
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         chosen: list[int] = view.there.tolist()
         return chosen
@@ -46,15 +41,12 @@ class Poisson(Selection):
     The draw of differential privacy with sampling, as in McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963.
     """
 
-    @override
     def most(self, cohort: int, n_devices: int) -> int:
         return n_devices
 
-    @override
     def rate(self, cohort: int, n_devices: int) -> float:
         return cohort / n_devices
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         drawn = view.rng.random(len(view.asked))[view.there] < view.size / len(view.asked)
         chosen: list[int] = view.there[drawn].tolist()
@@ -88,7 +80,6 @@ class Age(Selection):
     random.
     """
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         return highest((view.t - view.last_arrived).astype(float), view)
 
@@ -100,7 +91,6 @@ class MostCharged(Selection):
     Clients", FedEdge at MobiCom 2022, https://arxiv.org/abs/2208.04505.
     """
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         return highest(view.charge_j, view)
 
@@ -108,7 +98,6 @@ class MostCharged(Selection):
 class BestChannel(Selection):
     """The devices with the highest expected uplink rates: fast rounds, and the far devices never take part."""
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         return highest(view.rate_bps, view)
 
@@ -133,7 +122,6 @@ class ProportionalFair(Selection):
     ratios are 1 and the draw is uniform.
     """
 
-    @override
     def start(self, n_devices: int) -> Past:
         return Past(np.zeros(n_devices), np.zeros(n_devices, np.int64))
 

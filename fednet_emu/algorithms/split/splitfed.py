@@ -26,7 +26,6 @@ import torch
 from pydantic import Field, model_validator
 from simpy.events import Event
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import NO_SERVER_SPEED, Invited, LocalTraining
 from fednet_emu.compression.base import FLOAT_BIT
@@ -316,7 +315,6 @@ class SplitFed(LocalTraining):
             raise ValueError(f"cut: {what}; give a number of layers, or choose v1 or sl")
         return self
 
-    @override
     def events(self, n_samples: int | None) -> int | None:
         if n_samples is None and self.local_steps is None:
             return None

@@ -17,4 +17,3 @@ MOBILITIES: dict[str, type[Mobility]] = kinds(
 """Built-in kinds of mobility; random direction is the usual choice."""
 
 AnyMobility = Annotated[Mobility, Slot("mobility", MOBILITIES)]
-"""Type of a field that holds one kind of mobility."""

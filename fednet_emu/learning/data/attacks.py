@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
@@ -51,7 +50,6 @@ class Attack(Component):
         listed = range(count - self.malicious, count) if isinstance(self.malicious, int) else sorted(self.malicious)
         return np.array(listed, dtype=np.int64)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         count = scenario.devices.count
         devices = self.devices(count)

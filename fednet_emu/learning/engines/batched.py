@@ -10,7 +10,6 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.learning.engines.serial import SerialEngine
@@ -68,12 +67,10 @@ class BatchedEngine(Engine):
         self._serial = SerialEngine()
         self._scratch = Scratch()
 
-    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         for stack in self.cut(jobs):
             yield from self.run_stack(stack)
 
-    @override
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
         return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
 
@@ -97,14 +94,12 @@ class BatchedEngine(Engine):
             count = max(count, -(-n // _MANY), 1 + (n >= 2 * least))
         return [n * place // count for place in range(count + 1)]
 
-    @override
     def takes(self, columns: Columns) -> bool:
         plan = columns.plan
         if not (columns.model.batchable and type(plan.optimizer) in STACKED and plan.private is None):
             return False
         return not isinstance(self.form_for(columns.model, None), VmapForm)
 
-    @override
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
         return [stack for shape, group in shapes_of(columns) for stack in self.stacks_of(columns, shape, group)]
 
@@ -115,17 +110,14 @@ class BatchedEngine(Engine):
         bounds = self._bounds(self.form_of(shape), shape, len(group), sum(own.flop.tolist()))
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
-    @override
     def is_alone(self, resolved: ResolvedJob) -> bool:
         return not resolved.job.batchable
 
-    @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         shape = shape_of(jobs[0])
         form = self._stacked(shape, len(jobs))
         return self._serial.run(jobs) if form is None else self._run_together(form, shape, jobs)
 
-    @override
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
         shape = shape_of(jobs[0])
         form = self._stacked(shape, len(jobs))

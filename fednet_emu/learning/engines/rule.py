@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
 
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.learning.engines.batched import STACK_PAYS, BatchedEngine, jobs_per_stack, shapes_of
 from fednet_emu.learning.engines.stacks.form import VmapForm
@@ -58,16 +57,13 @@ class RuleEngine(Engine):
         self._chosen: dict[str, None] = {}
 
     @property
-    @override
     def choices(self) -> list[str]:
         return list(self._chosen)
 
-    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         for stack in self.cut(jobs):
             yield from self.run_stack(stack)
 
-    @override
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
         stacks: list[list[ResolvedJob]] = []
         for shape, group in group_by_shape(jobs).items():
@@ -76,11 +72,9 @@ class RuleEngine(Engine):
             stacks += self._batched.stacks(shape, group) if way == "batched" else ([one] for one in group)
         return stacks
 
-    @override
     def takes(self, columns: Columns) -> bool:
         return self._batched.takes(columns)
 
-    @override
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
         stacks: list[list[int]] = []
         for shape, group in shapes_of(columns):
@@ -88,15 +82,12 @@ class RuleEngine(Engine):
             stacks += self._batched.stacks_of(columns, shape, group)
         return stacks
 
-    @override
     def is_alone(self, resolved: ResolvedJob) -> bool:
         return choose(self.case(shape_of(resolved), _MANY)) == "serial"
 
-    @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         return self._batched.run_stack(jobs)
 
-    @override
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
         return self._batched.train_into(jobs, out)
 

@@ -9,7 +9,6 @@ from typing import final
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
@@ -33,7 +32,6 @@ class SerialEngine(Engine):
     def __init__(self) -> None:
         self._live: dict[FlatModel, Live] = {}
 
-    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         for resolved in jobs:
             yield resolved, self._run_one(resolved)

@@ -12,7 +12,6 @@ from queue import SimpleQueue
 from typing import final
 
 import torch
-from typing_extensions import override
 
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
@@ -36,31 +35,24 @@ class SpreadEngine(Engine):
         self._pool: ThreadPoolExecutor | None = None
 
     @property
-    @override
     def choices(self) -> Sequence[str]:
         return self._engines[0].choices
 
-    @override
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
         return self._engines[0].cut(jobs)
 
-    @override
     def takes(self, columns: Columns) -> bool:
         return self._engines[0].takes(columns)
 
-    @override
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
         return self._engines[0].cut_cohort(columns)
 
-    @override
     def is_alone(self, resolved: ResolvedJob) -> bool:
         return self._engines[0].is_alone(resolved)
 
-    @override
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
         return _in_one_thread(self._engines[0].run_stack(jobs))
 
-    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         stacks = self.cut(jobs)
         threads = min(len(self._engines), len(stacks))
@@ -88,7 +80,6 @@ class SpreadEngine(Engine):
         if wavefront.failed:
             raise min(wavefront.failed, key=itemgetter(0))[1]
 
-    @override
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()

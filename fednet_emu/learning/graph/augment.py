@@ -62,7 +62,5 @@ class Rotation(Augmentation):
 
 
 AUGMENTATIONS: dict[str, type[Augmentation]] = kinds(Rotation)
-"""Every kind of augmentation that is built in."""
 
 AnyAugmentation = Annotated[Augmentation, Slot("augmentation", AUGMENTATIONS)]
-"""Type of a field that holds one augmentation."""

@@ -127,10 +127,8 @@ def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = kinds(Adam, AdamW, Momentum, Sgd)
-"""Every kind of optimizer that is built in."""
 
 STACKED = frozenset({Momentum, Sgd})
 """Optimizers that can make the steps of many jobs at once."""
 
 AnyOptimizer = Annotated[Optimizer, Slot("optimizer", OPTIMIZERS)]
-"""Type of a field that holds one optimizer."""

@@ -67,7 +67,5 @@ class Cosine(Schedule):
 
 
 SCHEDULES: dict[str, type[Schedule]] = kinds(Constant, Cosine, Exponential, Step)
-"""Every kind of schedule that is built in."""
 
 AnySchedule = Annotated[Schedule, Slot("lr_schedule", SCHEDULES)]
-"""Type of a field that holds one schedule."""

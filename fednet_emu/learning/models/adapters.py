@@ -113,7 +113,6 @@ def lora(
 
 ADAPTERS: dict[str, type[Lora]] = kinds(Lora)
 AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
-"""Type of a field that holds one kind of adapters."""
 
 
 def base_names(module: nn.Module) -> list[str]:

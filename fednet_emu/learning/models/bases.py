@@ -16,7 +16,6 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 from torch.nn.functional import pad
-from typing_extensions import override
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
@@ -38,7 +37,6 @@ class Base(Component):
     """Whether the first message of the server to each device includes the frozen weights; otherwise devices have them
     from the start."""
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         if self.ship and scenario.algorithm.ships_no_base:
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
@@ -109,7 +107,6 @@ class Nf4(Base):
 
 BASES: dict[str, type[Base]] = kinds(Float32, Nf4)
 AnyBase = Annotated[Base, Slot("base", BASES)]
-"""Type of a field that holds one way to store a base."""
 
 
 @cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pydantic import Field
 from torch import Tensor, nn
-from typing_extensions import override
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import Model
@@ -61,7 +60,6 @@ class WordLstm(CharLstm):
     projection: int = Field(96, gt=0)
     """Number of units of the linear layer between the LSTM layers and the outputs."""
 
-    @override
     def _head(self, outputs: int) -> list[nn.Module]:
         return [nn.Linear(self.units, self.projection), nn.Linear(self.projection, outputs)]
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from typing_extensions import override
 
 from fednet_emu.component.component import exactly_one
 from fednet_emu.errors import ScenarioError, described, did_you_mean
@@ -54,7 +53,6 @@ class TransformersModel(Model):
     adapters: AnyAdapters | None = None
     """Adapters that are trained instead of the weights; null trains all weights."""
 
-    @override
     def located(self, data_dir: Path | None) -> TransformersModel:
         if self.path is None:
             return self

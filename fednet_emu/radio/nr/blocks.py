@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import scipy
 from pydantic import Field, model_validator
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.nr.numerology import rows
@@ -112,7 +111,6 @@ class NrBlocks(Repeating):
                 raise ValueError(f"{name} is fixed with feedback: climbing, got {got:g}; leave it out")
         return self
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         network = scenario.network
         ways = {network.uplink.access.kind, network.downlink.access.kind}

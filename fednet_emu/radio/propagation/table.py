@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import PrivateAttr
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError, ScenarioError
@@ -42,7 +41,6 @@ class TablePathLoss(PathLoss):
     """Treatment of devices outside the grid: an error, or a link with no gain."""
     _gains: Gains | None = PrivateAttr(None)
 
-    @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         channel, sidelink = scenario.channel, scenario.network.sidelink
         if sidelink is not None and sidelink.channel.path_loss is self:
@@ -52,7 +50,6 @@ class TablePathLoss(PathLoss):
             if part.kind != "none":
                 yield "", f"traced gains have it in them, got table with channel.{name}: {part.kind}; set it to none"
 
-    @override
     def on_site(
         self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
     ) -> PathLoss:
@@ -65,7 +62,6 @@ class TablePathLoss(PathLoss):
         return placed
 
     @property
-    @override
     def gains(self) -> Gains | None:
         return self._gains
 

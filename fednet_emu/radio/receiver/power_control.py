@@ -7,7 +7,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, power
 from fednet_emu.component.component import Component
@@ -30,7 +29,6 @@ class FullPower(PowerControl):
 
     kind = "none"
 
-    @override
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         return max_power_w
 
@@ -48,7 +46,6 @@ class OpenLoop(PowerControl):
     compensation: float = Field(default=1.0, ge=0, le=1)
     """Share alpha of the path loss that is compensated; 0.8 favours the cell centre, 1 treats all devices alike."""
 
-    @override
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         blocks = bandwidth_hz / RESOURCE_BLOCK_HZ
         return np.minimum(max_power_w, db_to_linear(self.target_dbm - 30.0) * blocks * power(gain, -self.compensation))
@@ -63,7 +60,6 @@ class TargetSnr(PowerControl):
     target_snr_db: float
     """Target SNR in dB of every sender, over noise alone and averaged over fading."""
 
-    @override
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         return np.minimum(max_power_w, db_to_linear(self.target_snr_db) * noise_w / gain)
 

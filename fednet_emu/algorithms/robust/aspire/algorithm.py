@@ -29,7 +29,6 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
-from typing_extensions import override
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.aspire.master import (
@@ -311,7 +310,6 @@ class Aspire(Algorithm):
             missing = pace.active(fed.now_s) - len(reports)
         return sorted(reports, key=lambda report: report.place)
 
-    @override
     def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:
         yield "kind", "the master's steps and multipliers are for parameters"
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
@@ -117,7 +116,6 @@ class Csv(RowTable):
 
     kind = "csv"
 
-    @override
     def rows(self, path: Path) -> pd.DataFrame:
         import pandas as pd
 
@@ -150,7 +148,6 @@ class Parquet(RowTable):
 
     kind = "parquet"
 
-    @override
     def rows(self, path: Path) -> pd.DataFrame:
         from pyarrow import ArrowException, parquet
 

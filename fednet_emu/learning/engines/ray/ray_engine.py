@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from fednet_emu.errors import FednetError
 from fednet_emu.learning.engines.parcels import Kept, Rows, packed, span
@@ -104,22 +103,18 @@ class RayEngine(Engine):
         }
 
     @property
-    @override
     def statistics(self) -> Mapping[str, float]:
         return self._statistics
 
-    @override
     def begin(self, job: TrainJob) -> None:
         if job not in self._begun:
             with self._host.part("sending jobs"):
                 self._add(job.resolve())
 
-    @override
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
         self._begin(jobs)
         self._begun = {resolved.job: self._begun[resolved.job] for resolved in jobs}
 
-    @override
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         self._note_wait()
         calls = [self._begun[resolved.job] for resolved in jobs]
@@ -145,7 +140,6 @@ class RayEngine(Engine):
             del self._begun[resolved.job]
         return groups
 
-    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         self._begin(jobs)
         self._note_wait()
@@ -162,7 +156,6 @@ class RayEngine(Engine):
         if errors:
             raise errors[0]
 
-    @override
     def close(self) -> None:
         self._ray.shutdown()
 

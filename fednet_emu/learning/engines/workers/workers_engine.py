@@ -20,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
-from typing_extensions import override
 
 from fednet_emu.learning.engines.batched import aligned, is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed, packed_columns, without_constants
@@ -70,16 +69,13 @@ class WorkersEngine(Engine):
             pool().warm_up()
 
     @property
-    @override
     def choices(self) -> Sequence[str]:
         return self._here.choices
 
     @property
-    @override
     def statistics(self) -> Mapping[str, float]:
         return self._statistics if self._statistics["computing_s"] else {}
 
-    @override
     def begin(self, job: TrainJob) -> None:
         """Begin a large job that is trained alone in any company; the first of a wavefront waits for a second one."""
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
@@ -97,7 +93,6 @@ class WorkersEngine(Engine):
                     self._begun[one.job] = call
             self._first, self._since = None, self._since or time.perf_counter()
 
-    @override
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:
         begun, self._begun, self._first, self._wavefront = self._begun, {}, None, []
         if self._is_worth_it(len(jobs), sum(one.job.flop for one in jobs)):
@@ -110,7 +105,6 @@ class WorkersEngine(Engine):
             self._since = self._since or time.perf_counter()
         self._sent.clear()
 
-    @override
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         if self._wavefront is None:
             self.begin_all(jobs)
@@ -122,15 +116,12 @@ class WorkersEngine(Engine):
         while calls:
             yield from self._results(calls.pop(0))
 
-    @override
     def takes(self, columns: Columns) -> bool:
         return self._here.takes(columns)
 
-    @override
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
         return self._here.cut_cohort(columns)
 
-    @override
     def begin_cohort(self, columns: Columns) -> None:
         self._begun, self._first, self._cohort = {}, None, []
         if columns.model not in self._stay and self._is_worth_it(len(columns), sum(columns.flop.tolist())):
@@ -145,7 +136,6 @@ class WorkersEngine(Engine):
             self._since = self._since or time.perf_counter()
         self._sent.clear()
 
-    @override
     def run_cohort(self, columns: Columns) -> CohortResults:
         if self._cohort is None:
             self.begin_cohort(columns)
@@ -163,7 +153,6 @@ class WorkersEngine(Engine):
             for resolved, result in self._here.run_stack(jobs):
                 yield [place_of[resolved]], [result.params]
 
-    @override
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
             pool().drop(self)
