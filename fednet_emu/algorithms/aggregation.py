@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.accountant import Privacy
@@ -99,11 +99,9 @@ class TrimmedMean(Aggregation):
     count: int | None = Field(None, ge=0)
     """Number of updates that are left out at either end; give this or `share`."""
 
-    @model_validator(mode="after")
-    def _one_measure(self) -> Self:
+    def _check(self) -> None:
         if self.share is not None and self.count is not None:
             raise ValueError(f"one of share and count is enough, got {self.share} and {self.count}; leave one out")
-        return self
 
     @property
     def least(self) -> int:  # type: ignore[override]

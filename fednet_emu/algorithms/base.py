@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.algorithms.accountant import Privacy, epsilon
 from fednet_emu.algorithms.selection import AnySelection
@@ -187,8 +187,7 @@ class LocalTraining(Algorithm):
     plain_steps: ClassVar[bool] = False
     """Whether the algorithm's formulas hold only for plain steps of one size, so that it refuses any others."""
 
-    @model_validator(mode="after")
-    def _plain_where_assumed(self) -> Self:
+    def _check(self) -> None:
         plain = self.local_optimizer == Sgd() and type(self.lr_schedule) is Constant and self.clip_norm is None
         if self.plain_steps and not plain:
             raise ValueError(
@@ -198,7 +197,6 @@ class LocalTraining(Algorithm):
             )
         if self.private_sgd is not None and not self.sends_models:
             raise ValueError("devices send more than models, which private_sgd does not hide; leave it out")
-        return self
 
     def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
         """Largest epsilon of a sample after `rounds` rounds, and delta; `n_samples` of each device. Empty without DP.

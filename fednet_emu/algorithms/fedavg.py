@@ -12,10 +12,10 @@ FedYogi). It may select devices by another rule than at random (`selection`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.accountant import Privacy
@@ -51,14 +51,13 @@ class FedAvg(Synchronous):
     """Step size of plain steps of the server: the factor of the update; null is 1. Any other server optimizer has
     its own `lr`."""
 
-    @model_validator(mode="after")
-    def _one_step_size_of_the_server(self) -> Self:
+    def _check(self) -> None:
+        super()._check()
         if self.server_optimizer is not None and self.server_lr is not None:
             raise ValueError(
                 f"server_lr and server_optimizer both set the server's step size, got {self.server_lr:g} and "
                 f"{type(self.server_optimizer).__name__}; leave out server_lr and give server_optimizer.lr"
             )
-        return self
 
     def run(self, fed: Federation) -> Process:
         w, server = fed.initial_model(), Server(fed, self)

@@ -17,10 +17,10 @@ mu with the model: one scalar more in each direction. All settings of `fedavg` m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.algorithms.fedavg import FedAvg, Server
 from fednet_emu.algorithms.partial_work import AnyPartialWork, FullWork, UntilDeadline
@@ -44,17 +44,12 @@ class FedProx(FedAvg):
     partial_work: AnyPartialWork = FullWork()
     """How much of the local work a device does in a round."""
 
-    @model_validator(mode="after")
-    def _nothing_beside_private_models(self) -> Self:
+    def _check(self) -> None:
+        super()._check()
         if self.adaptive and self.private_sgd is not None:
             raise ValueError("devices send losses for mu, which private_sgd does not hide; leave one of them out")
-        return self
-
-    @model_validator(mode="after")
-    def _a_deadline_to_work_for(self) -> Self:
         if isinstance(self.partial_work, UntilDeadline) and self.deadline_s is None:
             raise ValueError("partial_work is what fits before the deadline, got none; give deadline_s")
-        return self
 
     def run(self, fed: Federation) -> Process:
         w, server = fed.initial_model(), Server(fed, self)

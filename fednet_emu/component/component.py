@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -117,6 +117,14 @@ class Component(BaseModel):
         if _holds_bool(value) and not _admits_bool(field.annotation):
             raise PydanticCustomError("not_a_boolean", "expected a value that is not true or false")
         return value
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Self:
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        """Raise a `ValueError` where settings contradict each other."""
 
     @field_validator("*", mode="after")
     @classmethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.component.slot import Slot, kinds
@@ -31,15 +31,13 @@ class Chain(Compression):
     """Stages in their order; all but the last select entries (`top-k`, `random-k`). The chain has error feedback if one
     of its stages has `error_feedback`."""
 
-    @model_validator(mode="after")
-    def _only_the_last_writes(self) -> Self:
+    def _check(self) -> None:
         early = [stage.kind for stage in self.stages[:-1] if not isinstance(stage, Sparse)]
         if early:
             raise ValueError(
                 f"all stages but the last must choose entries, got {early[0]} before another one; put it last, after "
                 "top-k or random-k"
             )
-        return self
 
     @property
     def _parts(self) -> tuple[Sparse | None, Compression]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
@@ -127,14 +127,12 @@ class Sign(Compression):
     """Decoded magnitude of every entry, the step size of signSGD, which is not sent; null to send the mean magnitude of
     the entries. Only without error feedback."""
 
-    @model_validator(mode="after")
-    def _feedback_of_a_contraction(self) -> Self:
+    def _check(self) -> None:
         if self.error_feedback and self.magnitude is not None:
             raise ValueError(
                 f"error feedback needs the magnitude of the entries themselves, got {self.magnitude:g}; leave out "
                 "magnitude or set error_feedback: false"
             )
-        return self
 
     def bit(self, n: int) -> int:
         return n + (FLOAT_BIT if self.magnitude is None else 0)

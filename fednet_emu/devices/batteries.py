@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from simpy.events import Event
 
 from fednet_emu.arrays import Array, Mask
@@ -51,14 +51,12 @@ class Battery(Component):
     harvesting: AnyHarvesting = NoHarvesting()
     """Energy source of the batteries."""
 
-    @model_validator(mode="after")
-    def _spread_fits(self) -> Battery:
+    def _check(self) -> None:
         if self.initial_spread > self.initial_share:
             raise ValueError(
                 f"initial_spread: reaches below an empty battery, got {self.initial_spread:g}; "
                 f"it must be at most initial_share, {self.initial_share:g}"
             )
-        return self
 
 
 class Load:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, cos, sin
 from fednet_emu.component.component import Component
@@ -31,13 +31,11 @@ class Disc(Placement):
     inner_radius_m: float = Field(0.0, ge=0)
     """Smallest distance in m of a device from the base station."""
 
-    @model_validator(mode="after")
-    def _ring_is_not_empty(self) -> Disc:
+    def _check(self) -> None:
         if self.inner_radius_m >= self.radius_m:
             raise ValueError(
                 f"inner_radius_m must be below radius_m, got {self.inner_radius_m:g} and {self.radius_m:g}"
             )
-        return self
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
         draws = rng.random((count, 2))  # in the order of the devices: additional devices do not move the others

@@ -113,13 +113,8 @@ class Profile(Component):
     def _is_of_a_device(cls, given: Any) -> Any:
         return refuse_another("device", given)
 
-    @model_validator(mode="after")
-    def _numbers_have_marks(self) -> Profile:
+    def _check(self) -> None:
         check_marks(self.numbers, self.marks)
-        return self
-
-    @model_validator(mode="after")
-    def _idles_least(self) -> Profile:
         for name in ("active_w", "transmit_w", "receive_w"):
             power_w = self.numbers[name]
             if power_w is not None and power_w < (self.idle_w or 0.0):
@@ -127,7 +122,6 @@ class Profile(Component):
                     f"{name}: is the power of the whole device, idle power included, got {power_w:g} W below "
                     f"idle_w {self.idle_w:g}; give at least that"
                 )
-        return self
 
 
 def dealt(profiles: Sequence[Profile], count: int, rng: Callable[[], np.random.Generator]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import scipy
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
@@ -88,11 +88,9 @@ class SlowWindow(Straggler):
     to_s: float = Field(gt=0)
     """End of the window in s of simulated time."""
 
-    @model_validator(mode="after")
-    def _window_is_not_empty(self) -> SlowWindow:
+    def _check(self) -> None:
         if self.to_s <= self.from_s:
             raise ValueError(f"to_s must be after from_s, got {self.from_s:g} and {self.to_s:g}")
-        return self
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         count = scenario.devices.count

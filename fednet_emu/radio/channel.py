@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from fednet_emu.arrays import Array
 from fednet_emu.component.component import Component
@@ -203,8 +203,7 @@ class Channel(Component):
         carrier_hz = info.data.get("carrier_hz")
         return fading.at_carrier(carrier_hz) if carrier_hz and isinstance(fading, BlockFading) else fading
 
-    @model_validator(mode="after")
-    def _parts_fit(self) -> Self:
+    def _check(self) -> None:
         if isinstance(self.shadowing, ShadowingOfPathLoss) and not self.path_loss.STATES_SIGMA:
             kind = self.path_loss.kind
             raise ValueError(
@@ -229,7 +228,6 @@ class Channel(Component):
                 self.path_loss.loss_db(trial, self.carrier_hz)
         except ScenarioError as problem:
             raise ValueError(str(problem)) from problem
-        return self
 
     def _feedback_conflict(self) -> str:
         """The reason why the setting `rate.feedback` is impossible with the others; empty if it is possible."""

@@ -83,10 +83,8 @@ class TransmitterProfile(Component):
         """The mark of each number, by name; None for a number that is not stated."""
         return {name: self.evidence.get(name) for name in self.NUMBERS}
 
-    @model_validator(mode="after")
-    def _numbers_have_marks(self) -> TransmitterProfile:
+    def _check(self) -> None:
         check_marks(self.numbers, self.evidence)
-        return self
 
 
 class RadioProfile(TransmitterProfile):
@@ -121,14 +119,13 @@ class RadioProfile(TransmitterProfile):
     def _is_of_a_radio(cls, given: Any) -> Any:
         return refuse_another("radio", given)
 
-    @model_validator(mode="after")
-    def _one_power(self) -> RadioProfile:
+    def _check(self) -> None:
+        super()._check()
         if self.circuit_w is not None and self.transmit_w is not None:
             raise ValueError(
                 f"transmit_w: holds the amplifier and what circuit_w is, got {self.transmit_w:g} and "
                 f"{self.circuit_w:g} W; give one of them"
             )
-        return self
 
 
 class StationProfile(TransmitterProfile):

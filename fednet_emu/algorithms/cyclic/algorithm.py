@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Algorithm, Deadline
@@ -144,8 +144,7 @@ class CyclicFedAvg(Algorithm):
     reform_cycles: int | None = Field(None, gt=0)
     """Number of cycles after which groups are formed again, for devices that move; null keeps the first groups."""
 
-    @model_validator(mode="after")
-    def _one_measure_of_local_work(self) -> CyclicFedAvg:
+    def _check(self) -> None:
         if self.local_steps is not None and self.local_epochs is not None:
             raise ValueError(
                 f"at most one of local_steps and local_epochs, got {self.local_steps} and {self.local_epochs}"
@@ -160,7 +159,6 @@ class CyclicFedAvg(Algorithm):
                 f"deadline_s={self.deadline_s}; "
                 "leave these out or set bounds: false"
             )
-        return self
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
         return self.structure.demands()

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
@@ -46,8 +46,8 @@ class FedNova(Synchronous):
     prox: float = Field(0.0, ge=0)
     """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""
 
-    @model_validator(mode="after")
-    def _steps_are_sums_of_gradients(self) -> Self:
+    def _check(self) -> None:
+        super()._check()
         own = self.local_optimizer
         adds_up = isinstance(own, Sgd | Momentum) and not own.weight_decay and self.clip_norm is None
         if not adds_up:
@@ -55,15 +55,10 @@ class FedNova(Synchronous):
                 "the update must be a weighted sum of gradients, got "
                 f"local_optimizer={own!r} and clip_norm={self.clip_norm}; use sgd or momentum alone"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _steps_stay_on_this_side(self) -> Self:
         if self.lr * self.prox > 1:
             raise ValueError(
                 f"prox takes steps past the received model, got lr * prox = {self.lr * self.prox:g}; must be at most 1"
             )
-        return self
 
     def run(self, fed: Federation) -> Process:
         w, n = fed.initial_model(), fed.task.model.n_trainable

@@ -16,11 +16,11 @@ become their mean, weighted by F_k^q, and do not count in |D_k|.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
@@ -41,14 +41,13 @@ class QFfl(Synchronous):
     """How the cohort is drawn: with probabilities in proportion to the numbers of samples, as in the paper, or with
     equal ones, as by FedAvg. Nothing else weighs devices. Any `selection` but `uniform` needs `uniform`."""
 
-    @model_validator(mode="after")
-    def _one_draw(self) -> Self:
+    def _check(self) -> None:
+        super()._check()
         if self.sampling != "uniform" and type(self.selection) is not Uniform:
             raise ValueError(
                 "sampling and selection both say who is asked, got "
                 f"{self.sampling} and {type(self.selection).__name__}; give sampling: uniform"
             )
-        return self
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
@@ -64,14 +64,13 @@ class Scaffold(Synchronous):
     weighting: Literal["samples", "uniform"] = "uniform"
     """How the mean update weighs devices; control variates have equal weights. NIID-Bench weighs updates by samples."""
 
-    @model_validator(mode="after")
-    def _steps_follow_gradients(self) -> Self:
+    def _check(self) -> None:
+        super()._check()
         if not isinstance(self.local_optimizer, Sgd | Momentum) or self.clip_norm is not None:
             raise ValueError(
                 "control variates correct steps along gradients, got "
                 f"local_optimizer={self.local_optimizer!r} and clip_norm={self.clip_norm}; use sgd or momentum alone"
             )
-        return self
 
     def run(self, fed: Federation) -> Process:
         x, c, n = fed.initial_model(), fed.zeros(), fed.n_trainers

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from fednet_emu.algorithms.robust.weights import as_weights
 from fednet_emu.arrays import Array
@@ -256,11 +256,9 @@ class Polyhedron(UncertaintySet):
     bounds: tuple[float, ...]
     """Right-hand side of each inequality."""
 
-    @model_validator(mode="after")
-    def _one_bound_per_row(self) -> Polyhedron:
+    def _check(self) -> None:
         if len(self.matrix) != len(self.bounds):
             raise ValueError(f"one bound per row is needed, got {len(self.matrix)} rows and {len(self.bounds)} bounds")
-        return self
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """The linear programme, by HiGHS, whose tolerances are absolute."""

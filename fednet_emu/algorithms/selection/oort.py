@@ -29,10 +29,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.algorithms.selection.base import Selection, ServerView, weighted
 from fednet_emu.arrays import Array, IntArray
@@ -76,13 +76,11 @@ class Oort(Selection):
     most_rounds: int | None = Field(None, gt=0)
     """Updates after which a device is left out while there are others; null never leaves a device out."""
 
-    @model_validator(mode="after")
-    def _decays_to_less(self) -> Self:
+    def _check(self) -> None:
         if self.least_exploration > self.exploration:
             raise ValueError(
                 f"least_exploration is more than exploration, got {self.least_exploration:g} and {self.exploration:g}"
             )
-        return self
 
     def start(self, n_devices: int) -> Pacer:
         return Pacer(self.preferred_percent)

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from simpy.events import Event
 from torch import Tensor
 
@@ -299,8 +299,8 @@ class SplitFed(LocalTraining):
     """How the server computes the batches of several devices. `fifo`: one after the other, as they arrive. `parallel`,
     of `v1`: at once, each at the full speed of the server; these computations are in no record."""
 
-    @model_validator(mode="after")
-    def _only_what_both_ends_can_do(self) -> Self:
+    def _check(self) -> None:
+        super()._check()
         if self.clip_norm is not None:
             what = f"neither end has the whole gradient, got {self.clip_norm:g}"
             raise ValueError(f"clip_norm: {what}; leave it out")
@@ -313,7 +313,6 @@ class SplitFed(LocalTraining):
         if self.cut == "least-time" and self.variant in ("v2", "psl"):
             what = f"devices that share the server's part have one cut, got least-time with {self.variant}"
             raise ValueError(f"cut: {what}; give a number of layers, or choose v1 or sl")
-        return self
 
     def events(self, n_samples: int | None) -> int | None:
         if n_samples is None and self.local_steps is None:

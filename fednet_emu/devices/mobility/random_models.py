@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import scipy
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from fednet_emu.arrays import Array, IntArray, Keys, cos, log1p, power, sin
 from fednet_emu.devices.mobility.base import Mobility
@@ -145,13 +145,11 @@ class _SpeedRange(Mobility):
     min_speed_m_s: float
     max_speed_m_s: float
 
-    @model_validator(mode="after")
-    def _speeds_in_order(self) -> Self:
+    def _check(self) -> None:
         if self.min_speed_m_s > self.max_speed_m_s:
             raise ValueError(
                 f"min_speed_m_s must not be above max_speed_m_s, got {self.min_speed_m_s:g} and {self.max_speed_m_s:g}"
             )
-        return self
 
 
 class RandomDirection(_SpeedRange):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.mobility.base import Mobility
@@ -46,13 +45,11 @@ class SumoMobility(Mobility):
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Recorded coordinates [x, y] in m of the base station."""
 
-    @model_validator(mode="after")
-    def _takes_them_in_turn(self) -> SumoMobility:
+    def _check(self) -> None:
         if self.reuse and self.pick != "first":
             raise ValueError(
                 f"reuse takes vehicles as they appear, got pick: {self.pick}; write pick: first, or no reuse"
             )
-        return self
 
     def paths(
         self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None

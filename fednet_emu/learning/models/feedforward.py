@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from fednet_emu.errors import ScenarioError
@@ -46,11 +46,9 @@ class Mlp(Model):
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
     """Dropout rate before each layer, output layer included (one more than `hidden`); empty for no dropout."""
 
-    @model_validator(mode="after")
-    def _one_share_per_layer(self) -> Mlp:
+    def _check(self) -> None:
         if len(self.dropout) not in (0, len(self.hidden) + 1):
             raise ValueError(f"dropout: not one share per layer, got {len(self.dropout)}; give {len(self.hidden) + 1}")
-        return self
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
@@ -220,11 +218,9 @@ class _ResNet(Model):
     groups: int = Field(2, gt=0)
     """Number of groups of channels of group norm; a divisor of all widths."""
 
-    @model_validator(mode="after")
-    def _groups_divide_the_widths(self) -> _ResNet:
+    def _check(self) -> None:
         if self.WIDTHS[0] % self.groups:
             raise ValueError(f"groups: must divide {self.WIDTHS[0]} channels, got {self.groups}; give 2, 4, 8 or 16")
-        return self
 
     def normalised(self, channels: int) -> nn.Module:
         """A normalisation layer for this number of channels."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray, exp10, log10
 from fednet_emu.radio.nr.numerology import rows
@@ -97,8 +97,7 @@ class NrBlocks(Repeating):
     """Resource blocks of a slot, which set the rounding of transport block sizes. Null takes the number of the channel
     (`numerology_khz`); without a numerology it takes 273, the number of a 100 MHz channel."""
 
-    @model_validator(mode="after")
-    def _reports_are_aged(self) -> Self:
+    def _check(self) -> None:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
         if self.feedback != "aged" and given:
             raise ValueError(
@@ -109,7 +108,6 @@ class NrBlocks(Repeating):
         for name, only in fixed.items() if self.climbs else ():
             if (got := getattr(self, name)) != only:
                 raise ValueError(f"{name} is fixed with feedback: climbing, got {got:g}; leave it out")
-        return self
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         network = scenario.network

@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
-from pydantic import model_validator
 
 from fednet_emu.arrays import Array, IntArray, exp, log, log10
 from fednet_emu.radio.fading import AnyFading, Fading
@@ -39,10 +37,8 @@ class ErgodicRate(RateLaw):
     fading: AnyFading
     """The fading of one block."""
 
-    @model_validator(mode="after")
-    def _has_a_mean(self) -> Self:
+    def _check(self) -> None:
         require_mean(self.law, self.fading)
-        return self
 
     @property
     def min_sinr(self) -> float:

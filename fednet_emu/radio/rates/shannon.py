@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, least, log1p
 from fednet_emu.radio.rates.base import RateLaw, Repeating
@@ -40,14 +40,12 @@ class Shannon(Repeating):
     min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
     """Efficiency in bit/s/Hz of the lowest modulation and code, below which blocks are repeated (`repetitions`)."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check(self) -> None:
         if self.max_efficiency_bps_hz is not None and self.min_efficiency_bps_hz > self.max_efficiency_bps_hz:
             raise ValueError(
                 f"min_efficiency_bps_hz is above max_efficiency_bps_hz, got {self.min_efficiency_bps_hz} and "
                 f"{self.max_efficiency_bps_hz}; the lowest modulation must not exceed the highest"
             )
-        return self
 
     @property
     def lowest(self) -> tuple[float, float]:

@@ -28,7 +28,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
 from fednet_emu.algorithms.robust.aspire.master import (
@@ -66,12 +66,10 @@ class Adaptive(Component):
     """How often the master looks at the delays while it waits: at most 10,000 times until they pass the threshold, so
     not below a ten-thousandth of it, and without one not below 0.001 s."""
 
-    @model_validator(mode="after")
-    def _looks_are_few(self) -> Adaptive:
+    def _check(self) -> None:
         least_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
         if self.tick_s < least_s:
             raise ValueError(f"tick_s: too fine, got {self.tick_s:g} s; give {least_s:g} s or more")
-        return self
 
 
 class Pace:
@@ -200,13 +198,11 @@ class Aspire(Algorithm):
     gap_every: int | None = Field(None, gt=0)
     """Iterations between two measurements of the stationarity gap, which cost no simulated time; null for none."""
 
-    @model_validator(mode="after")
-    def _what_varies_is_given(self) -> Aspire:
+    def _check(self) -> None:
         if self.planes != "fixed" and self.uncertainty is None:
             raise ValueError(f"planes: {self.planes} needs an uncertainty set, got none; give uncertainty")
         if self.adaptive is not None and self.active is None:
             raise ValueError("adaptive switches between all and `active` workers, got active: null; give a number")
-        return self
 
     @property
     def events_depend_on_learning(self) -> bool:

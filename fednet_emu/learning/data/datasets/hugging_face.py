@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
@@ -267,14 +267,12 @@ class HuggingFace(Dataset):
             raise ValueError(f"a column is named twice, got {list(columns)}; name each once")
         return columns
 
-    @model_validator(mode="after")
-    def _one_kind_of_target(self) -> HuggingFace:
+    def _check(self) -> None:
         if self.text is None and self.target is None:
             raise ValueError("target: must name the column of classes or numbers, got none; only `text` needs none")
         if self.text is not None and (self.target is not None or self.classes is not None or len(self._columns) > 1):
             got = f"input {list(self._columns)}, target {self.target} and classes {self.classes}"
             raise ValueError(f"text: the target is the token that follows in the one column of texts, got {got}")
-        return self
 
     @property
     def _columns(self) -> tuple[str, ...]:

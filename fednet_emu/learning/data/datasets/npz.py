@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_serializer, model_validator
+from pydantic import Field, field_serializer
 from torch import Tensor
 
 from fednet_emu.arrays import IntArray
@@ -49,11 +49,9 @@ class Npz(Dataset):
     """Whether each input [n, inputs, ...] is shifted and divided, in double precision, so that it has mean 0 and
     deviation 1 over the training samples, before it becomes float32."""
 
-    @model_validator(mode="after")
-    def _tokens_stay(self) -> Self:
+    def _check(self) -> None:
         if self.normalise and self.vocabulary is not None:
             raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
-        return self
 
     def extent(self, data_dir: Path | None) -> Extent | None:
         """Extent from the headers of the arrays, without reading the arrays; None if `load` will raise an error."""

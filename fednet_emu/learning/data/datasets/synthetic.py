@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from fednet_emu.arrays import Array, IntArray
@@ -88,12 +88,10 @@ class SyntheticRegression(Dataset):
     noise_std: NonNegativeFloat = 0.1
     """Standard deviation of the Gaussian noise added to the targets."""
 
-    @model_validator(mode="after")
-    def _solution_is_unique(self) -> Self:
+    def _check(self) -> None:
         if self.n_samples <= self.features:
             needed = f"at least features + 1 = {self.features + 1} make the optimum unique"
             raise ValueError(f"n_samples is too small, got {self.n_samples}; {needed}")
-        return self
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((self.features,), 1, self.n_samples + self.n_test)

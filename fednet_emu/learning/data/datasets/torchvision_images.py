@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
@@ -86,12 +85,10 @@ class TorchvisionImages(Dataset):
     download: bool = False
     """Whether missing files are downloaded into the data folder."""
 
-    @model_validator(mode="after")
-    def _settings_of_this_set(self) -> TorchvisionImages:
+    def _check(self) -> None:
         for key, owner in (("split", "EMNIST"), ("extra", "SVHN")):
             if getattr(self, key) and self.name != owner:
                 raise ValueError(f"{key}: only {owner} has it, got {self.name}; leave it out")
-        return self
 
     def extent(self, data_dir: Path | None) -> Extent:
         known = self._known()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, exp, log10
 from fednet_emu.errors import ScenarioError
@@ -95,21 +95,15 @@ class IndoorFactory(SitePathLoss):
     clutter_height_m: float | None = Field(default=None, gt=0, le=10)
     """Effective height of the clutter in m; null for 2 m (sparse) or 6 m (dense). Only for SH and DH."""
 
-    @model_validator(mode="after")
-    def _line_of_sight_exists(self) -> Self:
+    def _check(self) -> None:
         if self.hall == "HH" and self.los == "never":
             raise ValueError("los: never is impossible in a hall with both ends above the clutter; choose another hall")
-        return self
-
-    @model_validator(mode="after")
-    def _clutter_matters(self) -> Self:
         halls = {"clutter_density": SEEING_LESS, "clutter_size_m": SEEING_LESS, "clutter_height_m": OVERLOOKED}
         for key, among in halls.items():
             value = getattr(self, key)
             if value is not None and self.hall not in among:
                 what = f"{key}: the formulas of hall {self.hall} do not have it, got {value:g}"
                 raise ValueError(f"{what}; leave it out, or choose a hall of {', '.join(among)}")
-        return self
 
     @property
     def clutter(self) -> Clutter:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fednet_emu.arrays import Array, exp, log10
 from fednet_emu.radio.propagation.base import Propagation, SitePathLoss, carrier_ghz
@@ -45,8 +45,7 @@ class RuralMacro(SitePathLoss):
     buildings: AnyBuildings = NoBuildings()
     """Which devices are indoors, and the building entry loss; only low-loss buildings exist here (clause 7.4.3.1)."""
 
-    @model_validator(mode="after")
-    def _low_loss_buildings_only(self) -> Self:
+    def _check(self) -> None:
         found = None
         if isinstance(self.buildings, OutdoorToIndoor) and self.buildings.high_loss_share > 0:
             found = f"high_loss_share {self.buildings.high_loss_share:g}"
@@ -57,7 +56,6 @@ class RuralMacro(SitePathLoss):
                 f"buildings: TR 38.901 has only low-loss buildings for RMa, got {found}; "
                 "use kind: o2i with high_loss_share: 0"
             )
-        return self
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         self.within("carrier in GHz", carrier_ghz(carrier_hz), *CARRIER_GHZ)
