@@ -94,13 +94,8 @@ class Span(NamedTuple):
 class Charge:
     """The charge of one battery, exact over intervals of constant power.
 
-    Attributes:
-        on: whether the device is on, so that its battery supplies it.
-        loads: present loads.
-        since_ns: time of the last update, to which all amounts refer.
-        charge_j: charge; it may be below zero by the energy of one nanosecond.
-        harvested_j, spilled_j: energy harvested since the start, and its part that exceeded the capacity.
-        used_j: energy drawn since the start, by use.
+    All amounts refer to the last update, at `since_ns`. The charge may be below zero by the energy of one nanosecond;
+    `spilled_j` is the part of the harvested energy that exceeded the capacity, and `used_j` the drawn energy by use.
     """
 
     def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
@@ -123,7 +118,6 @@ class Charge:
             start_ns = end_ns
 
     def advance(self, now_ns: int) -> None:
-        """Update the charge to the present."""
         for start_ns, end_ns, harvest_w, draws_w, arrival_j in self._spans(now_ns):
             span_s = (end_ns - start_ns) / NS_PER_S
             if self.on:

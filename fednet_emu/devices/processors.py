@@ -71,7 +71,6 @@ class Computation(Completion):
         raise not_awaited(self, "its params")
 
     def forget(self) -> None:
-        """Remove the timer and release the result, so that an unused result is never computed."""
         self.work = self.work._replace(result=None)
         if self._timer is not None:
             self._timer.cancel()
@@ -109,40 +108,29 @@ class Processors:
     When the battery of a device gets empty, the part of its computation up to then is recorded, and the rest runs when
     the device is back. If nothing ever charges the battery, the rest is not done: the event still triggers at its
     scheduled time, to avoid a deadlock, and the result stays on the absent device.
-
-    Attributes:
-        granted: clock frequencies in a planned round relative to the highest ones, by device.
-
-    Args:
-        flop_per_s: speeds [devices] in FLOP/s.
-        server_flop_per_s: speed of the server; None if it does not compute.
-        energy: model of the energy of computations in addition to idle power, by profile; None where it is unknown.
-        straggler_key: key of the random draws of `straggler`.
-        overhead_s: fixed time in s of each computation; None for 0.
-        which: index of the profile of each device; empty for a single profile.
-        slowdown: factor of `overhead_s` by device; `flop_per_s` includes it already.
     """
 
     def __init__(
         self,
         clock: Clock,
         ledger: Ledger,
-        flop_per_s: Array,
+        flop_per_s: Array,  # [devices]
         server_flop_per_s: float | None,
-        energy: Sequence[ComputeEnergy | None],
+        energy: Sequence[ComputeEnergy | None],  # of computations in addition to idle power, by profile
         straggler: Straggler,
         straggler_key: int,
         batteries: Batteries | None = None,
         frequency: Frequency = Frequency(),  # noqa: B008  # frozen
-        overhead_s: PerDevice | None = None,
-        which: bytes = b"",
-        slowdown: Mapping[int, float] = MappingProxyType({}),
+        overhead_s: PerDevice | None = None,  # fixed time of each computation
+        which: bytes = b"",  # index of the profile of each device; empty for a single profile
+        slowdown: Mapping[int, float] = MappingProxyType({}),  # of `overhead_s`; `flop_per_s` includes it already
     ) -> None:
         self.clock = clock
         self._ledger = ledger
         self._speeds = flop_per_s * frequency.part
         self._flop_per_s: list[float] = self._speeds.tolist()
-        self._frequency, self.granted = frequency, dict[int, float]()
+        self._frequency = frequency
+        self.granted: dict[int, float] = {}  # clock frequencies of a planned round, relative to the highest ones
         self._server_flop_per_s = server_flop_per_s
         self._energy, self._which = energy, which or bytes(len(flop_per_s))
         self._overhead_s, self._slowdown = overhead_s, slowdown
@@ -186,7 +174,6 @@ class Processors:
 
     @property
     def energy_known(self) -> Mask:
-        """Mask [devices] of devices whose energy of computing is known."""
         known = np.array([law is not None for law in self._energy])
         return np.asarray(known[np.frombuffer(self._which, np.uint8)])
 
@@ -227,9 +214,6 @@ class Processors:
             duration_s = self._straggler.durations_s(duration_s, devices, began_ns / NS_PER_S, draws)
         return all_to_ns(duration_s)
 
-    def _straggled_s(self, device: int, nominal_s: float, began_s: float, count: int) -> float:
-        return self._straggler.duration_s(nominal_s, device, began_s, uniform(mix(self._straggler_key, device), count))
-
     def add(
         self,
         devices: IntArray,
@@ -269,7 +253,8 @@ class Processors:
                 computation.clock_part = self.granted.get(device) or self._frequency.chosen(duration_s)
                 duration_s /= computation.clock_part
             if not self._always_nominal:
-                duration_s = self._straggled_s(device, duration_s, self.clock.now_s, computation.count)
+                draw = uniform(mix(self._straggler_key, device), computation.count)
+                duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
         duration_ns = to_ns(duration_s)  # may raise; then the device runs no computation
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns

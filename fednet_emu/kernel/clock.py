@@ -37,11 +37,7 @@ FOREVER_NS = 1 << 62
 
 
 def to_ns(duration_s: float, what: str = "a duration") -> int:
-    """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond.
-
-    Raises:
-        ScenarioError: the duration is too long for the clock; the error names `what`.
-    """
+    """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond."""
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
@@ -120,9 +116,6 @@ class Clock(simpy.Environment):
 
         A timer in the `background` wakes no process, now or later: a run with only such timers is a deadlock, just as a
         program with only daemon threads ends.
-
-        Raises:
-            ValueError: the time is in the past.
         """
         if time_ns < self._now:
             raise ValueError(
@@ -320,7 +313,6 @@ class Decision(Completion):
             raise AlgorithmError("clock.ask", what, remedy, line="")
 
     def describe(self) -> str:
-        """The question, for deadlock messages."""
         return f"an answer to {self.question!r}"
 
     def __repr__(self) -> str:

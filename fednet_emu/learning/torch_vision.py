@@ -16,9 +16,6 @@ def torch_vision(where: str) -> Any:
     Its compiled operators, for boxes in images, are made for one build of PyTorch: those for GPUs do not load beside
     PyTorch for CPUs, as pip may install them. Data sets and models do without them, but the library declares their
     shapes when it is imported, and fails there. It is then imported without these declarations. Errors name `where`.
-
-    Raises:
-        ScenarioError: it is not installed, or does not work with this PyTorch.
     """
     try:
         return _imported()

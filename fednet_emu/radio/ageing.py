@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from fednet_emu.arrays import Array, bisected, exp10, log, log10
-from fednet_emu.radio.fading import CombinedRician, Fading, Nakagami, Rayleigh, Rician
+from fednet_emu.radio.fading import BlockFading, Fading, Nakagami, Rayleigh, Rician
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.rates.ergodic import HIGH_DB, LOW_DB, STEP_DB, ErgodicRate, Means
 from fednet_emu.units import db_to_linear
@@ -19,6 +19,7 @@ _COARSE = 25
 _FAR_DB = 100.0
 _HALVINGS = 24
 _NOTHING_BPS_HZ = 1e-9
+_PRIMES = np.array([[2.0], [3.0], [5.0], [7.0], [11.0]])
 
 
 class AgedRate(ErgodicRate):
@@ -103,12 +104,13 @@ def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, 
     Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase along the line of sight,
     and all others with the power R. Given the earlier parts, the later gain is non-central: (|A + rho x + i rho R^1/2|
     + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
-
-    Raises:
-        ValueError: the fading is of another kind than Rayleigh, Rician and Nakagami.
     """
-    m, k = _shape(fading)
-    uniform = _spread(_PAIRS)
+    if not ages(fading):
+        raise ValueError(f"aged reports need fading whose course is known, got {fading.kind}; choose rayleigh")
+    assert isinstance(fading, BlockFading)
+    m, k = (fading.degrees / 2, db_to_linear(fading.k_db)) if isinstance(fading, Rician) else (fading.shape, 0.0)
+    # evenly spread points of the unit cube: multiples of the roots of primes, modulo 1 (Kronecker)
+    uniform = (0.5 + np.sqrt(_PRIMES) * np.arange(1.0, _PAIRS + 1.0)) % 1.0
     doppler_hz = 0.423 / fading.coherence_s
     rho = scipy.special.j0(2.0 * math.pi * doppler_hz * (delay_s + report_s * uniform[0]))
     scattered, sight = 1.0 / (k + 1.0), math.sqrt(m * k / (k + 1.0))
@@ -124,22 +126,3 @@ def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, 
 def ages(fading: Fading) -> bool:
     """Whether the correlation of this fading over time is known."""
     return isinstance(fading, Rayleigh | Rician | Nakagami)
-
-
-def _shape(fading: Fading) -> tuple[float, float]:
-    """The number of antennas, or Nakagami's m, and the K factor (linear)."""
-    if isinstance(fading, Rician):
-        return float(fading.branches if isinstance(fading, CombinedRician) else 1), db_to_linear(fading.k_db)
-    if isinstance(fading, Nakagami):
-        return fading.m, 0.0
-    if isinstance(fading, Rayleigh):
-        return 1.0, 0.0
-    raise ValueError(f"aged reports need fading whose course is known, got {fading.kind}; choose rayleigh")
-
-
-_PRIMES = np.array([[2.0], [3.0], [5.0], [7.0], [11.0]])
-
-
-def _spread(count: int) -> Array:
-    """Evenly spread points [5, count] of the unit cube: multiples of the roots of primes, modulo 1 (Kronecker)."""
-    return np.asarray((0.5 + np.sqrt(_PRIMES) * np.arange(1.0, count + 1.0)) % 1.0, np.float64)

@@ -74,7 +74,6 @@ class Terminal(Component):
 
     @property
     def tx_power_w(self) -> float:
-        """Radiated power in W."""
         return dbm_to_watt(self.tx_power_dbm)
 
     def stated(self, name: str) -> float | None:
@@ -303,7 +302,6 @@ class Channel(Component):
 
     @property
     def block_rate(self) -> RateLaw:
-        """The rate law of a fading block, with `narrowing` applied."""
         return self._on_parts(self._law)
 
     def _on_parts(self, law: RateLaw) -> RateLaw:
@@ -344,28 +342,23 @@ class Channel(Component):
         return Propagation.of(loss_db, state.los, state.sigma_db, self.shadowing.correlation_m(state.correlation_m))
 
     def noise_w(self, receiver: Terminal, bandwidth_hz: float) -> float:
-        """Noise power in W at a receiver over the part of the band that a transmission uses.
-
-        Ignored here: interference, which the medium adds.
-        """
+        """Noise power in W at a receiver over the part of the band that a transmission uses, without interference."""
         return thermal_noise_w(bandwidth_hz, receiver.noise_figure_db, self.noise_density_dbm_hz)
 
 
 def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> float:
-    """Median over places of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
+    """Median over places of the root-mean-square delay spread in s outdoors (TR 38.901 Table 7.5-6).
 
-    Below 6 GHz (`3gpp-umi`: 2 GHz) the value at that frequency holds.
-    Ignored here: the variation between places (a factor of 1.5 to 4.6 either way), devices indoors.
+    Below 6 GHz (`3gpp-umi`: 2 GHz) the value at that frequency holds. Places differ by a factor of 1.5 to 4.6 either
+    way.
     """
     constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
     return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))
 
 
 def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:
-    """Noise power over a whole band, in W (not W/Hz): density times bandwidth times noise figure.
+    """Noise power in W over the part of the band that a transmission uses: density times bandwidth times noise figure.
 
     Papers quote either the density (-174 dBm/Hz) or the power over their band (say 1e-10 W); give the density here.
-    The bandwidth is the part of the band that the transmission uses.
-    Ignored here: interference, man-made noise, and the temperature of the antenna (290 K assumed by the default).
     """
     return bandwidth_hz * dbm_to_watt(density_dbm_hz + noise_figure_db)

@@ -61,9 +61,6 @@ class Fading(Component):
         """The distribution of the mean gain of `branches` antennas that fade independently.
 
         Maximum-ratio combining adds the gains up: its gain is `branches` times this mean.
-
-        Raises:
-            ScenarioError: the sum of such gains has no known distribution.
         """
         if branches == 1:
             return self
@@ -174,7 +171,6 @@ class Rician(BlockFading):
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the chi-squared distribution: two for each antenna."""
         return 2.0
 
     @property

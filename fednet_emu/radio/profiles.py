@@ -26,12 +26,7 @@ def check_marks(numbers: Mapping[str, float | None], marks: Mapping[str, Mark | 
 
 
 Kind = Literal["device", "radio", "station"]
-
-_PLACE: dict[Kind, str] = {
-    "device": "devices.profile",
-    "radio": "channel.device.profile",
-    "station": "channel.base_station.profile",
-}
+_PLACE = {"device": "devices", "radio": "channel.device", "station": "channel.base_station"}
 
 
 def kind_of(given: Mapping[str, Any]) -> Kind | None:
@@ -48,7 +43,7 @@ def refuse_another(kind: Kind, given: Any) -> Any:
     other = kind_of(given) if isinstance(given, Mapping) else None
     if other not in (None, kind):
         got = given.get("title") or "one without a title"
-        raise ValueError(f"is the profile of a {other}, got {got}; give it as {_PLACE[other]}")
+        raise ValueError(f"is the profile of a {other}, got {got}; give it as {_PLACE[other]}.profile")
     return given
 
 
@@ -96,11 +91,7 @@ class RadioProfile(TransmitterProfile):
 
     NUMBERS = (
         *TransmitterProfile.NUMBERS,
-        "circuit_w",
-        "transmit_w",
-        "receive_w",
-        "transmit_j_per_bit",
-        "receive_j_per_bit",
+        *("circuit_w", "transmit_w", "receive_w", "transmit_j_per_bit", "receive_j_per_bit"),
     )
     circuit_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""

@@ -85,28 +85,13 @@ def scores_in(columns: Iterable[str]) -> list[str]:
 
 
 class Ledger:
-    """All tables of one run, and the running totals for stop rules and progress lines.
-
-    Attributes:
-        metrics: names of further columns of `evaluations` and `device_evaluations`.
-        asked: number of rounds in which each device was invited, for algorithms with cohorts.
-        listeners: called with table name and columns of each new row of `evaluations`, `rounds` and the series of
-            algorithms; they must not change the run.
-        sent_bit, offered_bit: totals on the air, by kind of link.
-        backhaul_bit, backhaul_j: totals of the backhaul; its energy is part of `energy_j`.
-        energy_j: energy of all transmissions, receptions and computations so far, without idle energy.
-        stations_w: idle power of all base stations together.
-        ended_ns: end of the run, to which `energies` counts.
-        distances: distances [n] in m of transfers (rows [n]) to receivers [n]; None for unknown.
-        has_phases: whether transfers have the columns of `PhaseColumns`.
-        described: tables of `DESCRIBED`, for a run with a folder.
-    """
+    """All tables of one run, and the running totals for stop rules and progress lines."""
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
-        self.metrics = tuple(metrics)
+        self.metrics = tuple(metrics)  # names of further columns of `evaluations` and `device_evaluations`
         measured = dict.fromkeys(metrics, MEASURE)
         self.transfers: Table[Any] = Table(columns_of(TransferRow))
-        self.has_phases = False
+        self.has_phases = False  # whether transfers have the columns of `PhaseColumns`
         self.receptions: Table[ReceptionRow] = Table(columns_of(ReceptionRow))
         self.backhaul: Table[BackhaulRow] = Table(columns_of(BackhaulRow))
         self.computes: Table[ComputeRow] = Table(columns_of(ComputeRow))
@@ -117,17 +102,19 @@ class Ledger:
         self.handovers: Table[HandoverRow] = Table(columns_of(HandoverRow))
         self.energies: Table[EnergyRow] = Table(columns_of(EnergyRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
-        self.described: dict[str, pd.DataFrame] = {}
-        self.asked: Counter[int] = Counter()
+        self.described: dict[str, pd.DataFrame] = {}  # tables of `DESCRIBED`, for a run with a folder
+        self.asked: Counter[int] = Counter()  # number of rounds in which each device was invited
         self.given: set[int] = set()  # numbers of values that all devices have from the start
-        self.sent_bit = [0] * len(KINDS)
+        self.sent_bit = [0] * len(KINDS)  # totals on the air, by kind of link
         self.offered_bit = [0] * len(KINDS)
-        self.backhaul_bit = 0
-        self.backhaul_j = 0.0
-        self.energy_j = 0.0
+        self.backhaul_bit, self.backhaul_j = 0, 0.0  # the energy is part of `energy_j`
+        self.energy_j = 0.0  # of all transmissions, receptions and computations so far, without idle energy
         self.idle = IdleEnergy()
-        self.stations_w, self.ended_ns = 0.0, 0
+        self.stations_w = 0.0  # idle power of all base stations together
+        self.ended_ns = 0  # end of the run, to which `energies` counts
+        # distances [n] in m of transfers (rows [n]) to receivers [n]
         self.distances: Callable[[Rows, IntArray], Array] | None = None
+        # called with table name and columns of each new row of `evaluations`, `rounds` and the series of algorithms
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
@@ -138,11 +125,7 @@ class Ledger:
         return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of an algorithm: `record("staleness", step=3, staleness=1)`.
-
-        Raises:
-            ValueError: the ledger has a table with the name of the series.
-        """
+        """Add a row to a series of an algorithm: `record("staleness", step=3, staleness=1)`."""
         if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
@@ -159,7 +142,6 @@ class Ledger:
             self._tell("rounds", row._asdict())
 
     def add_evaluation(self, row: EvaluationRow, measured: Iterable[float]) -> None:
-        """Add a row to the table `evaluations`, with the values of further metrics."""
         values = (*row, *measured)
         self.evaluations.append(values)
         if self.listeners:

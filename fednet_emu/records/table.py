@@ -82,12 +82,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Table(Generic[Row]):
-    """A growing table; a row is a tuple in the order of the columns.
-
-    Attributes:
-        columns: columns by name.
-        folder: folder of the file for rows that exceed memory; None to keep all rows in memory.
-    """
+    """A growing table; a row is a tuple in the order of the columns."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
@@ -98,7 +93,7 @@ class Table(Generic[Row]):
         self._packed_rows = 0
         self._filed_rows = 0
         self._file: IO[bytes] | None = None
-        self.folder: Path | None = None
+        self.folder: Path | None = None  # of the file for rows that exceed memory; None keeps all in memory
 
     def __len__(self) -> int:
         return self._filed_rows + self._packed_rows + len(self._rows)
@@ -114,11 +109,7 @@ class Table(Generic[Row]):
             self._pack()
 
     def extend(self, **columns: NDArray[Any]) -> None:
-        """Add many rows, given as arrays of equal length.
-
-        Raises:
-            ValueError: a column is missing or unknown, or the lengths differ.
-        """
+        """Add many rows, given as arrays of equal length."""
         lengths = {name: len(values) for name, values in columns.items()}
         if lengths.keys() != self.columns.keys() or len(set(lengths.values())) != 1:
             raise ValueError(f"columns: got {lengths}; arrays of equal length for {', '.join(self.columns)} are right")
@@ -198,7 +189,6 @@ class Table(Generic[Row]):
         return self._joined(parts[::-1])
 
     def column(self, name: str) -> NDArray[Any]:
-        """All values of one column, not converted."""
         empty = np.empty(0, self.columns[name].dtype)
         return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 

@@ -83,11 +83,7 @@ class Dispatcher:
             self._work = RoundWork(fed, plan, fed.task.model.size, fed.task.model.size)
 
     def next(self, version: int, w: Deferred, client: Client) -> Process:
-        """Keep devices at work on `client`, with the model w of this version, until there is an `Arrival`: the result.
-
-        Raises:
-            Deadlock: too many invitations in a row without a reply.
-        """
+        """Keep devices at work on `client`, with the model w of this version, until there is an `Arrival`."""
         self._version, self._asked_to = version, (w, client)
         while not self._came:
             if not self._left:

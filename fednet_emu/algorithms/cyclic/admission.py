@@ -52,9 +52,6 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 
     `sinr_db` is the SINR that each sender needs, None for the lowest at which the whole band carries bits, and
     `margin_db` a margin on top of it.
-
-    Raises:
-        ScenarioError: this uplink never has several senders on the air together, or nothing gives a threshold.
     """
     uplink = fed.network.uplink
     band, links, access = uplink.band, uplink.links.now(), uplink.settings.access

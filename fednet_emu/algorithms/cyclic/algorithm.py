@@ -78,9 +78,6 @@ def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> 
     """The members of each group and their samples, from the devices of each group and their powers.
 
     Devices without samples are left out, as are groups that have no other devices.
-
-    Raises:
-        ScenarioError: no group is left.
     """
     groups: list[list[Member]] = [[] for _ in seats]
     for device, mine in seats_of(seats).items():
@@ -175,11 +172,7 @@ class CyclicFedAvg(Algorithm):
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
 
     def run(self, fed: Federation) -> Process:
-        """The server: each group in turn receives the model, trains and answers; the model is updated once per group.
-
-        Raises:
-            ScenarioError: no device can train, or `bounds` is set where the theory does not hold.
-        """
+        """The server: each group in turn receives the model, trains and answers; the model moves once per group."""
         if problem := self._unbounded(fed.network.losses()):
             raise ScenarioError(f"algorithm.bounds: {problem}")
         w, theory = fed.initial_model(), None

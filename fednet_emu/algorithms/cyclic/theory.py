@@ -116,12 +116,7 @@ class State(NamedTuple):
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Refuse settings that the theory does not cover for any samples.
-
-    Raises:
-        ScenarioError: the model is not linear in its parameters, or is a classifier without a regulariser; or models
-            are averaged over groups of several sizes.
-    """
+    """Refuse settings that the theory does not cover for any samples."""
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
@@ -146,9 +141,6 @@ class Theory:
     comes from the largest eigenvalues of each part's second moments: the curvature of a softmax is at most 1/2, and 2
     for a squared error. C and alpha are the largest values at all models seen so far. The step size `lr` is for summed
     updates. The flag `holds` is cleared when an update is lost: the bound is infinite from then on.
-
-    Raises:
-        ScenarioError: a regression is not strongly convex with these samples and no regulariser.
     """
 
     def __init__(self, fed: Federation, parts: Parts, l2: float, lr: float) -> None:
@@ -204,7 +196,6 @@ class Theory:
         return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)
 
     def _loss(self, w: Tensor) -> Tensor:
-        """The objective F(w)."""
         loss = self._model.loss(w, self._x[self._rows], self._y[self._rows], self._weight)
         return loss + self._l2 / 2 * w.square().sum()
 

@@ -72,11 +72,7 @@ class Colrel(ClusterTraining):
             fed.end_of_round(x, invited=len(invited), arrived=arrived)
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
-        """Minimum-variance weights [relays, sources] for this network's link probabilities; records their variance.
-
-        Raises:
-            ScenarioError: `uplink_arrives` does not have one entry per device.
-        """
+        """Minimum-variance weights [relays, sources] for this network's link probabilities; records their variance."""
         graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)

@@ -31,7 +31,6 @@ class Degrees(NamedTuple):
 
     @property
     def alpha(self) -> Array:
-        """Smallest out-degree over the size of the cluster."""
         return np.asarray(self.out_min / self.size)
 
     @property
@@ -51,7 +50,6 @@ class Degrees(NamedTuple):
 
     @classmethod
     def of(cls, graph: Digraph) -> Degrees:
-        """The degrees of every cluster of a graph."""
         order = np.concatenate(graph.members) if graph.members else np.empty(0, np.int64)
         starts = np.cumsum(graph.sizes) - graph.sizes
         out, into = graph.out_degree[order], graph.in_degree[order]

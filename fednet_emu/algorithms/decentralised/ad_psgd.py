@@ -34,7 +34,6 @@ class AdPsgd(Decentralised):
     kind = "ad-psgd"
 
     def run(self, fed: Federation) -> Process:
-        """Let all devices work, and count their updates."""
         peers, devices = Peers(fed, self), np.flatnonzero(fed.task.n_samples).tolist()
         working = [fed.start(peers.work(fed.device(k))) for k in devices]
         for t in fed.rounds():

@@ -39,11 +39,7 @@ class PublicSamples(LocalTraining):
         return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
 
     def public(self, fed: Federation) -> Tensor:
-        """The public samples [M, ...].
-
-        Raises:
-            ScenarioError: the model gives no scores of classes, or has batch norm and a batch would have one sample.
-        """
+        """The public samples [M, ...]."""
         check_classifier(fed, self.kind)
         n, least = fed.server.n_samples, fed.task.model.least_batch
         if least > 1 and self.distil_plan.least_batch(n) < least:
@@ -62,11 +58,7 @@ class PublicSamples(LocalTraining):
 
 
 def check_classifier(fed: Federation, kind: str) -> None:
-    """Check that the model of the scenario has a score for each class.
-
-    Raises:
-        ScenarioError: it has not.
-    """
+    """Check that the model of the scenario has a score for each class."""
     if not fed.task.model.is_classifier:
         what = f"{kind} needs one score per class, got one of loss {fed.task.model.loss_name}"
         raise ScenarioError(f"model: {what}; choose data with classes, and cross-entropy")

@@ -91,7 +91,6 @@ class Scaffold(Synchronous):
 
     @computes_only
     def with_a_gradient(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Process:
-        """A device with option I."""
         at_x = yield k.train(x, one_gradient(self.local_optimizer), t, "control")
         trained = yield k.train(x, self.plan, t, **self.correction(fed, k, x, c, t, own))
         return trained.params, fed.defer(control_change, x, at_x.params, own[k], 1.0, size=c.size)
@@ -99,7 +98,6 @@ class Scaffold(Synchronous):
     def with_a_mean_gradient(
         self, fed: Federation, k: Device, params: Deferred, x: Deferred, c: Deferred, t: int, own: Variates
     ) -> tuple[Deferred, Deferred]:
-        """The reply of a device with option II."""
         distance = self.plan.n_steps(k.n_samples) * self.plan.in_round(t).lr
         return params, fed.defer(control_change, x, params, c, distance, size=c.size)
 

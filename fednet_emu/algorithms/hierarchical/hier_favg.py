@@ -150,7 +150,6 @@ class Interval:
         return invited
 
     def free(self, devices: Sequence[Device]) -> None:
-        """The edge round of these devices is over."""
         self.at_work.difference_update(k.index for k in devices)
 
 

@@ -61,11 +61,7 @@ def relative(losses: Array) -> Array:
 
 
 def per_device(name: str, values: PerDevice, count: int) -> Array:
-    """The values as an array [count].
-
-    Raises:
-        ScenarioError: There is not one for each device.
-    """
+    """The values as an array [count]."""
     given = np.asarray(values, dtype=np.float64)
     if given.ndim and len(given) != count:
         raise ScenarioError(

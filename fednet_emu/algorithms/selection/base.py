@@ -45,12 +45,10 @@ class RoundWork:
 
     @cached_property
     def flop_per_s(self) -> Array:
-        """Nominal speeds [N]."""
         return np.array([k.flop_per_s for k in self._fed.devices()])
 
     @cached_property
     def flop(self) -> Array:
-        """Work [N] of the local steps."""
         flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
         processed = {n: self.plan.n_samples_processed(n) for n in dict.fromkeys(own)}
         return flop * np.array([processed[n] for n in own])
@@ -83,7 +81,6 @@ class RoundWork:
 
     @cached_property
     def _still_bps(self) -> tuple[Array, Array]:
-        """Expected rates [N] up and down of devices at rest."""
         everybody, network = np.arange(self._fed.n_devices), self._fed.network
         return network.expected_bps(everybody, down=False), network.expected_bps(everybody, down=True)
 
@@ -202,11 +199,7 @@ class Selection(Component):
 
 
 def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
-    """The devices with these numbers among the available ones, in the order of their numbers.
-
-    Raises:
-        ScenarioError: a number is not among the available ones, or occurs twice.
-    """
+    """The devices with these numbers among the available ones, in the order of their numbers."""
     numbers = sorted(int(number) for number in numbers)
     able = {k.index: k for k in there}
     wrong = next((n for n in numbers if n not in able), None)

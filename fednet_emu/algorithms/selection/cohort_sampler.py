@@ -108,7 +108,6 @@ class History:
         self._asked_s = np.zeros(n)
 
     def begin(self, t: int, cohort: Sequence[Device]) -> None:
-        """Record the invitation of these devices."""
         numbers = [k.index for k in cohort]
         self._asked_s[numbers] = self._fed.now_s
         self._asked[numbers] += 1

@@ -63,7 +63,6 @@ class DeviceBatches:
         return [rows[:count] for rows, count in zip(index, batches.count.tolist(), strict=True)]
 
     def __getitem__(self, step: int) -> Tensor:
-        """The rows [B] of the data in a step."""
         return self._rows[step]
 
 
@@ -188,7 +187,6 @@ class CutLink:
         self._labels = prod(fed.task.data.y.shape[1:])
 
     def sizes(self, k: Device) -> list[int]:
-        """Number of samples in each batch of a device in a round."""
         return self.plan.batch_sizes(k.n_samples)
 
     def steps(self, k: Device, cut: Cut, order: list[tuple[int, int]], first: int = -1, last: int = -1) -> Process:
@@ -263,11 +261,9 @@ class Round(NamedTuple):
 
     @property
     def joint(self) -> JointSteps:
-        """The steps on parts that devices share."""
         return JointSteps(self.fed.task.model, self.fed.task.data, self.cuts[0].device.n_shared, self.fed.streams)
 
     def batches(self, k: Device) -> DeviceBatches:
-        """The batches of a device, as in its ordinary local training."""
         return DeviceBatches(self.fed.learner.job(k, self.w, self.link.plan, (self.t,), self.t))
 
 
@@ -329,11 +325,7 @@ class SplitFed(LocalTraining):
             fed.end_of_round(w)
 
     def cuts(self, fed: Federation) -> list[Cut]:
-        """Where devices may cut the model.
-
-        Raises:
-            ScenarioError: it has fewer layers, or statistics that the variant cannot share.
-        """
+        """Where devices may cut the model."""
         model, cuts = fed.task.model, cuts_of(fed.task.model)
         if self.variant in ("v2", "psl") and model.size > model.n_trainable:
             what = f"devices share a part, so that batch norm has statistics of none, got variant {self.variant}"

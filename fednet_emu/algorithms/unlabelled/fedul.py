@@ -209,11 +209,7 @@ class FedUL(Algorithm):
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
 
     def _sets(self, fed: Federation, method: str) -> Tensor:
-        """The set of each row of the data [rows], after checking that the scenario has the sets and labels it needs.
-
-        Raises:
-            ScenarioError: there are no sets, fewer sets than classes, or no labelled samples for M1 or M2.
-        """
+        """The set of each row of the data [rows], after checking that the scenario has the sets and labels it needs."""
         task = fed.task
         if task.sets is None:
             raise ScenarioError("partition: makes no unlabelled sets, which fedul learns from; use surrogate-sets")

@@ -82,10 +82,8 @@ class LegPaths:
         moved = (time_s < present.start_s[devices]) | (time_s >= present.end_s[devices])
         if moved.any():
             self._move(np.asarray(devices)[moved], time_s)
-        here_m: Array = (
-            present.xy_m[devices] + present.velocity_m_s[devices] * (time_s - present.start_s[devices])[:, None]
-        )
-        return here_m
+        elapsed_s = time_s - present.start_s[devices]
+        return np.asarray(present.xy_m[devices] + present.velocity_m_s[devices] * elapsed_s[:, None])
 
     def _one_m(self, device: int, time_s: float) -> Array:
         present = self._present
@@ -320,7 +318,7 @@ class GaussMarkov(Mobility):
         return LegPaths(start, bouncing(region, turned, _mirrored), self.mean_speed_m_s)
 
     def _velocity_m_s(self, memory: Array) -> Array:
-        """Velocity [k, 2] from mean heading (unit vector), and standardised deviations of speed and heading [k, 4]."""
+        """Velocity [k, 2] from mean headings (unit vectors) and standardised deviations of speed and heading [k, 4]."""
         speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
         turn = self.heading_sigma_rad * memory[:, 3]
         along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)

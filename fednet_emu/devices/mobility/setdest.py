@@ -102,7 +102,6 @@ def read_movements(path: Path) -> dict[int, Array]:
 
 
 def _statements(line: str) -> list[str]:
-    """Split a line into the statements with a node or a movement, without comments."""
     code = re.split(r";\s*#", line)[0]
     return [its for part in code.split(";") if "$node_(" in (its := part.strip()) or " setdest" in its]
 

@@ -120,7 +120,6 @@ def _with_waits(lines: list[Array]) -> Array:
 
 
 def _merged(windows: list[Window]) -> Iterator[Window]:
-    """Yield windows in which adjacent windows are merged."""
     from_s, to_s = windows[0]
     for next_s, end_s in windows[1:]:
         if next_s > to_s:

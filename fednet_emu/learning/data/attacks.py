@@ -64,9 +64,6 @@ def deal_poisoned(
 
     `rngs` are the random streams of the partition and of the attack. Returns the samples, in which the samples of
     malicious devices are changed or added, and the splits of training and test samples.
-
-    Raises:
-        ScenarioError: The samples have no classes, or the target is not one of their classes.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (

@@ -27,11 +27,7 @@ class Table(NamedTuple):
     where: str  # its file, folder or name, and its split
 
     def feature(self, column: str) -> Any:
-        """The feature description of a column by the library.
-
-        Raises:
-            DataError: the column does not exist.
-        """
+        """The feature description of a column by the library."""
         if column not in self.rows.column_names:
             known = ", ".join(self.rows.column_names) or "none"
             raise DataError(self.where, f"has no column '{column}', got {known}", "name one of its columns")
@@ -51,11 +47,7 @@ class Table(NamedTuple):
         return list(feature.names) if type(feature).__name__ == "ClassLabel" else None
 
     def values(self, column: str) -> list[Any]:
-        """The values of a column as objects of Python.
-
-        Raises:
-            DataError: one is missing.
-        """
+        """The values of a column as objects of Python."""
         self.feature(column)
         found: list[Any] = self.rows.select_columns([column])[:][column]
         for row, value in enumerate(found):
@@ -126,9 +118,6 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
 
     Images are resized to `side` by `side` and converted to `mode`. None takes the size of the images, and the mode of
     the first.
-
-    Raises:
-        DataError: an image cannot be read, or images have several sizes.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):
@@ -169,9 +158,6 @@ def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], in
     """Targets [n] of several tables, class numbers or real numbers, and the number of classes according to the tables.
 
     Texts of the first table are numbered from 0 in alphabetical order; False is 0.
-
-    Raises:
-        DataError: a target is missing, is neither a number nor a text, or is a text that the first table lacks.
     """
     names = tables[0].class_names(column)
     if names is not None or not tables[0].is_text(column):
@@ -189,11 +175,7 @@ def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], in
 
 
 def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
-    """Numbers [n] of the values of a column in several tables, from 0 in the order in which they first appear.
-
-    Raises:
-        DataError: a value is missing, or is a list or mapping.
-    """
+    """Numbers [n] of the values of a column in several tables, from 0 in the order in which they first appear."""
     number: dict[Any, int] = {}
     found = []
     for table in tables:

@@ -148,11 +148,7 @@ class FeatureNoise(Component):
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
-        """Training and test samples with the noise of their owners; each device has its own random stream.
-
-        Raises:
-            ScenarioError: the inputs are not real numbers, for example token numbers.
-        """
+        """Training and test samples with the noise of their owners; each device has its own random stream."""
         if not samples.train_x.is_floating_point():
             found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"
             raise ScenarioError(f"feature_noise: {found}; leave it out, or use other data")

@@ -129,11 +129,7 @@ class CohortJob:
     begun: Begun | None = None  # the jobs that were begun; None before
 
     def add(self, own: Mapping[str, Deferred]) -> None:
-        """Add the terms of the next device.
-
-        Raises:
-            AlgorithmError: a term is none of `OWN`.
-        """
+        """Add the terms of the next device."""
         for name, value in own.items():
             if name not in OWN:
                 what = f"gives each device terms of its own, got {name}"
@@ -171,11 +167,7 @@ class CohortJob:
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
-        """Note the jobs whose results are awaited as begun; returns them and the nodes of these results.
-
-        Raises:
-            AlgorithmError: the function that made the parameters has returned another number of them.
-        """
+        """Note the jobs whose results are awaited as begun; returns them and the nodes of these results."""
         columns, params = self.columns, self.params.value
         if params.numel() != columns.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"

@@ -88,11 +88,7 @@ class Deferred:
 
     @property
     def value(self) -> Any:
-        """The value, if it is known; `Graph.read` computes it first.
-
-        Raises:
-            RuntimeError: the value is not computed yet, or its tensor was modified in place.
-        """
+        """The value, if it is known; `Graph.read` computes it first."""
         value = self._value
         if value is PENDING or value is LATER:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")

@@ -150,9 +150,6 @@ def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tenso
     """The result of a job, given the loss [steps] before each step and the parameters [size] after the last.
 
     With `squares`, the sum [steps] of the squared losses of each batch, their mean over all samples is in it, too.
-
-    Raises:
-        Diverged: a loss or a parameter is not finite.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):

@@ -156,9 +156,6 @@ class Graph:
         Deferreds inside nested tuples and lists are replaced, too. The function must not modify its arguments. `size`
         is the number of scalars in the result; None takes the size of the first Deferred argument. Getters (of the
         module `operator`) of one Deferred cost almost nothing.
-
-        Raises:
-            ValueError: there is neither a size nor a Deferred argument.
         """
         inputs = deferreds_in(args)
         if size is None and not inputs:
@@ -183,9 +180,6 @@ class Graph:
         soon as it and those before it are known. The parts are given away: only accumulations may be made of them from
         now on, one directly after the other. So a part can be released as soon as it was added, though a list or a
         message may still hold it; but not if something made before waits for it as well. `size` is as for `call`.
-
-        Raises:
-            ValueError: there is neither a size nor a Deferred.
         """
         inputs = deferreds_in(args)
         if size is None:

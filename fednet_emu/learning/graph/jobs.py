@@ -161,9 +161,6 @@ class TrainJob:
         base: weights under adapters [base_size] in the place of the model's own, which are used without a copy. Jobs
             run together only if they share the same value.
         flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
-
-    Raises:
-        ScenarioError: the device has no samples.
     """
 
     model: FlatModel  # the model and its loss
@@ -222,11 +219,7 @@ class TrainJob:
         return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
-        """The job together with the values of its inputs, which are known by now.
-
-        Raises:
-            AlgorithmError: the function that made the parameters has returned another number of them.
-        """
+        """The job together with the values of its inputs, which are known by now."""
         params = self.params.value
         if params.numel() != self.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {self.model.size} parameters"

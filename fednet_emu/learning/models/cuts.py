@@ -36,9 +36,6 @@ def cuts_of(model: FlatModel) -> list[Cut]:
     """Every cut of a model: after its first layer with parameters, after its second one, and so on.
 
     Layers without parameters belong to the layer before them, so that activations are pooled before the cut.
-
-    Raises:
-        ScenarioError: the model is not a sequence of at least two layers with parameters.
     """
     with torch_seed(0):  # dropout draws
         layers = [copy.deepcopy(layer).cpu() for layer in model.layers]

@@ -95,10 +95,6 @@ class FlatModel:
         batchable: whether jobs may share a vectorised call: nothing is drawn, a sample's output does not depend on
             other samples in the batch, and no layer is one of PyTorch's recurrent ones, over which it would loop. Other
             models are trained one job at a time, under a seed per job.
-
-    Raises:
-        ScenarioError: the loss is unknown, the module does not take such input or writes into it, puts new tensors in
-            the place of its buffers, has nothing to train, or mixes number types.
     """
 
     def __init__(

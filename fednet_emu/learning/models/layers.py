@@ -28,9 +28,6 @@ class Layers:
         n_statistics: number of running statistics at the end of the shared scalars.
         shared: mask [size], one where a parameter is shared, zero where it is private.
         private: mask [size], one where a parameter is private, zero where it is shared.
-
-    Raises:
-        ScenarioError: a name matches nothing, or nothing is left to share.
     """
 
     def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:

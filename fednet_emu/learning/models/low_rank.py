@@ -56,9 +56,6 @@ class Adapters:
     Attributes:
         rank: the rank of the adapters.
         others: mask [size], True where a parameter belongs to no adapter.
-
-    Raises:
-        ScenarioError: the model has no adapters, none with both factors, or some of several ranks.
     """
 
     def __init__(self, model: FlatModel) -> None:
@@ -96,11 +93,7 @@ class Adapters:
         return self.put(vector, [Factors(torch.zeros_like(its.b), its.a) for its in self.factors(vector)])
 
     def base(self) -> Tensor:
-        """The weights under the adapters [base_size], as they are in the model.
-
-        Raises:
-            ScenarioError: a weight is trained, or shared with another layer.
-        """
+        """The weights under the adapters [base_size], as they are in the model."""
         weights = self._model.base_weights()
         for name in (f"{layer}weight" for layer in self._layers):
             if name not in weights:

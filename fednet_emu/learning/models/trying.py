@@ -32,11 +32,7 @@ def mixes(module: nn.Module, pair: Tensor) -> bool:
 
 
 def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    """The common number type of at least one parameter.
-
-    Raises:
-        ScenarioError: there is no parameter, or there are several types.
-    """
+    """The common number type of at least one parameter."""
     dtypes = sorted({str(p.dtype) for p in parameters.values()})
     if not dtypes:
         raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
@@ -46,11 +42,7 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 
 
 def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
-    """Call a module with a batch [B, ...] for a loss; `items` names its samples.
-
-    Raises:
-        ScenarioError: the module does not accept the samples or writes into them, or its outputs do not fit the loss.
-    """
+    """Call a module with a batch [B, ...] for a loss; `items` names its samples."""
     before, shape = x.clone(), tuple(x.shape)
     try:
         outputs = module(x)

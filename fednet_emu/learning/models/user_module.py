@@ -59,9 +59,6 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
 
     It may also have outputs at every position, [n, *input_shape, outputs]. These are scores of the next token and must
     not depend on it, which is checked by changing the last token.
-
-    Raises:
-        ScenarioError: the shape is wrong, or scores depend on later tokens; the message names the network by `name`.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)

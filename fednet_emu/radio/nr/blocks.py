@@ -128,7 +128,6 @@ class NrBlocks(Repeating):
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """The threshold of the lowest scheme (linear), and its efficiency there in bit/s/Hz."""
         return db_to_linear(float(self.thresholds_db[0])), self.curves[0].efficiency_bps_hz / (1.0 + self.target_bler)
 
     @property
@@ -198,7 +197,6 @@ class NrBlocks(Repeating):
         return np.array([curve.half_db for curve in self.curves]) + target_db
 
     def block_errors(self, snr_db: Array) -> Array:
-        """Block error rates [schemes, ...] of the schemes in use, at SNRs in dB."""
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
@@ -316,5 +314,4 @@ def transport_block_bit(
 
 
 def _floor_log2(number: Fraction) -> int:
-    """The largest n with 2^n at most the number, which is at least 1 / 8."""
-    return (8 * number.numerator // number.denominator).bit_length() - 4
+    return (8 * number.numerator // number.denominator).bit_length() - 4  # for numbers of at least 1 / 8

@@ -108,10 +108,7 @@ class NrMcs(Repeating, Staircase):
 
 
 def mcs_table(table: int) -> list[Scheme]:
-    """The schemes of an MCS table in the order of their index.
-
-    Ignored here: the reserved rows at the end, which serve retransmissions.
-    """
+    """The schemes of an MCS table in the order of their index, without the reserved rows that serve retransmissions."""
     return [
         Scheme(
             efficiency_bps_hz=int(row["modulation_bits"]) * float(row["code_rate_x1024"]) / 1024,
@@ -150,10 +147,7 @@ def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: flo
 
 
 def attempts(losses: list[float]) -> Attempts:
-    """Attempts of a block, given the loss probability of each attempt in order.
-
-    Ignored here: dependence between attempts, feedback errors, and the time between attempts.
-    """
+    """Attempts of a block, given the loss probability of each independent attempt in order."""
     expected, reached = 0.0, 1.0
     for loss in losses:
         expected += reached

@@ -10,11 +10,7 @@ FR1_TOP_HZ = 7.125e9
 
 
 def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> int:
-    """Number of resource blocks in a channel at a subcarrier spacing; guard bands between carriers are ignored.
-
-    Raises:
-        ValueError: the standard has no such channel; the message lists its widths or spacings.
-    """
+    """Number of resource blocks in a channel at a subcarrier spacing; guard bands between carriers are ignored."""
     frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
     blocks = {
         float(row["channel_mhz"]): int(row["resource_blocks"])
@@ -36,10 +32,7 @@ def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> i
 
 
 def occupied_hz(channel_hz: float, spacing_khz: int, carrier_hz: float) -> float:
-    """Total width in Hz of all resource blocks of a channel: 79 to 98 % of its nominal width.
-
-    Ignored here: the same as in `resource_blocks`.
-    """
+    """Total width in Hz of all resource blocks of a channel: 79 to 98 % of its nominal width."""
     blocks = resource_blocks(channel_hz, spacing_khz, carrier_hz)
     return float(blocks * SUBCARRIERS_PER_BLOCK * spacing_khz * 1000)
 

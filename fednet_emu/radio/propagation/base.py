@@ -36,7 +36,6 @@ class Propagation:
 
     @property
     def gain(self) -> Array:
-        """Power gain, received over sent, linear."""
         return db_to_linear(-self.loss_db)
 
     @classmethod
@@ -141,8 +140,5 @@ def carrier_ghz(carrier_hz: float) -> float:
 
 
 def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Array:
-    """Free-space loss in dB at a distance above zero (Friis 1946).
-
-    Ignored here: everything but the spreading of a spherical wave.
-    """
+    """Free-space loss in dB at a distance above zero (Friis 1946)."""
     return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))

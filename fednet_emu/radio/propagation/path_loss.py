@@ -111,19 +111,8 @@ class TwoRayGround(PathLoss):
 
 
 PATH_LOSSES: dict[str, type[PathLoss]] = kinds(
-    FreeSpace,
-    LogDistance,
-    TwoRayGround,
-    MacroClassic,
-    UrbanMacro,
-    UrbanMicro,
-    RuralMacro,
-    IndoorOffice,
-    IndoorFactory,
-    D2dOutdoor,
-    D2dIndoor,
-    V2v,
-    TablePathLoss,
+    *(FreeSpace, LogDistance, TwoRayGround, MacroClassic, UrbanMacro, UrbanMicro, RuralMacro),
+    *(IndoorOffice, IndoorFactory, D2dOutdoor, D2dIndoor, V2v, TablePathLoss),
 )
 
 AnyPathLoss = Annotated[PathLoss, Slot("path_loss", PATH_LOSSES)]

@@ -78,7 +78,6 @@ def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Ar
 
     Mean 9 + max(0, 15 log10(d) - 41) dB and deviation 4.5 dB if both antennas are below the roof of the vehicle in
     between, mean 5 + max(0, ...) dB and deviation 4 dB if one is, 0 dB if none is.
-    Ignored here: several vehicles in between, and the position of the vehicle.
     """
     far_db = np.maximum(0.0, 15.0 * log10(np.maximum(hop.distance_3d_m, 1.0)) - 41.0)
     both, none = hop.high_m < blocker_height_m, hop.low_m > blocker_height_m
@@ -87,10 +86,7 @@ def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Ar
 
 
 def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
-    """Probability that no vehicle blocks two others in one street, TR 37.885 Table 6.2-1.
-
-    Ignored here: the density of traffic.
-    """
+    """Probability that no vehicle blocks two others in one street, TR 37.885 Table 6.2-1, at any density."""
     d = distance_2d_m
     if road == "urban":
         return np.minimum(1.0, 1.05 * exp(-0.0114 * d))
@@ -99,10 +95,7 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
 
 
 def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Probabilities in sight and behind buildings on an urban grid (Boban, Gong and Xu 2016, as in ns-3).
-
-    Ignored here: the street plan; the probabilities are averages over it.
-    """
+    """Mean probabilities in sight and behind buildings on urban grids (Boban, Gong and Xu 2016, as in ns-3)."""
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
     seen = scale * exp(-decay * distance_2d_m)
@@ -114,7 +107,6 @@ def highway_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Ar
     """Probabilities in sight and behind obstacles on a highway (Boban, Gong and Xu 2016, as in ns-3).
 
     The fits are parabolas, constant beyond their vertex: 463 to 500 m in sight, 817 to 1017 m behind obstacles.
-    Ignored here: curves and bridges.
     """
     a, b, c = HIGHWAY_SEEN[density]
     seen = _parabola(distance_2d_m, a, b, c)

@@ -111,7 +111,6 @@ class Means:
 
     @classmethod
     def of(cls, laws: Sequence[RateLaw], fading: Fading) -> Means:
-        """Tabulate the means of these laws."""
         before, last = db_to_linear(HIGH_DB - STEP_DB), db_to_linear(HIGH_DB)
         rise = [law.rate_bps(last, 1.0) - law.rate_bps(before, 1.0) for law in laws]
         return cls(np.stack([_log_means(law, fading) for law in laws]), np.array(rise))
@@ -152,7 +151,11 @@ def _log_means(law: RateLaw, fading: Fading) -> Array:
     first_db = -_TAIL_DB + 0.5 * STEP_DB - (len(snr_db) - 1) * STEP_DB
     gain_db = _grid_db(first_db, first_db + (len(smooth) + len(snr_db) - 2) * STEP_DB)
     survival = 1.0 - fading.cdf(db_to_linear(gain_db))
-    mean += _correlate(smooth, survival, len(snr_db)) + grid[0]
+    # the sum over cells j of smooth[j] survival[j - i + points - 1] for each point i, by fast Fourier transform
+    length = 1 << math.ceil(math.log2(len(survival) + len(smooth)))
+    product = np.fft.rfft(survival, length) * np.conj(np.fft.rfft(smooth, length))
+    shifted = np.fft.irfft(product, length)[: len(snr_db)]
+    mean += np.maximum(shifted[::-1], 0.0) + grid[0]
     with np.errstate(divide="ignore"):
         logs: Array = log(np.where(mean > _NOTHING_BPS_HZ, mean, 0.0))
     return logs
@@ -160,14 +163,6 @@ def _log_means(law: RateLaw, fading: Fading) -> Array:
 
 def _grid_db(low_db: float, high_db: float) -> Array:
     return np.asarray(low_db + STEP_DB * np.arange(round((high_db - low_db) / STEP_DB) + 1), np.float64)
-
-
-def _correlate(weight: Array, kernel: Array, points: int) -> Array:
-    """Sum over cells j of weight[j] kernel[j - i + points - 1] for each point i, by fast Fourier transform."""
-    length = 1 << math.ceil(math.log2(len(kernel) + len(weight)))
-    product = np.fft.rfft(kernel, length) * np.conj(np.fft.rfft(weight, length))
-    shifted = np.fft.irfft(product, length)[:points]
-    return np.maximum(shifted[::-1], 0.0)
 
 
 def require_mean(law: RateLaw, fading: Fading) -> None:

@@ -35,9 +35,7 @@ STAGED = "unfinished"
 class RunFolder:
     """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed.
 
-    Attributes:
-        path: folder to which the run writes its files.
-        home: folder of these files when the run has ended.
+    The run writes its files to the folder `path`; they are in `home` when it has ended.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
@@ -47,12 +45,7 @@ class RunFolder:
 
     @staticmethod
     def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
-        """Check that a run of this scenario may be written to this folder.
-
-        Raises:
-            DataError: the folder has other content, or, without `force`, a finished run or an unfinished run of another
-                scenario.
-        """
+        """Check that a run of this scenario may be written to this folder."""
         manifest = read_manifest(path)
         if manifest is None:
             require_free(path, "a run folder")
@@ -99,7 +92,6 @@ class RunFolder:
 
     @staticmethod
     def status(path: Path) -> str | None:
-        """Status of the run in a folder, one of STATUSES; None if there is no run."""
         manifest = read_manifest(path)
         return None if manifest is None else str(manifest["status"])
 
@@ -109,7 +101,6 @@ class RunFolder:
         return path / STAGED if read_manifest(path / STAGED) is not None else path
 
     def release(self) -> None:
-        """Unlock the folder for other processes; this also happens when the process ends."""
         unlock(self.home, self._lock)
 
     def announce(self, names: Iterable[str]) -> None:

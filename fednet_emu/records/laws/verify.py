@@ -281,7 +281,6 @@ def _mass(ledger: Ledger) -> str:
 
 
 def _series_with(ledger: Ledger, column: str) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the name and the values of each series with a column."""
     for name, rows in ledger.series.items():
         values = [row[column] for row in rows if column in row]
         if values:

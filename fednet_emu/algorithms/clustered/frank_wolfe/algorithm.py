@@ -76,11 +76,7 @@ class FrankWolfeClustering(Synchronous):
             yield "n_clusters", "has more clusters than devices", self.n_clusters
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each client its linear term, then update the multipliers and the weights.
-
-        Raises:
-            ScenarioError: there are more clusters than devices with samples.
-        """
+        """The server: send each client its linear term, then update the multipliers and the weights."""
         layers = Layers(fed.task.model, self.private)
         if layers.n_statistics:
             what = f"running statistics are no parameters to couple, got {layers.n_statistics} that are shared"

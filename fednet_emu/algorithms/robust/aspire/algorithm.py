@@ -85,7 +85,6 @@ class Pace:
         self._since_s = np.full(count, np.inf)  # of the last reply; never, while the worker is not awaited
 
     def replied(self, worker: int, now_s: float) -> None:
-        """The worker is awaited from now on."""
         self._since_s[worker] = now_s
 
     def heard(self, worker: int, now_s: float) -> None:

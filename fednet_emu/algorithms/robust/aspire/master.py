@@ -114,7 +114,6 @@ class Master:
         self.displaced = 0
 
     def message(self, t: int, wire: Wire) -> Message:
-        """The present message of the master."""
         dual = payload = None
         if wire == "paper":
             dual = self._fed.defer(attrgetter("h", "lam"), self._state, size=1 + len(self.planes.p))
@@ -122,7 +121,6 @@ class Master:
         return Message(t, self.z, self.planes, self._steps, dual, payload)
 
     def terms(self, j: int) -> Terms:
-        """The terms that worker j calculates from the present message of the master."""
         share = self._shares.get(j)
         if share is None:
             share = self._fed.defer(share_of, self._state, self.planes.p[:, j], size=1)

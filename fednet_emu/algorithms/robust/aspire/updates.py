@@ -65,11 +65,9 @@ class State(NamedTuple):
     shares: tuple[float, ...] = ()  # sum_l lam_l p_lj, by which they scale their gradients
 
     def slope(self, place: int) -> Tensor:
-        """-phi_j [P] of the worker at this place among the reports."""
         return self.slopes[place]
 
     def share(self, place: int) -> float:
-        """sum_l lam_l p_lj of the same worker."""
         return self.shares[place]
 
 

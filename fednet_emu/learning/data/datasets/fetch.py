@@ -28,9 +28,6 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
 
     Source: the format as published with MNIST: two zero bytes, a type code, the number of dimensions, the dimensions
     as big-endian uint32, then the items in row-major order.
-
-    Raises:
-        DataError: The file cannot be read, has another checksum, or is not IDX.
     """
     try:
         packed = path.read_bytes()
@@ -45,11 +42,7 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
 
 
 def check_md5(path: Path, content: bytes, md5: str | None) -> None:
-    """Compare the bytes of a file with its published checksum.
-
-    Raises:
-        DataError: The checksums differ.
-    """
+    """Compare the bytes of a file with its published checksum."""
     if md5 is None:
         return
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
@@ -78,11 +71,7 @@ TIMEOUT_S = 60.0
 
 
 def fetch(url: str, path: Path, *, md5: str) -> None:
-    """Download a published file; it is written to its path only when it is complete and has this checksum.
-
-    Raises:
-        DataError: The download failed, has another checksum, or could not be written.
-    """
+    """Download a published file; it is written to its path only when it is complete and has this checksum."""
     try:
         with urlopen(url, timeout=TIMEOUT_S) as response:
             content: bytes = response.read()

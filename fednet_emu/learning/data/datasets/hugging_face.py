@@ -55,11 +55,7 @@ Splits = dict[str, Any]
 
 
 def library() -> Any:
-    """Import `datasets` with its usage reports switched off.
-
-    Raises:
-        ScenarioError: the library is not installed, or incomplete.
-    """
+    """Import `datasets` with its usage reports switched off."""
     for variable, value in (("HF_HUB_DISABLE_TELEMETRY", "1"), ("HF_UPDATE_DOWNLOAD_COUNTS", "0")):
         os.environ.setdefault(variable, value)  # before it is imported, or it is too late
     try:
@@ -77,9 +73,6 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
     repository of the hub; `config` names one of several configurations. A table without splits is the split `only`.
     Parquet, JSON and CSV files are converted in a temporary folder. In columns `texts` of a CSV file without numbers,
     `NA`, `None` and similar entries are words, not missing values.
-
-    Raises:
-        DataError: the library cannot read it.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None
@@ -111,9 +104,6 @@ def hub_splits(
     """Context manager: the tables of the data set `owner/name` of the hub, which are kept in the data folder.
 
     None takes the only configuration, or the newest revision. Without `download` no connection is made.
-
-    Raises:
-        DataError: the data set does not exist, cannot be downloaded, or cannot be read.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):

@@ -138,11 +138,7 @@ class Leaf(Dataset):
 
 
 def _read(path: Path, users: dict[str, int]) -> Owned:
-    """The samples of a file or folder; `users` gets the numbers of users that it lacks.
-
-    Raises:
-        DataError: A file is not in LEAF's form, or there are no samples.
-    """
+    """The samples of a file or folder; `users` gets the numbers of users that it lacks."""
     files = sorted(its for its in path.glob("*.json*") if its.is_file()) if path.is_dir() else [path]
     if not files:
         raise DataError(str(path), "has no .json files, got none", _HOW)
@@ -192,11 +188,7 @@ _FORM = {"users": list, "user_data": dict}
 
 
 def _input(where: str, user: str, x: Any) -> Any:
-    """A sample: float32 [numbers], or a text.
-
-    Raises:
-        DataError: it is neither.
-    """
+    """A sample: float32 [numbers], or a text."""
     if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
         x = x[-1]
     if isinstance(x, str) and not x.lower().endswith(_PICTURES):

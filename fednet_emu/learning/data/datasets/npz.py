@@ -76,11 +76,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Samples from the arrays described in `Npz`; `where` names their source, `names` their inputs in messages.
-
-    Raises:
-        DataError: an array has the wrong shape or type, or values that cannot be used.
-    """
+    """Samples from the arrays described in `Npz`; `where` names their source, `names` their inputs in messages."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"

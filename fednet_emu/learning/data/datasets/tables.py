@@ -163,11 +163,7 @@ def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
 
 
 def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
-    """Columns of numbers [rows, columns] in double precision.
-
-    Raises:
-        DataError: a value is not a finite number; the message names its row and column.
-    """
+    """Columns of numbers [rows, columns] in double precision."""
     import pandas as pd
 
     if not columns:
@@ -186,11 +182,7 @@ def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array
 
 
 def _texts(where: str, table: pd.DataFrame, column: str) -> NDArray[np.str_]:
-    """A column of targets or owners as texts.
-
-    Raises:
-        DataError: a value is missing; the message names its row.
-    """
+    """A column of targets or owners as texts."""
     missing = (table[column].isna() | (table[column].astype(str).str.strip() == "")).to_numpy(np.bool_)
     if missing.any():
         raise DataError(where, f"{_at(table, missing)} has no {column}, got nothing", _REMEDY)

@@ -69,11 +69,7 @@ class Partition(Component):
 
 
 def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
-    """Training labels, test labels and the number of classes, for a rule that needs them.
-
-    Raises:
-        ScenarioError: The samples have no classes.
-    """
+    """Training labels, test labels and the number of classes, for a rule that needs them."""
     if samples.classes is None:
         found = f"data for {samples.task} without classes"
         raise ScenarioError(f"partition: {kind} deals by class, got {found}; use iid or group")
@@ -107,11 +103,7 @@ def dealt_by_class(
 
 
 def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
-    """Check that every device has training samples.
-
-    Raises:
-        ScenarioError: A device owns no sample.
-    """
+    """Check that every device has training samples."""
     empty = np.flatnonzero(split.sizes() == 0)
     if len(empty):
         found = f"got {len(empty)} of {len(split.sizes())} devices without, the first is number {empty[0]}"
@@ -134,11 +126,7 @@ class Held:
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Draw the server's samples and the validation samples from the training samples; the rest, in order, comes first.
-
-    Raises:
-        ScenarioError: no sample is left for the devices.
-    """
+    """Draw the server's samples and the validation samples from the training samples; the rest, in order, is first."""
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:
         raise ScenarioError(

@@ -145,9 +145,6 @@ def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
     A device gets the number `wanted` [devices, classes], unless a class of its `own` [devices, classes] has too few
     samples: the owners of such a class share the samples that the others leave, in proportion to their wishes (largest
     remainder method).
-
-    Raises:
-        ScenarioError: a class has too few samples for all devices to have as many as its non-owners want.
     """
     dealt = wanted.copy()
     least = np.where(own, np.ceil(wanted / OWN_CLASS).astype(np.int64), wanted).sum(axis=0)

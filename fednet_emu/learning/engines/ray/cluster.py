@@ -15,9 +15,6 @@ def connected(where: str, address: str | None, cpus: int | None) -> Any:
     """The module `ray`, connected to the cluster at `address`; `auto` is the one on this machine, None starts one here.
 
     `where` names the setting in messages. A new cluster has `cpus` CPUs; None takes all.
-
-    Raises:
-        FednetError: Ray is not installed, or the cluster cannot be reached.
     """
     try:
         ray = importlib.import_module("ray")

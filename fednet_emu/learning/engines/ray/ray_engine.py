@@ -72,9 +72,6 @@ class RayEngine(Engine):
 
     A job may begin as soon as its inputs are known, while the clock goes on; `run` waits for it, and gives results in
     the order of the jobs. `host` records the time that sending takes.
-
-    Raises:
-        FednetError: Ray is missing, or the cluster cannot be reached or has no room.
     """
 
     def __init__(self, cluster: Cluster, host: HostTime | None = None) -> None:
@@ -274,11 +271,7 @@ class RayEngine(Engine):
 
 
 def _count(nodes: Sequence[Any], cluster: Cluster, demands: dict[str, int]) -> int:
-    """The number of actors.
-
-    Raises:
-        FednetError: there is no room for them.
-    """
+    """The number of actors."""
     has = [node["Resources"] for node in nodes if node["Alive"]]
     if demands["num_gpus"] and not any(own.get("GPU") for own in has):
         raise FednetError("training.device: no GPU is in the cluster, got cuda; use cpu")

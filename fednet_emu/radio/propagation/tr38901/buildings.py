@@ -86,18 +86,13 @@ class OutdoorToIndoorBelow6GHz(Buildings):
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
     """Quantile of the smaller of two independent depths that are uniform on (0, `deepest_m`), as in clause 7.4.3.1.
 
-    `deepest_m` is 25 m in cities and 10 m in the country. P(depth < x) = 1 - (1 - x / deepest)^2, so one uniform number
-    replaces both draws.
-    Ignored here: the plan of the building.
+    `deepest_m` is 25 m in cities and 10 m in the country: P(depth < x) = 1 - (1 - x / deepest)^2.
     """
     return deepest_m * (1.0 - np.sqrt(1.0 - uniform))
 
 
 def _wall_db(carrier_hz: float, glass_share: float, glass_db: float, concrete_share: float) -> float:
-    """Loss through a wall of glass with the loss `glass_db` and of concrete, Table 7.4.3-2.
-
-    Ignored here: the angle at which the wave meets the wall.
-    """
+    """Loss through a wall of glass with the loss `glass_db` and of concrete, Table 7.4.3-2."""
     concrete_db = 5.0 + 4.0 * carrier_ghz(carrier_hz)
     glass, concrete = (float(10.0 ** (-loss_db / 10.0)) for loss_db in (glass_db, concrete_db))
     return 5.0 - 10.0 * float(log10(glass_share * glass + concrete_share * concrete))

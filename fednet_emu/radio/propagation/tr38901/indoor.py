@@ -132,18 +132,12 @@ class IndoorFactory(SitePathLoss):
 
 
 def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
-    """Loss in a hall with line of sight.
-
-    Ignored here: antenna heights other than through the 3D distance.
-    """
+    """Loss in a hall with line of sight."""
     return np.asarray(31.84 + 21.5 * log10(distance_3d_m) + 19.0 * log10(carrier_ghz(carrier_hz)))
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Loss in a hall without line of sight, at least the loss with it, and in DL at least the loss in SL.
-
-    Ignored here: antenna heights other than through the 3D distance.
-    """
+    """Loss in a hall without line of sight, at least the loss with it, and in DL at least the loss in SL."""
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":
@@ -152,11 +146,7 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
 
 
 def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:
-    """Probability of line of sight, exp(-d / k), where k is larger for a base station above the clutter.
-
-    Raises:
-        ScenarioError: in a hall with a high base station, an antenna is on the wrong side of the clutter's height.
-    """
+    """Probability of line of sight, exp(-d / k), where k is larger for a base station above the clutter."""
     if hall == "HH":
         return np.ones_like(hop.distance_3d_m)
     reach_m: Array = np.asarray(-clutter.size_m / math.log(1.0 - clutter.density))

@@ -80,10 +80,7 @@ class RuralMacro(SitePathLoss):
 
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
-    """Distance 2 pi h_BS h_UT f / c from which rural loss with line of sight grows by 40 dB per decade.
-
-    Ignored here: the height of buildings.
-    """
+    """Distance 2 pi h_BS h_UT f / c from which rural loss with line of sight grows by 40 dB per decade."""
     return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
 
 
