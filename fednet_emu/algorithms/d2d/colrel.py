@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.algorithms.d2d.round import ClusterRound, ClusterRounds, ClusterTraining, stepped
-from fednet_emu.arrays import Array, Mask
+from fednet_emu.arrays import Array, Mask, bisected
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import CohortSize, Digraph, Federation, Process, cohort_size
 
@@ -129,11 +129,6 @@ def start_weights(p: Array, reach: Array) -> Array:
     return np.where(usable, 1.0 / (count * np.where(usable, chance, 1.0)), 0.0)
 
 
-def bias(a: Array, p: Array, reach: Array) -> Array:
-    """Expected weight of each source minus 1, [sources]; it is -1 for a source that no device can relay."""
-    return np.asarray((a * (reach * p[None, :]).T).sum(axis=0) - 1.0)
-
-
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
     """The paper's S(p, P, A), to which the variance of the server's update is proportional.
 
@@ -189,12 +184,11 @@ def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -
 
 def unbiased(cost: Array, steepness: Array, chance: Array) -> Array:
     """Weights max(0, (mu - cost) / steepness) [relays], with mu such that their sum weighted by `chance` is 1."""
-    low, high = float(cost.min()), float(cost.max() + (steepness / chance).max() + 1.0)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2.0
-        if (chance * np.maximum(0.0, (middle - cost) / steepness)).sum() < 1.0:
-            low = middle
-        else:
-            high = middle
-    weights = np.maximum(0.0, (high - cost) / steepness)
+
+    def too_low(mu: float) -> bool:
+        return bool((chance * np.maximum(0.0, (mu - cost) / steepness)).sum() < 1.0)
+
+    highest = float(cost.max() + (steepness / chance).max() + 1.0)
+    _, mu = bisected(too_low, float(cost.min()), highest, _BISECTIONS)
+    weights = np.maximum(0.0, (mu - cost) / steepness)
     return np.asarray(weights / (chance * weights).sum())

@@ -62,40 +62,28 @@ class ConnectivityAware(ClusterTraining):
             heard = edges_of(graph, done)
             phi = theory.factors(heard)
             psi = phi if self.psi == "exact" else theory.guarded(theory.Degrees.of(heard), self.psi)
-            self._record(fed, heard, m, chosen, done, phi, psi)
+            mean_phi, mean_psi = (theory.mean_factor(heard.sizes, factors) for factors in (phi, psi))
+            invited, arrived = sum(map(len, chosen)), sum(len(cluster.uploads) for cluster in done)
+            fed.record(
+                "connectivity",
+                m=m,
+                sampled=invited,
+                uploads=arrived,
+                clusters=len(heard.sizes),
+                d2d_senders=sum(cluster.senders for cluster in done),
+                d2d_receptions=len(heard.sender),
+                control_bit=sum(cluster.control_bit for cluster in done),
+                mean_phi=mean_phi,
+                mean_psi=mean_psi,
+                phi=theory.network_factor(n, m, mean_phi),
+                psi=theory.network_factor(n, m, mean_psi),
+                phi_max=self.phi_max,
+                worst_column=max(cluster.imbalance for cluster in done),
+            )
+            if self.snapshot_every is not None and fed.round % self.snapshot_every == 0:
+                snapshot(fed, heard, chosen)
             m = theory.devices_needed(n, theory.mean_factor(graph.sizes, known(psi, done)), self.phi_max)
-            fed.end_of_round(x, invited=sum(map(len, chosen)), arrived=sum(len(cluster.uploads) for cluster in done))
-
-    def _record(
-        self,
-        fed: Federation,
-        heard: Digraph,
-        m: int,
-        chosen: Sequence[Sequence[int]],
-        done: Sequence[ClusterRound],
-        phi: Array,
-        psi: Array,
-    ) -> None:
-        n, mean_phi = int(heard.sizes.sum()), theory.mean_factor(heard.sizes, phi)
-        mean_psi = theory.mean_factor(heard.sizes, psi)
-        fed.record(
-            "connectivity",
-            m=m,
-            sampled=sum(map(len, chosen)),
-            uploads=sum(len(cluster.uploads) for cluster in done),
-            clusters=len(heard.sizes),
-            d2d_senders=sum(cluster.senders for cluster in done),
-            d2d_receptions=len(heard.sender),
-            control_bit=sum(cluster.control_bit for cluster in done),
-            mean_phi=mean_phi,
-            mean_psi=mean_psi,
-            phi=theory.network_factor(n, m, mean_phi),
-            psi=theory.network_factor(n, m, mean_psi),
-            phi_max=self.phi_max,
-            worst_column=max(cluster.imbalance for cluster in done),
-        )
-        if self.snapshot_every is not None and fed.round % self.snapshot_every == 0:
-            snapshot(fed, heard, chosen)
+            fed.end_of_round(x, invited=invited, arrived=arrived)
 
 
 def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]:

@@ -57,9 +57,6 @@ class Degrees(NamedTuple):
         return cls(graph.sizes, low, high, np.maximum.reduceat(into, starts))
 
 
-# ---- exact values ----------------------------------------------------------------------------------------------------
-
-
 def singular_values(graph: Digraph) -> Array:
     """The two largest singular values of each cluster's mixing matrix [clusters, 2]; 1 and 0 for a single device."""
     top = np.zeros((len(graph.sizes), 2))
@@ -83,9 +80,6 @@ def singular_values(graph: Digraph) -> Array:
 def factors(graph: Digraph) -> Array:
     """The connectivity factor phi_l = sigma_1^2 + sigma_2^2 - 1 of each cluster [clusters], exactly."""
     return np.asarray((singular_values(graph) ** 2).sum(axis=1) - 1.0)
-
-
-# ---- bounds from degrees ---------------------------------------------------------------------------------------------
 
 
 def safe(d: Degrees) -> Array:
@@ -163,9 +157,6 @@ def guarded(d: Degrees, form: str) -> Array:
     bound, valid = BOUNDS[form]
     value = bound(d)
     return np.where(valid(d) & np.isfinite(value), value, safe(d))
-
-
-# ---- how many devices to sample --------------------------------------------------------------------------------------
 
 
 def mean_factor(sizes: IntArray, psi: Array) -> float:

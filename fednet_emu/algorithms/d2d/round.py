@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from simpy.events import Event
 from torch import Tensor
 
 from fednet_emu.algorithms.base import Deadline, LocalSteps
@@ -110,12 +109,9 @@ class ClusterRounds:
         shares = equal_shares(models, edges)
         ready = [i for i in chosen if i in models and i not in unaware]
         summary_bit = 2 * INTEGER_BIT * len(members)
-        told, *sent = yield from self.persist(
-            [
-                lambda: fed.uplink(fed.device(point), None, summary_bit),
-                *(partial(fed.uplink, fed.device(i), self.mixed(models, shares[i])) for i in ready),
-            ]
-        )
+        summary = partial(fed.uplink, fed.device(point), None, summary_bit)
+        updates = (partial(fed.uplink, fed.device(i), self.mixed(models, shares[i])) for i in ready)
+        told, *sent = yield from fed.retry([summary, *updates], attempts=1 + self.retries, pause_s=0)
         uploads = [(i, reply.payload) for i, reply in zip(ready, sent, strict=True) if not reply.lost]
         listed = sum(i != point for _, i in heard) + len(others)
         control_bit = INTEGER_BIT * (listed + len(members) * (2 + bool(others)))
@@ -148,13 +144,9 @@ class ClusterRounds:
         for _, i in heard:
             in_degree[i] += 1
         reporters = [i for i in members if i != point]
-        to = [self.fed.device(point)]
-        sent = yield from self.persist(
-            [
-                partial(self.fed.sidelink, self.fed.device(i), to, None, INTEGER_BIT * in_degree[i], cluster)
-                for i in reporters
-            ]
-        )
+        fed, to = self.fed, [self.fed.device(point)]
+        sends = [partial(fed.sidelink, fed.device(i), to, None, INTEGER_BIT * in_degree[i], cluster) for i in reporters]
+        sent = yield from fed.retry(sends, attempts=1 + self.retries, pause_s=0)
         return {i for i, deliveries in zip(reporters, sent, strict=True) if deliveries[0].lost}
 
     def tell(self, cluster: int, point: int, members: Sequence[int]) -> Process:
@@ -168,19 +160,10 @@ class ClusterRounds:
             missing = [delivery.receiver for delivery in deliveries if delivery.lost]
         return set(missing)
 
-    def persist(self, sends: Sequence[Callable[[], Event]]) -> Process:
-        """Send all of these messages, and send lost ones again at once, at most `retries` times."""
-        return self.fed.retry(sends, attempts=1 + self.retries, pause_s=0)
-
     def mixed(self, models: Mapping[int, Deferred], shares: Sequence[tuple[int, float]]) -> Deferred:
         """The mixed update that a device would upload, from the models that it has received."""
-        return self.fed.defer(
-            mixed_update,
-            self.model,
-            [models[j] for j, _ in shares],
-            np.array([share for _, share in shares]),
-            self.fed.n_statistics,
-        )
+        received, parts = [models[j] for j, _ in shares], np.array([share for _, share in shares])
+        return self.fed.defer(mixed_update, self.model, received, parts, self.fed.n_statistics)
 
 
 def pushed(fed: Federation, graph: Digraph, k: Device, x: Deferred, size_bit: int | None = None) -> Process:

@@ -337,8 +337,6 @@ class SplitFed(LocalTraining):
             raise ScenarioError(f"algorithm.cut: {what}; must be at most {len(cuts)}")
         return [cuts[self.cut - 1]]
 
-    # ---- rounds, whose value is the model after them -----------------------------------------------------------------
-
     def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
         """sl: devices train one after the other; if one is lost it is as if it had had no turn."""
         for k in cohort:
@@ -395,8 +393,6 @@ class SplitFed(LocalTraining):
             return part[cut[k]]
 
         return fed.exchange(cohort, message, client, its, cut, *args, deadline_s=self.deadline_s, counts=counts)
-
-    # ---- devices -----------------------------------------------------------------------------------------------------
 
     def client(
         self,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fednet_emu.algorithms.d2d.colrel import Colrel, best_weights, bias, edge_frequencies, start_weights, variance
+from fednet_emu.algorithms.d2d.colrel import Colrel, best_weights, edge_frequencies, start_weights, variance
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
@@ -21,6 +21,11 @@ from tests.quick import examples
 
 DEMO = np.array([0.1, 0.2, 0.3, 0.1, 0.1, 0.5, 0.8, 0.1, 0.2, 0.9])
 """Chances of the uplinks in the authors' public demonstration."""
+
+
+def bias(a: np.ndarray, p: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Expected weight of each source minus 1, [sources]."""
+    return (a * (reach * p[None, :]).T).sum(axis=0) - 1.0
 
 
 def everybody(count: int, probability: float) -> np.ndarray:

@@ -45,9 +45,6 @@ def components(w: Array, n: int) -> IntArray:
     return clusters
 
 
-# ---- vector multipliers ----------------------------------------------------------------------------------------------
-
-
 def differences(x: Tensor) -> Tensor:
     """The differences x_i - x_j [pairs, d] of every pair, from x [n, d]."""
     i, j = (torch.from_numpy(side) for side in pairs_of(len(x)))
@@ -72,9 +69,6 @@ def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
     return products - alpha
 
 
-# ---- scalar multipliers ----------------------------------------------------------------------------------------------
-
-
 def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tuple[Tensor, Tensor]:
     """The norm coupling: linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size.
 
@@ -93,9 +87,6 @@ def distances(apart: Tensor) -> Array:
     """The distances ||x_i - x_j|| [pairs], from the differences [pairs, d]."""
     lengths: Array = torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy()
     return lengths
-
-
-# ---- weights ---------------------------------------------------------------------------------------------------------
 
 
 def _incidence(n: int) -> Array:
