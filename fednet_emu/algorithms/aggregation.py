@@ -39,7 +39,6 @@ class Aggregation(Component):
     """Fewest updates that the rule can aggregate."""
 
     def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
-        """Values that the server sends with the model of a round."""
         return ()
 
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:

@@ -312,7 +312,6 @@ class Synchronous(LocalTraining):
 
     @property
     def asks_selection(self) -> bool:
-        """Whether `selection` decides about the cohort."""
         return True
 
     @property

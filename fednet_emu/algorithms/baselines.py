@@ -51,7 +51,6 @@ class Individual(LocalSteps):
         return [("device", "counted from 1 is more than there are", self.device + 1)]
 
     def run(self, fed: Federation) -> Process:
-        """Train the device locally, round after round, until its battery is empty for good."""
         w, k = fed.initial_model(), fed.device(self.device)
         for t in fed.rounds():
             computation = k.train(w, self.plan, t)

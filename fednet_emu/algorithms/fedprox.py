@@ -72,7 +72,6 @@ class FedProx(FedAvg):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, *more: Any) -> Process:
-        """A device: train as far as it gets, send the result, and the loss if mu is adaptive."""
         *told, t = more
         mu = told.pop(0) if self.adaptive else self.mu
         upload_bit = fed.links.update_bit(w.size) + FLOAT_BIT * self.adaptive

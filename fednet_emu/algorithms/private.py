@@ -88,7 +88,6 @@ class AdaptiveClipping(Component):
     mean number of invited devices, as in the paper."""
 
     def noise(self, asked: float) -> float:
-        """The standard deviation of the noise on the count."""
         return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
 
     def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:

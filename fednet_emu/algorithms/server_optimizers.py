@@ -36,7 +36,6 @@ class ServerOptimizer(Component):
     """Number of vectors in its state between rounds."""
 
     def start(self, w: Tensor) -> Memory:
-        """The state before the first round, for models like w [P]."""
         return ()
 
     @abstractmethod

@@ -42,7 +42,6 @@ class Sparse(Compression):
         """Positions [k] of the sent entries in ascending order."""
 
     def factor(self, n: int) -> float:
-        """Factor by which the receiver multiplies the entries."""
         return 1.0
 
     def bit(self, n: int, values: Compression = WHOLE) -> int:

@@ -38,7 +38,6 @@ class Availability(Component):
         return FOREVER_NS
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
-        """Return the mask [count] of devices that are present now."""
         return np.ones(count, np.bool_)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:

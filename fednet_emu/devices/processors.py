@@ -352,7 +352,6 @@ class Processors:
         self._ledger.computes.append(row)
 
     def _unload(self, computation: Computation, energy_j: float) -> None:
-        """End the load of a computation, if its device has a battery."""
         if computation.load is not None and self._batteries is not None:
             self._batteries.unload(computation.load, energy_j)
             computation.load = None  # it refers to the computation

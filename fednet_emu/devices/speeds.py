@@ -104,7 +104,6 @@ AnySpeeds = Annotated[Speeds, Slot("speed", SPEEDS)]
 
 
 def _numbered(slowdown: Any) -> Any:
-    """Replace names of devices, `dev-3`, by their numbers."""
     if not isinstance(slowdown, Mapping):
         return slowdown
     return {key.removeprefix("dev-") if isinstance(key, str) else key: factor for key, factor in slowdown.items()}

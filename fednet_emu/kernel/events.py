@@ -32,7 +32,6 @@ class Completion(Event):
         """Stop the activity of the event, for which no process waits any more; `outcome` is a lost `Delivery`."""
 
     def describe(self) -> str:
-        """Describe the activity of the event, for deadlock messages."""
         return type(self).__name__.lower()
 
     def __iter__(self) -> Iterator[Any]:

@@ -58,7 +58,6 @@ class Measured(NamedTuple):
     y: Kept
 
     def pooled(self) -> float:
-        """The score over all samples; nan without samples."""
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:

@@ -295,7 +295,6 @@ class Channel(Component):
 
     @property
     def _law(self) -> RateLaw:
-        """The rate law with the number of resource blocks of this band."""
         if not isinstance(self.rate, NrBlocks) or self.numerology_khz is None:
             return self.rate
         return self.rate.in_blocks(resource_blocks(self.bandwidth_hz, self.numerology_khz, self.carrier_hz))

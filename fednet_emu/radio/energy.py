@@ -34,7 +34,6 @@ class Transmitter(NamedTuple):
         return cls(efficiency, max(whole_w - at_w / efficiency, 0.0))
 
     def drawn_w(self, radiated_w: float) -> float:
-        """Drawn power in W at a radiated power in W."""
         return radiated_w / self.efficiency + self.circuit_w
 
 

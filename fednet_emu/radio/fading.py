@@ -240,7 +240,6 @@ class FadingByLineOfSight(BlockFading):
     """K factor with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
 
     def of(self, los: bool) -> Fading:
-        """The distribution on links with line of sight, or without."""
         return self._states[los]
 
     @cached_property

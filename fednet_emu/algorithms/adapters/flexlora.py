@@ -30,7 +30,6 @@ class FlexLora(Ranked):
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
     ) -> Tensor:
-        """New factors of each layer, and the weighted mean of the rest."""
         whole = [part.padded(x, len(w)) for part, x in zip(parts, models, strict=True)]
         share = [weight / sum(weights) for weight in weights]
         mean = w + sum(p * (x - w) for p, x in zip(share, whole, strict=True))

@@ -46,7 +46,6 @@ class Flora(Ranks):
     )
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each device the stacks that it lacks, and stack the received adapters."""
         adapters, first = Adapters(fed.task.model), fed.initial_model()
         base = fed.defer(adapters.grown, fed.graph.constant(adapters.base()), fed.defer(adapters.factors, first))
         w, parts, rest = fed.defer(adapters.without_b, first), self.parts(fed, adapters), adapters.part(0)

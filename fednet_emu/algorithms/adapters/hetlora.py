@@ -29,7 +29,6 @@ class HetLora(Ranked):
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
     ) -> Tensor:
-        """The weighted mean; numbers of samples do not count."""
         size = len(w)
         padded = torch.stack([part.padded(x, size) for part, x in zip(parts, models, strict=True)])
         share = norms(adapters, padded)[:, None].to(w.dtype)

@@ -172,7 +172,6 @@ class CyclicFedAvg(Algorithm):
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
 
     def run(self, fed: Federation) -> Process:
-        """The server: each group in turn receives the model, trains and answers; the model moves once per group."""
         if problem := self._unbounded(fed.network.losses()):
             raise ScenarioError(f"algorithm.bounds: {problem}")
         w, theory = fed.initial_model(), None

@@ -216,7 +216,6 @@ class InterferenceGroups(GroupStructure):
     """Largest number of groups that a device may be in, as long as all members of each group are still decoded."""
 
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The groups for the current state of the channel."""
         rivals = candidate_senders(fed, self.sinr_db, self.margin_db)
         able = [device.index for device in fed.devices() if device.n_samples]
         grouping = greedy_groups if self.method == "greedy" else coloured_groups

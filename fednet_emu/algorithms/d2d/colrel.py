@@ -52,7 +52,6 @@ class Colrel(ClusterTraining):
             yield "uplink_arrives", "has more entries than there are devices", len(self.uplink_arrives)
 
     def run(self, fed: Federation) -> Process:
-        """The server: compute the relay weights once; then in each round invite devices and add their uploads."""
         takes_part, size = fed.task.n_samples > 0, cohort_size(self.cohort, fed.n_devices)
         devices, a = np.flatnonzero(takes_part), self.relay_weights(fed, takes_part)
         x = fed.initial_model()

@@ -35,7 +35,6 @@ class Degrees(NamedTuple):
 
     @property
     def alpha_minus(self) -> Array:
-        """1 / alpha - 1, which is 0 for a complete cluster."""
         return np.asarray(self.size / self.out_min - 1.0)
 
     @property

@@ -82,7 +82,6 @@ class Peers:
             self.inbox.put(me, me)
 
     def _free(self, k: int) -> Process:
-        """Wait until no exchange with a passive device is under way."""
         while k in self._busy:
             yield self._busy[k]
 

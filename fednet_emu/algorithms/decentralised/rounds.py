@@ -88,7 +88,6 @@ class Mixing(Decentralised):
         return heard.mutual() if self.acknowledged else heard
 
     def run(self, fed: Federation) -> Process:
-        """All devices: each round is a local step and a mixing step of the devices that are present when it begins."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(fed.n_devices, t)

@@ -90,7 +90,6 @@ class FedProto(Synchronous):
         return (yield k.compute(Work(flop, values, trained.params.number, values.number)))
 
     def labels(self, fed: Federation, k: Device) -> Tensor:
-        """The classes [n] of a device's samples."""
         return fed.task.data.y[fed.task.slice_of(k.index)]
 
     def counts(self, fed: Federation, k: Device, classes: int) -> dict[int, int]:

@@ -70,7 +70,6 @@ class QFfl(Synchronous):
         return self.sampling == "uniform"
 
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
-        """The cohort of a round by numbers of samples, in the order of numbers."""
         if self.sampling == "uniform":
             return (yield from super().invited(fed, t, message, sampler))
         there = yield fed.cohort(fed.n_devices, t)

@@ -125,7 +125,6 @@ class ServerView:
 
     @cached_property
     def downlink_rate_bps(self) -> Array:
-        """Expected downlink rates [N] now, defined as `rate_bps`."""
         return self.work.rates_bps(self.there, down=True)
 
     @cached_property
@@ -144,7 +143,6 @@ class ServerView:
 
     @cached_property
     def download_s(self) -> Array:
-        """Times [N] of the downloads, defined as `upload_s`."""
         return _air_s(FLOAT_BIT * self.work.down, self.downlink_rate_bps)
 
 
@@ -174,7 +172,6 @@ class Selection(Component):
         return None
 
     def most(self, cohort: int, n_devices: int) -> int:
-        """The largest number of devices that may be selected."""
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:

@@ -88,7 +88,6 @@ class CohortSampler:
         return chosen(given, there)
 
     def _loss(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        """A device: compute the loss of the model by a forward pass."""
         return (yield k.loss(w, t, "poll", batch_size=self._rule.poll_batch(self._work.plan)))
 
 

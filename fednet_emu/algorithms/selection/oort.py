@@ -135,7 +135,6 @@ class Oort(Selection):
             pacer.percent = min(100.0, pacer.percent + self.pacer_percent)
 
     def _preferred_s(self, view: ServerView) -> float:
-        """The percentile of all known durations; no limit at 100."""
         pacer: Pacer = view.memory
         known_s = view.took_s[~np.isnan(view.took_s)]
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf

@@ -126,7 +126,6 @@ class ProportionalFair(Selection):
         return Past(np.zeros(n_devices), np.zeros(n_devices, np.int64))
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """The highest ratios; 1 for a device without a past."""
         past: Past = view.memory
         there, rate_bps = view.there, view.rate_bps
         known = there[(past.rounds[there] > 0) & (past.mean_bps[there] > 0)]

@@ -144,7 +144,6 @@ class JointSteps:
         return _finite(live.let_go(), lr, key)
 
     def _drawing(self, key: tuple[int, ...]) -> AbstractContextManager[None]:
-        """Random draws of the model in the block are from the stream of this key."""
         if not self._model.draws:
             return nullcontext()
         return torch_seed(int(self._streams("split", *key).integers(2**63)))
@@ -421,7 +420,6 @@ class SplitFed(LocalTraining):
         cuts: Mapping[Device, Cut],
         size: dict[Device, int],
     ) -> Process:
-        """A device of psl in a step, up to its activations."""
         return its.link.forward(k, cuts[k], size[k], part.number)
 
     def backward(self, its: Round, k: Device, size: int) -> Process:

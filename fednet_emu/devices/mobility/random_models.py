@@ -54,7 +54,6 @@ class Legs:
             getattr(self, name)[rows] = getattr(legs, name)
 
     def at_m(self, time_s: float | Array) -> Array:
-        """Positions [k, 2] at one time, or at one time for each device."""
         return self.xy_m + self.velocity_m_s * np.reshape(time_s - self.start_s, (-1, 1))
 
 

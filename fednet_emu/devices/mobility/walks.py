@@ -49,7 +49,6 @@ class TraceMobility(Mobility):
         return self.origin == "recorded"
 
     def walks(self, data_dir: Path | None) -> list[Array]:
-        """Read the walks [n, 3] of time in s, x and y in m."""
         return load_walks(locate(self.path, data_dir))
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> WalkPaths:

@@ -104,7 +104,6 @@ def _extended(samples: Samples, rows: IntArray) -> Samples:
 
 
 def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
-    """A split among these devices, extended to all `count` devices; the others have no samples."""
     sizes = np.zeros(count, dtype=np.int64)
     sizes[devices] = split.sizes()
     return Partitioned(split.order, np.concatenate([[0], np.cumsum(sizes)]))

@@ -34,7 +34,6 @@ class Table(NamedTuple):
         return self.rows.features[column]
 
     def is_image(self, column: str) -> bool:
-        """Whether a column holds images."""
         return type(self.feature(column)).__name__ == "Image"
 
     def is_text(self, column: str) -> bool:

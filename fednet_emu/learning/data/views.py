@@ -40,7 +40,6 @@ class Groups(Component):
         """
 
     def members(self, n_devices: int) -> IntArray:
-        """The group of each device [n_devices]."""
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
@@ -144,7 +143,6 @@ class FeatureNoise(Component):
     """Variance of the noise of the last device (sigma), in units of the inputs squared."""
 
     def variances(self, n_devices: int) -> list[float]:
-        """The variance of the noise of each device [n_devices]."""
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:

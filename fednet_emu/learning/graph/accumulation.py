@@ -88,12 +88,10 @@ class Accumulate:
 
     @property
     def has_begun(self) -> bool:
-        """Whether parts have been added, and maybe released."""
         return self._running is not None
 
     @property
     def waits_for(self) -> Deferred:
-        """The part that comes next."""
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:

@@ -42,7 +42,6 @@ class Rotation(Augmentation):
     """Largest angle in either direction (degrees)."""
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
-        """Only images can be turned."""
         if len(input_shape) == 3:
             return None
         return f"turns images [channels, height, width], got samples of shape {list(input_shape)}; leave it out"

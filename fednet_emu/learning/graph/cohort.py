@@ -61,12 +61,10 @@ class Columns:
 
     @property
     def flop(self) -> Array:
-        """Floating-point operations of each device [n]."""
         return self.by_n_samples(lambda n: float(self.model.flop_per_sample * self.plan.n_samples_processed(n)))
 
     @property
     def steps(self) -> IntArray:
-        """Gradient steps of each device [n]."""
         return self.by_n_samples(self.plan.n_steps).astype(np.int64)
 
     def by_n_samples(self, function: Any) -> Array:

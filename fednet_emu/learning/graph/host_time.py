@@ -28,7 +28,6 @@ class HostTime:
         self._seen_s, self._busy_s, self._brief_s = time.perf_counter(), time.thread_time(), 0.0
 
     def part(self, name: str) -> _Part:
-        """Context manager that counts the time inside it for this part."""
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:

@@ -199,7 +199,6 @@ class TrainJob:
         self.flop = self.model.flop_per_sample * self.plan.n_samples_processed(self.n_samples)
 
     def noise_source(self) -> np.random.Generator:
-        """The generator of the noise that hides samples, fresh."""
         return self.streams(*self.rng_key, "dp")
 
     @property

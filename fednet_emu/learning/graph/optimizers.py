@@ -33,8 +33,6 @@ class Sgd(Optimizer):
     """This factor times the parameters is added to the gradient; 0 for none."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The step function; SGD has no state."""
-
         def move(gradient: Tensor) -> None:
             own = weights[: len(gradient)]
             own.sub_(_with_decay(gradient, own, self.weight_decay), alpha=lr)

@@ -24,7 +24,6 @@ class Constant(Schedule):
     """The same step size in all rounds."""
 
     def factor(self, t: int) -> float:
-        """One."""
         return 1.0
 
 
@@ -37,7 +36,6 @@ class Step(Schedule):
     """Factor of each fall."""
 
     def factor(self, t: int) -> float:
-        """The power gamma^floor(t / every_rounds)."""
         return float(self.gamma ** (t // self.every_rounds))
 
 
@@ -48,7 +46,6 @@ class Exponential(Schedule):
     """Factor from one round to the next."""
 
     def factor(self, t: int) -> float:
-        """The power gamma^t."""
         return float(self.gamma**t)
 
 

@@ -34,12 +34,10 @@ def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
 
 
 def _sums_of(jobs: Iterable[Deferred]) -> list[Accumulate]:
-    """The accumulations that wait for the model of one of these jobs."""
     models = (part for job in jobs for part in alive(job._waiters) if part._waiters and _trained_by(part) is job)
     return [node._work for part in models for node in alive(part._waiters) if type(node._work) is Accumulate]
 
 
 def _trained_by(part: Deferred) -> Deferred | None:
-    """The training job of which a Deferred is the model, if it is one."""
     work = part._work
     return work.args[0] if type(work) is Part and work.function is PARAMS else None

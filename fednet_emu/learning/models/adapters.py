@@ -128,7 +128,6 @@ def shipped_bit(module: nn.Module) -> int:
 
 
 def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that belong to one layer only, by name."""
     named = list(module.named_parameters(remove_duplicate=False))
     times = Counter(id(weight) for _, weight in named)
     return {name: weight for name, weight in named if times[id(weight)] == 1}

@@ -179,7 +179,6 @@ class _Colour(nn.Module):
     """Images with three channels: grey images are repeated three times, others are unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [B, 1 or 3, height, width] to [B, 3, height, width]."""
         return x.expand(-1, COLOURS, -1, -1)
 
 
@@ -223,7 +222,6 @@ class _ResNet(Model):
             raise ValueError(f"groups: must divide {self.WIDTHS[0]} channels, got {self.groups}; give 2, 4, 8 or 16")
 
     def normalised(self, channels: int) -> nn.Module:
-        """A normalisation layer for this number of channels."""
         return nn.GroupNorm(self.groups, channels) if self.norm == "group" else nn.BatchNorm2d(channels)
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

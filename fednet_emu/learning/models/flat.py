@@ -206,7 +206,6 @@ class FlatModel:
 
     @property
     def has_accuracy(self) -> bool:
-        """Whether outputs are right or wrong; not for a regression."""
         return self._hits is not None
 
     def hits(self, outputs: Tensor, y: Tensor) -> Tensor | None:
@@ -361,7 +360,6 @@ _OF_ANY_LAYOUT = {nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.BatchNorm2d, nn.ReLU
 
 
 def _copied(module: nn.Module, shared: Iterable[Tensor]) -> nn.Module:
-    """A copy of a module that shares the `shared` tensors with it."""
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 

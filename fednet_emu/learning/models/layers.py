@@ -45,11 +45,9 @@ class Layers:
             raise ScenarioError(f"private: nothing is left to share, got {list(private)}; choose the algorithm local")
 
     def take(self, vector: Tensor) -> Tensor:
-        """The shared part [n_shared] of a vector [size], a copy."""
         return vector[self._places.to(vector.device)]
 
     def put(self, vector: Tensor, shared: Tensor) -> Tensor:
-        """A copy of a vector [size] with another shared part [n_shared]."""
         return vector.index_copy(0, self._places.to(vector.device), shared)
 
     def pad(self, shared: Tensor) -> Tensor:

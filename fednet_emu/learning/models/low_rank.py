@@ -33,19 +33,15 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Number of scalars."""
         return len(self.places)
 
     def take(self, vector: Tensor) -> Tensor:
-        """The part [n] of a vector [size]."""
         return vector[self.places.to(vector.device)]
 
     def only(self, vector: Tensor) -> Tensor:
-        """A vector [size] with zeros outside the part."""
         return self.padded(self.take(vector), len(vector))
 
     def padded(self, part: Tensor, size: int) -> Tensor:
-        """A vector [size] with this part [n], and zeros elsewhere."""
         return part.new_zeros(size).index_copy(0, self.places.to(part.device), part)
 
 
@@ -89,7 +85,6 @@ class Adapters:
         return self.put(vector, [Factors(*its) for its in new])
 
     def without_b(self, vector: Tensor) -> Tensor:
-        """A copy of a vector [size] in which all B are zero."""
         return self.put(vector, [Factors(torch.zeros_like(its.b), its.a) for its in self.factors(vector)])
 
     def base(self) -> Tensor:

@@ -32,7 +32,6 @@ class UserModule(Model):
     """Keyword arguments of its constructor."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Import the class, construct it with the arguments, and try it."""
         constructor = self._import()
         try:
             module = constructor(**self.args)
@@ -116,7 +115,6 @@ class GivenModule(GivenObject, Model):
     """A module; or a function or class that makes one, called with `input_shape` and `outputs` if it asks for them."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """A copy of the module, or a new one; it is tested on two samples of zeros."""
         name = type(self.given).__name__ if isinstance(self.given, nn.Module) else _name(self.given)
         module = copy.deepcopy(self.given) if isinstance(self.given, nn.Module) else self._made(input_shape, outputs)
         if not isinstance(module, nn.Module):

@@ -252,6 +252,5 @@ def _move_up(home: Path) -> None:
 
 
 def _remove_own(path: Path, content: str | None) -> None:
-    """Delete a file of a run, unless its content has changed."""
     if path.is_file() and (content is None or checksum(path) == content):
         path.unlink()

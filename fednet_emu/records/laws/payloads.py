@@ -104,7 +104,6 @@ def _arrival_times(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArra
 
 
 def _places(payload: IntArray, device: IntArray) -> IntArray:
-    """Combine payload and device, or server, into one number."""
     return (payload.astype(np.int64) << _DEVICE_BITS) | (device - SERVER)
 
 

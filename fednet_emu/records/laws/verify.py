@@ -65,7 +65,6 @@ def _rows(blocks: Iterable[Mask], name: str) -> str:
 
 
 def _each(table: Table[Any], wrong: Callable[[Rows], Mask], name: str) -> str:
-    """Report the rows that break a law for single rows."""
     return _rows(map(wrong, table.blocks()), name)
 
 

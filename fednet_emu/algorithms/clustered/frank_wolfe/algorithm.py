@@ -76,7 +76,6 @@ class FrankWolfeClustering(Synchronous):
             yield "n_clusters", "has more clusters than devices", self.n_clusters
 
     def run(self, fed: Federation) -> Process:
-        """The server: send each client its linear term, then update the multipliers and the weights."""
         layers = Layers(fed.task.model, self.private)
         if layers.n_statistics:
             what = f"running statistics are no parameters to couple, got {layers.n_statistics} that are shared"
@@ -125,7 +124,6 @@ class FrankWolfeClustering(Synchronous):
     def _message(
         self, fed: Federation, state: Deferred, place: dict[Device, int], layers: Layers, k: Device
     ) -> tuple[tuple[Deferred, ...]]:
-        """The message to a client: its linear term c_i, and with the norm coupling also the factor of its step size."""
         pull = fed.defer(pull_of, state, place[k], size=layers.n_shared)
         return ((pull, fed.defer(shortening_of, state, place[k], size=1)) if self.norm_coupling else (pull,),)
 

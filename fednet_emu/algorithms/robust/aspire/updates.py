@@ -149,7 +149,6 @@ def clipped(vector: Tensor, bound: float) -> Tensor:
 
 
 def _clip(vector: Tensor, bound: float) -> Tensor:
-    """The same in place, of a vector without other users."""
     return vector if bound == float("inf") else vector.clamp_(-bound, bound)
 
 

@@ -269,7 +269,6 @@ class HuggingFace(Dataset):
         return (self.input,) if isinstance(self.input, str) else self.input
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the table; the random stream chooses the samples that are held out."""
         with self._opened(data_dir) as splits:
             tables = self._tables(splits)
             if self.text is not None:

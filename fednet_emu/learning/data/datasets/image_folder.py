@@ -40,7 +40,6 @@ class ImageFolder(Dataset):
     false: values from 0 to 1."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the pictures; the random stream chooses those that are held out."""
         path = locate(self.path, data_dir)
         held = next((its for name in ("test", "val", "valid") if (its := path / name).is_dir()), None)
         folders = [path / "train", held] if held is not None and (path / "train").is_dir() else [path]

@@ -76,7 +76,6 @@ class Leaf(Dataset):
     """Number of different words, the most frequent ones of the training samples; every other word is one more token."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the files and give each sample its user; the random stream is not used."""
         path, users = locate(self.path, data_dir), dict[str, int]()
         if (path / "train").is_dir():
             parts = [_read(path / part, users) for part in ("train", "test")]

@@ -80,12 +80,10 @@ class _Images(Dataset):
     """Whether missing files are downloaded into the data folder."""
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The published sizes; each class is about a tenth of the images."""
         classes = 10 if self.classes is None else len(self.classes)
         return Extent((1, 28, 28), classes, 7000 * classes)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the four official files from the data folder, its folder of this kind, or FEDNET_DATA."""
         samples = self._read(data_dir)
         if self.classes is not None:
             samples = _only(samples, self.classes)
@@ -96,7 +94,6 @@ class _Images(Dataset):
         return replace(samples, train_x=train_x, test_x=test_x)
 
     def _read(self, data_dir: Path | None) -> Samples:
-        """All samples, with scaled pixels, except for pixelwise scaling."""
         return _load(self.ARCHIVE, data_dir, normalise=self.normalise is True, download=self.download)
 
     @field_validator("classes")

@@ -37,15 +37,12 @@ class Synthetic(Dataset):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a sample."""
         return (self.features,) if isinstance(self.features, int) else self.features
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The extent follows from the settings; the class means count as samples."""
         return Extent(self.shape, self.classes, self.n_samples + self.n_test + self.classes)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Draw the class means, the training set and the test set, in this order."""
         shape = self.shape
         means = _directions(self.classes, math.prod(shape), rng) * np.float32(self.separation / math.sqrt(2))
         train_x, train_y = _draw(self.n_samples, means, shape, rng)
@@ -97,7 +94,6 @@ class SyntheticRegression(Dataset):
         return Extent((self.features,), 1, self.n_samples + self.n_test)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Draw the coefficients, the training set and the test set, in this order, and compute the optimum."""
         coefficients = rng.standard_normal(self.features + 1)
         train_x, train_y = self._draw(self.n_samples, coefficients, rng)
         test_x, test_y = self._draw(self.n_test, coefficients, rng)
@@ -137,7 +133,6 @@ class Fcube(Dataset):
         return Extent((3,), 2, self.n_samples + self.n_test)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Draw the training set, octant after octant, then the test set."""
         octant = np.arange(self.n_samples) % 8
         signs = 1 - 2 * (octant[:, None] >> np.arange(3) & 1)
         train_x = torch.from_numpy((rng.random((self.n_samples, 3)) * signs).astype(np.float32))

@@ -51,7 +51,6 @@ class RowTable(Dataset):
     the training rows."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the tables; the random stream chooses the rows that are held out."""
         where = [str(locate(path, data_dir)) for path in (self.path, self.test) if path is not None]
         tables = [self._checked(path, self.rows(Path(path))) for path in where]
         inputs = self.input or tuple(its for its in tables[0].columns if its not in (self.target, self.group))

@@ -194,7 +194,6 @@ class Text(Dataset):
         return CHARACTERS if self.level == "characters" else self.vocabulary + 1
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The shape of a window; the number of windows depends on the text."""
         return Extent((self.length,), self._tokens, value_byte=_TOKEN_BYTE)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:

@@ -124,11 +124,9 @@ class ChestAccelerometer(Dataset):
     windows."""
 
     def extent(self, data_dir: Path | None) -> Extent:
-        """The shape of a window; the number of windows depends on the files."""
         return Extent((3, self.window), _MOVES)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
-        """Read the files of all participants, and select the windows to evaluate on."""
         folder = locate(self.path, data_dir)
         parts = [self._windows(folder / f"{number}.csv.gz") for number in range(1, PARTICIPANTS + 1)]
         x = np.concatenate([windows for windows, _ in parts])

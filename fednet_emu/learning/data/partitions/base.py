@@ -45,11 +45,9 @@ class Partitioned:
         )
 
     def of(self, device: int) -> IntArray:
-        """The sample indices of one device, as a view."""
         return self.order[self.offsets[device] : self.offsets[device + 1]]
 
     def sizes(self) -> IntArray:
-        """Number of samples of each device, [n_devices]."""
         return np.diff(self.offsets)
 
 

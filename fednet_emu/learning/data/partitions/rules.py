@@ -27,7 +27,6 @@ class Iid(Partition):
     """Number of training samples of each device; the remaining ones are not used. Null distributes all samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Shuffle, then cut into equal shares."""
         shares = self._shares(len(samples.train_y), n_devices), even_shares(len(samples.test_y), n_devices)
         train, test = (Partitioned.from_owners(rng.permutation(owners), n_devices) for owners in shares)
         require_samples(train, self.kind, f"use at most {len(samples.train_y)} devices")
@@ -55,7 +54,6 @@ class Shards(Partition):
     """Number of shards of each device, which is about its number of classes."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw the device of each shard, then cut both sets into shards."""
         train_y, test_y, _ = labels_of(samples, self.kind)
         holders = rng.permutation(np.repeat(np.arange(n_devices), self.shards_per_device))
         train, test = _dealt_shards(train_y, holders, n_devices), _dealt_shards(test_y, holders, n_devices)
@@ -76,7 +74,6 @@ class OneClass(Partition):
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Shuffle each class and cut it into equal shares."""
         train_y, test_y, classes = labels_of(samples, self.kind)
         holders = [np.arange(label, n_devices, classes) for label in range(classes)]
         train, test = (dealt_by_class(labels, holders, n_devices, rng) for labels in (train_y, test_y))
@@ -95,7 +92,6 @@ class LabelsPerDevice(Partition):
     """Number of labels of each device (k)."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw the labels of each device, then share the samples of each label."""
         train_y, test_y, classes = labels_of(samples, self.kind)
         if self.labels > classes:
             raise ScenarioError(f"partition.labels: more than there are, got {self.labels}; at most {classes}")
@@ -133,7 +129,6 @@ class Dirichlet(Partition):
     NIID-Bench, whose `min_samples` is 10; sizes then differ less."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw the proportions, then cut each shuffled class by them."""
         train_y, test_y, classes = labels_of(samples, self.kind)
         shares = self._draw_shares(np.bincount(train_y, minlength=classes), n_devices, rng)
         return _dealt_by_shares(train_y, shares, rng), _dealt_by_shares(test_y, shares, rng)
@@ -202,7 +197,6 @@ class QuantitySkew(Partition):
     """Smallest number of training samples of a device; 0 allows devices without any."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw the shares, then deal shuffled samples by them."""
         total = len(samples.train_y)
         for _ in range(MAX_DRAWS):
             shares = rng.dirichlet(np.full(n_devices, self.beta))
@@ -235,7 +229,6 @@ class Group(Partition):
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Draw the device of each group, then assign training and test samples by group."""
         if samples.train_group is None:
             remedy = "use data with a train_group, or another partition such as iid"
             raise ScenarioError(

@@ -63,7 +63,6 @@ class SurrogateSets(Partition):
     device gets fewer if its main classes have too few samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Distribute the samples of each class among devices, then draw every device's sets."""
         labels, _, classes = labels_of(samples, self.kind)
         size = min(len(labels) // n_devices, self.samples_per_device or len(labels))
         pools = self._pools(members_by_class(labels, classes, rng), n_devices, size, rng)

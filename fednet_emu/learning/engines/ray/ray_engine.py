@@ -207,7 +207,6 @@ class RayEngine(Engine):
                 self._statistics["sent_byte"] += shard.x.nbytes + shard.y.nbytes
 
     def _note_wait(self) -> None:
-        """Note for how long the caller has gone on, now that it waits."""
         if self._since is not None:
             self._statistics["ahead_s"] += time.perf_counter() - self._since
             self._since = None

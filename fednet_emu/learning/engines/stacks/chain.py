@@ -35,7 +35,6 @@ class ChainForm:
 
     @property
     def is_dense(self) -> bool:
-        """Whether there is no convolution."""
         return not any(isinstance(layer, Convolution) for layer in self._layers)
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:

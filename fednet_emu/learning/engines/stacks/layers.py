@@ -57,7 +57,6 @@ class Dense:
         return self.outputs * (self.inputs + self.has_bias)
 
     def parameters(self, w: Tensor) -> Parameters:
-        """W [A, outputs, inputs], and b [A, outputs, 1] if there is one."""
         return matrices(w, self.outputs, self.inputs)
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +102,6 @@ class Unlearnt:
     size = 0
 
     def parameters(self, w: Tensor) -> Parameters:
-        """None."""
         return ()
 
     def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
@@ -121,7 +119,6 @@ class Relu(Unlearnt):
         return y, y
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Zero where the output is zero."""
         return torch.ops.aten.threshold_backward(d, kept, 0)  # type: ignore[no-any-return]
 
 
@@ -137,5 +134,4 @@ class Flatten(Unlearnt):
         return x.movedim(2, -1).reshape(len(x), math.prod(self.shape), x.shape[2]), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """The gradient d in the shape of the input."""
         return d.reshape(len(d), *self.shape, d.shape[2]).movedim(-1, 2)

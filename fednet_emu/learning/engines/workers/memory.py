@@ -49,11 +49,9 @@ class Memory:
         self._returned: deque[tuple[int, int]] = deque()  # by any thread, at any time
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to a process that is being started, as an open file."""
         return _opened, (DupFd(self.file),)
 
     def at(self, place: Place) -> NDArray[Any]:
-        """The array at a place."""
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:

@@ -47,7 +47,6 @@ class Call:
 
     @property
     def single(self) -> Sequence[ResolvedJob]:
-        """The jobs one by one."""
         return self.jobs.jobs() if isinstance(self.jobs, Columns) else self.jobs
 
     def of(self, resolved: ResolvedJob) -> Call:

@@ -27,7 +27,6 @@ class KeptModel(NamedTuple):
 
     @property
     def places(self) -> list[Place]:
-        """All places."""
         return [self.pickled, *(place for place, _ in self.constants)]
 
     def load(self, memory: Memory) -> FlatModel:
@@ -45,11 +44,9 @@ class KeptData(NamedTuple):
 
     @property
     def places(self) -> list[Place]:
-        """Both places."""
         return [self.x, self.y]
 
     def load(self, memory: Memory) -> TrainData:
-        """The data, which stay where they are."""
         return TrainData(*(tensor_of(memory.at(place)) for place in self.places))
 
 

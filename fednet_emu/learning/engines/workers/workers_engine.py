@@ -162,7 +162,6 @@ class WorkersEngine(Engine):
         self._here.close()
 
     def _note_ahead(self) -> None:
-        """Count the time since the first jobs of a wavefront were begun."""
         if self._since is not None:
             self._statistics["ahead_s"] += time.perf_counter() - self._since
             self._since = None
