@@ -21,19 +21,7 @@ from fednet_emu.learning.models.transformers_model import TransformersModel
 from fednet_emu.learning.models.user_module import UserModule
 
 MODELS: dict[str, type[Model]] = kinds(
-    CharLstm,
-    DigitModel,
-    LeNet,
-    Linear,
-    McMahanCnn,
-    Mlp,
-    UserModule,
-    NiidBenchCnn,
-    ResNet18,
-    ResNet20,
-    Softmax,
-    TorchvisionModel,
-    TransformersModel,
-    WordLstm,
+    *(CharLstm, DigitModel, LeNet, Linear, McMahanCnn, Mlp, UserModule, NiidBenchCnn, ResNet18, ResNet20, Softmax),
+    *(TorchvisionModel, TransformersModel, WordLstm),
 )
 AnyModel = Annotated[Model, Slot("model", MODELS)]

@@ -17,22 +17,7 @@ from fednet_emu.learning.data.datasets.torchvision_images import TorchvisionImag
 from fednet_emu.learning.data.datasets.wearables import ChestAccelerometer, UciHar
 
 DATASETS: dict[str, type[Dataset]] = kinds(
-    Adult,
-    ChestAccelerometer,
-    Csv,
-    Digits,
-    FashionMnist,
-    Fcube,
-    HuggingFace,
-    ImageFolder,
-    Leaf,
-    Mnist,
-    Npz,
-    Parquet,
-    Synthetic,
-    SyntheticRegression,
-    Text,
-    TorchvisionImages,
-    UciHar,
+    *(Adult, ChestAccelerometer, Csv, Digits, FashionMnist, Fcube, HuggingFace, ImageFolder, Leaf, Mnist, Npz),
+    *(Parquet, Synthetic, SyntheticRegression, Text, TorchvisionImages, UciHar),
 )
 AnyDataset = Annotated[Dataset, Slot("dataset", DATASETS)]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.component.component import Component
+from fednet_emu.errors import DataError
 
 TaskName = Literal["classification", "multi-label", "next-token", "regression"]
 """Kind of learning problem: one class per sample, any number of labels, the next token after each token, or numbers."""
@@ -122,6 +123,15 @@ class Dataset(Component):
         Raises:
             DataError: A file is missing or cannot be used.
         """
+
+
+def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
+    """The mask [n] of `last_of_each`; a `DataError` if it leaves no samples for training or for testing."""
+    test = last_of_each(kind, order, share)
+    if not test.any() or test.all():
+        problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"
+        raise DataError(where, problem, remedy)
+    return test
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:

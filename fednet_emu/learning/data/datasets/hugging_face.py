@@ -23,7 +23,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import data_folder, locate, note
 from fednet_emu.learning.data.columns import Table, images, labels, numbers, owners, standardise
-from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, held_out
 from fednet_emu.learning.data.datasets.npz import checked_samples, whole_labels
 from fednet_emu.learning.data.datasets.text import (
     CHARACTERS,
@@ -373,13 +373,7 @@ class HuggingFace(Dataset):
         return [[word_tokens(its, known) for its in table] for table in spoken], text.vocabulary + 1
 
     def _held_out(self, kinds: IntArray, order: IntArray) -> Mask:
-        test = last_of_each(kinds, order, self.test_share)
-        if not test.any() or test.all():
-            problem = (
-                f"test_share leaves no samples for {'training' if test.all() else 'testing'}, got {self.test_share}"
-            )
-            raise DataError(self.path, problem, "give another share, or a split for testing")
-        return test
+        return held_out(self.path, kinds, order, self.test_share, "give another share, or a split for testing")
 
 
 def _parted(array: NDArray[Any], test: Mask) -> list[NDArray[Any]]:

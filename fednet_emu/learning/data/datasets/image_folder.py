@@ -13,7 +13,7 @@ from pydantic import Field
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.data.columns import pixels, standardise
-from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
+from fednet_emu.learning.data.datasets.base import Dataset, Samples
 
 _HOW = "give a folder with a folder of pictures for each class, or with folders train and test of such folders"
 _ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -50,9 +50,7 @@ class ImageFolder(Dataset):
         found = [self._pictures(folder, names) for folder in folders]
         if len(found) == 1:
             ((x, y),) = found
-            test = last_of_each(y, rng.permutation(len(y)), self.test_share)
-            if not test.any():
-                raise DataError(str(path), f"test_share leaves no pictures for testing, got {self.test_share}", _HOW)
+            test = held_out(str(path), y, rng.permutation(len(y)), self.test_share, _HOW, "pictures")
             found = [(x[~test], y[~test]), (x[test], y[test])]
         (train_x, train_y), (test_x, test_y) = found
         if train_x.shape[1:] != test_x.shape[1:]:

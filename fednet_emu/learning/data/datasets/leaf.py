@@ -17,7 +17,7 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_text
-from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, held_out
 from fednet_emu.learning.data.datasets.npz import checked_samples
 from fednet_emu.learning.data.datasets.text import CHARACTERS, characters, frequent_words, word_tokens, words
 
@@ -92,10 +92,8 @@ class Leaf(Dataset):
         return checked_samples(arrays, classes, str(path), vocabulary)
 
     def _held_out(self, whole: Owned) -> list[Owned]:
-        test = last_of_each(whole.group, np.arange(len(whole.group)), self.test_share)
-        if not test.any() or test.all():
-            problem = f"test_share leaves no samples for {'training' if test.all() else 'testing'}"
-            raise DataError(whole.where, f"{problem}, got {self.test_share}", "give another share, or a folder test")
+        order, remedy = np.arange(len(whole.group)), "give another share, or a folder test"
+        test = held_out(whole.where, whole.group, order, self.test_share, remedy)
         return [
             Owned([*compress(whole.x, chosen)], [*compress(whole.y, chosen)], whole.group[chosen], whole.where)
             for chosen in (~test, test)

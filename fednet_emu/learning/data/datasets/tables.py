@@ -16,7 +16,7 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.files.recordings import read_text
-from fednet_emu.learning.data.datasets.base import Dataset, Samples, last_of_each
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, held_out
 from fednet_emu.learning.data.datasets.npz import checked_samples
 
 if TYPE_CHECKING:
@@ -103,11 +103,8 @@ class RowTable(Dataset):
 
     def _held_out(self, where: str, kinds: NDArray[Any], rng: np.random.Generator) -> NDArray[np.bool_]:
         each = np.zeros(len(kinds), np.int64) if kinds.dtype.kind == "f" else kinds.astype(np.int64)
-        test = last_of_each(each, rng.permutation(len(each)), self.test_share)
-        if not test.any() or test.all():
-            what = f"test_share leaves no rows for {'training' if test.all() else 'testing'}, got {self.test_share}"
-            raise DataError(where, what, "give another share, or a file for testing")
-        return test
+        order, remedy = rng.permutation(len(each)), "give another share, or a file for testing"
+        return held_out(where, each, order, self.test_share, remedy, "rows")
 
 
 class Csv(RowTable):

@@ -68,29 +68,20 @@ Predict = Literal["last", "every"]
 
 
 class Windows(NamedTuple):
-    """Windows of texts, in the order of the texts and of the windows in a text.
-
-    Attributes:
-        y: int64 [n], the token after each window; or int64 [n, length], the token after each token of the window.
-    """
+    """Windows of texts, in the order of the texts and of the windows in a text."""
 
     x: IntArray  # int64 [n, length], successive tokens
-    y: IntArray
+    y: IntArray  # int64 [n], the token after each window; or int64 [n, length], that after each token of the window
     group: IntArray  # int64 [n], the owner of its text
 
 
 def windows(
     texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length: int, stride: int = 1, predict: Predict = "last"
 ) -> Windows:
-    """Cut texts into windows of `length` tokens, each with the token that follows.
+    """Cut texts of tokens into windows of `length` tokens, each with the token that follows.
 
-    Args:
-        texts: tokens of each text [its length]; no window reaches from one text into the next, and a text of `length`
-            tokens or fewer has none.
-        owners: owner of each text, a number from 0.
-        length: tokens in a window.
-        stride: tokens between the starts of successive windows of a text; `length` leaves no gaps and no overlap.
-        predict: whether the target is the token after the window, or that after each of its tokens.
+    Successive windows of a text start `stride` tokens apart. No window reaches from one text into the next, and a text
+    of `length` tokens or fewer has none.
     """
     cut = [
         sliding_window_view(text, length + 1)[::stride] if len(text) > length else np.empty((0, length + 1), np.int64)
