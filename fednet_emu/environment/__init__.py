@@ -16,19 +16,17 @@ with open(f"{__path__[0]}/__init__.pyi", encoding="ascii") as _stub:
 
 __all__ = list(_HOMES)
 
-try:
+if find_spec("gymnasium") is not None:
     import gymnasium
-except ImportError:
-    gymnasium = None
-else:
+
     gymnasium.register("fednet_emu/Rounds-v0", "fednet_emu.environment.environment:Environment")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fednet_emu.environment' has no attribute '{name}'")
-    if gymnasium is None and name != "Trained":
-        raise FednetError(f"{name}: needs Gymnasium, which is not installed; pip install 'fednet-emu[gymnasium]'")
-    if name == "parallel" and find_spec("pettingzoo") is None:
-        raise FednetError("parallel: needs PettingZoo, which is not installed; pip install 'fednet-emu[pettingzoo]'")
+    library = {"Trained": "", "parallel": "PettingZoo"}.get(name, "Gymnasium")
+    if library and find_spec(library.lower()) is None:
+        extra = f"pip install 'fednet-emu[{library.lower()}]'"
+        raise FednetError(f"{name}: needs {library}, which is not installed; {extra}")
     return getattr(import_module(_HOMES[name]), name)

@@ -3,8 +3,8 @@ from fednet_emu.environment.environment import Environment as Environment
 from fednet_emu.environment.environment import play as play
 from fednet_emu.environment.environment import scaled as scaled
 from fednet_emu.environment.environment import vector as vector
-from fednet_emu.environment.episode import Step as Step
 from fednet_emu.environment.rewards import Curve as Curve
+from fednet_emu.environment.rewards import Step as Step
 from fednet_emu.environment.rewards import towards as towards
 from fednet_emu.environment.rewards import within as within
 from fednet_emu.environment.trained import Trained as Trained

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -38,24 +37,20 @@ class Answer(NamedTuple):
     orders: Orders = Orders()
     grants: Mapping[str, Array] = {}  # parts [devices] by act
 
-    def grant(self, numbers: IntArray, round_: Round, planner: Planner) -> Grant[Array]:
+    def grant(self, planner: Planner, numbers: IntArray, round_: Round) -> Grant[Array]:
         """The grants of the devices of a cell; the planner decides the parts without an act."""
         n, parts = len(numbers), {act: part[numbers] for act, part in self.grants.items()}
-        planned = Grant.undisturbed(np.ones(n), np.ones(n), np.ones(n), np.full(n, math.nan))
-        if len(parts) < len(GRANTS):
-            planned = planner.plan(round_)
-        if "share" in parts:
-            parts["share"] = np.maximum(parts["share"] / max(float(parts["share"].sum()), 1.0), LEAST)
+        planned = Grant.undisturbed(*np.ones((4, n))) if len(parts) == len(GRANTS) else planner.plan(round_)
+        share = parts.get("share")
         return planned._replace(
-            share=parts.get("share", planned.share),
-            power_part=np.maximum(parts.get("power", planned.power_part), LEAST),
+            share=planned.share if share is None else share / max(float(share.sum()), 1.0),
+            power_part=parts.get("power", planned.power_part),
             clock_part=np.maximum(parts.get("clock", planned.clock_part), round_.least_clock),
             ends_s=np.full(n, math.nan),
         )
 
 
-@dataclass(frozen=True)
-class Actions:
+class Actions(NamedTuple):
     """The acts of an environment with `n` devices and cohorts of `k`; several acts make a `Dict`."""
 
     acts: tuple[str, ...]
@@ -72,10 +67,10 @@ class Actions:
         return own[self.acts[0]] if self.alone else spaces.Dict(own)
 
     def _space(self, act: str) -> Any:
-        if act == "invite":
-            return spaces.MultiBinary(self.n)
         if act == "subset":
             return spaces.Discrete(math.comb(self.n, self.k))
+        if act == "invite":
+            return spaces.MultiBinary(self.n)
         return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, self._shape(act), np.float32)
 
     def _shape(self, act: str) -> tuple[int]:
@@ -87,24 +82,22 @@ class Actions:
         Raises:
             FednetError: a wrong shape, a nan or a subset out of range; with `strict`, devices that cannot be invited.
         """
-        if not self.alone and (not isinstance(action, Mapping) or set(action) != set(self.acts)):
-            got = ", ".join(map(str, action)) if isinstance(action, Mapping) else type(action).__name__
+        given = {self.acts[0]: action} if self.alone else action
+        if not isinstance(given, Mapping) or set(given) != set(self.acts):
+            got = ", ".join(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
             raise FednetError(f"action: has not the keys of the acts, got {got}; give {', '.join(self.acts)}")
-        answer, orders, grants = Answer(), dict[str, Any](), dict[str, Array]()
-        for act, value in ({self.acts[0]: action} if self.alone else action).items():
+        answer, parts = Answer(), dict[str, Any]()
+        for act, value in given.items():
             where = "action" if self.alone else f"action.{act}"
             if act in WHO:
                 answer = self._invited(act, where, value, view)
-                continue
-            part = np.clip(self._array(where, act, value), 0.0, 1.0)
-            if act in GRANTS:
-                grants[act] = part
-            elif act == "deadline" and self.deadline_range_s is not None:
-                low_s, high_s = self.deadline_range_s
-                orders["deadline_s"] = float(low_s * (high_s / low_s) ** float(part[0]))
             else:
-                orders[act] = np.maximum(part, LEAST)
-        return answer._replace(orders=Orders(**orders), grants=grants)
+                parts[act] = np.clip(self._array(where, act, value), 0.0 if act == "deadline" else LEAST, 1.0)
+        if self.deadline_range_s is not None and "deadline" in parts:
+            low_s, high_s = self.deadline_range_s
+            parts["deadline_s"] = float(low_s * (high_s / low_s) ** float(parts.pop("deadline")[0]))
+        grants = {act: parts.pop(act) for act in GRANTS if act in parts}
+        return answer._replace(orders=Orders(**parts), grants=grants)
 
     def _array(self, where: str, act: str, value: Any) -> Array:
         values, shape = np.asarray(value, np.float64), self._shape(act)
@@ -115,34 +108,35 @@ class Actions:
         return values
 
     def _invited(self, act: str, where: str, value: Any, view: ServerView) -> Answer:
-        if act == "subset":
+        if act == "scores":
+            return Answer(best(self._array(where, act, value), view))
+        if act == "invite":
+            wanted = np.flatnonzero(self._array(where, act, value)).tolist()
+        else:
             count, number = math.comb(self.n, self.k), np.asarray(value)
             if number.shape != () or number.dtype.kind not in "iu" or not 0 <= int(number) < count:
                 raise FednetError(f"{where}: is no choice, got {value}; must be from 0 to {count - 1}")
             wanted = list(next(islice(combinations(range(self.n), self.k), int(number), None)))  # lexicographic
-        else:
-            values = self._array(where, act, value)
-            if act == "scores":
-                return Answer(best(values, view))
-            wanted = np.flatnonzero(values).tolist()
-        known = set(view.there.tolist())
-        away = [k for k in wanted if k not in known]
+        away = sorted({*wanted} - {*view.there.tolist()})
         if self.strict and away:
             raise FednetError(f"{where}: invites {away}, who are away or have no samples; take those of action_mask")
         if self.strict and not wanted:
             raise FednetError(f"{where}: invites nobody; invite at least one device")
-        able = [k for k in wanted if k in known]
+        able = [device for device in wanted if device not in away]
         return Answer(able or draw(view.there, 1, view.rng), len(away), not able)
 
-
-def refusals(acts: Sequence[str], n: int, k: int) -> Iterator[str]:
-    """Errors of unknown acts and invalid combinations."""
-    if not acts:
-        yield "act: nothing is acted on, got none; give for example scores"
-    for act in acts:
-        if act not in ACTS:
+    def refusals(self) -> Iterator[str]:
+        """Errors of unknown acts and invalid combinations."""
+        acts, subsets = self.acts, math.comb(self.n, self.k)
+        if not acts:
+            yield "act: nothing is acted on, got none; give for example scores"
+        for act in filter(lambda act: act not in ACTS, acts):
             yield f"act: no such act, got {act!r}{did_you_mean(act, ACTS) or '; choose of ' + ', '.join(ACTS)}"
-    if len(set(acts) & set(WHO)) > 1:
-        yield f"act: several acts say who is invited, got {', '.join(acts)}; give one of {', '.join(WHO)}"
-    if "subset" in acts and math.comb(n, k) > MOST_SUBSETS:
-        yield f"act: subset has too many choices, got {math.comb(n, k)}; {MOST_SUBSETS} are the most, take scores"
+        if len(set(acts) & set(WHO)) > 1:
+            yield f"act: several acts say who is invited, got {', '.join(acts)}; give one of {', '.join(WHO)}"
+        if "subset" in acts and subsets > MOST_SUBSETS:
+            yield f"act: subset has too many choices, got {subsets}; {MOST_SUBSETS} are the most, take scores"
+        low_s, high_s = self.deadline_range_s or (0.0, 0.0)
+        if "deadline" in acts and not 0.0 < low_s <= high_s < math.inf:
+            got = self.deadline_range_s
+            yield f"deadline_range_s: gives no bounds of the deadline, got {got}; for example (1.0, 60.0)"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -11,19 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fednet_emu.algorithms.selection.base import ServerView
-from fednet_emu.arrays import IntArray
 from fednet_emu.federation import Statistic
 
 Observation = dict[str, NDArray[Any]]
 """float32 arrays by key, and the int8 array `action_mask`."""
 
-LARGEST = float(np.finfo(np.float32).max)
-"""The number for infinity."""
-LIMIT = 10.0
-"""Largest scaled value."""
+LARGEST = float(np.finfo(np.float32).max)  # stands for infinity
+LIMIT = 10.0  # largest scaled value
 
 MASK = "action_mask"
-DEVICES: dict[str, Callable[[ServerView], Any]] = {
+OF_VIEW: dict[str, Callable[[ServerView], Any]] = {
     **{key: attrgetter(key) for key in ("rate_bps", "downlink_rate_bps", "compute_s", "upload_s", "download_s")},
     **{key: attrgetter(key) for key in ("n_samples", "flop_per_s")},
     "duration_s": lambda view: view.took_s,
@@ -33,20 +31,17 @@ DEVICES: dict[str, Callable[[ServerView], Any]] = {
     "since_invited": lambda view: view.t - view.last_asked,
     "age": lambda view: view.t - view.last_arrived,
     "charge_j": lambda view: view.charge_j,
+    "round": lambda view: [view.t],
+    "now_s": lambda view: [view.now_s],
+    "budget_left": lambda view: [view.work.budget_left],
 }
-"""Keys [devices] of the set `server`."""
-GLOBALS: dict[str, Callable[[ServerView], float]] = {
-    "round": lambda view: view.t,
-    "now_s": lambda view: view.now_s,
-    "budget_left": lambda view: view.work.budget_left,
-}
-"""Keys [1] of the set `server`."""
+"""The set `server`: keys [devices], and keys [1] of the run."""
 REPORTED: dict[str, Statistic] = {"reported_loss": "loss", "reported_square": "square"}
 """Keys [devices] that devices send with their uploads, 32 bit each; 0 before."""
 ORACLE = ("energy_j", "bits", "accuracy", "loss")
 """Keys [1] that no server can know: totals of the whole network, and scores on the test set."""
-SERVER = (*DEVICES, *GLOBALS)
-PER_DEVICE = (*DEVICES, *REPORTED)
+SERVER = tuple(OF_VIEW)
+OF_RUN = ("round", "now_s", "budget_left", *ORACLE)
 KNOWN = (*SERVER, *REPORTED, *ORACLE)
 
 
@@ -58,20 +53,27 @@ def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def observed(
-    view: ServerView, keys: Iterable[str], mask: IntArray | None = None, oracle: Mapping[str, float] | None = None
+    view: ServerView,
+    keys: Iterable[str],
+    mask: Sequence[int] | None = None,
+    oracle: Mapping[str, float] | None = None,
 ) -> Observation:
-    """The observation of some keys besides the mask; without `oracle` a pure function of the server's knowledge.
+    """The observation of some keys besides the mask; without oracle keys a pure function of the server's knowledge.
 
     `mask` has the numbers of its devices, by default those that can be invited; `oracle` values by key.
     """
     allowed = np.zeros(len(view.asked), np.int8)
-    allowed[view.there if mask is None else mask] = 1
-    own = {k: DEVICES[k](view) if k in DEVICES else view.told[REPORTED[k]] for k in keys if k in PER_DEVICE}
-    whole = {k: GLOBALS[k](view) if k in GLOBALS else (oracle or {})[k] for k in keys if k not in PER_DEVICE}
-    found: Observation = {MASK: allowed}
-    found |= zip(own, finite(list(own.values())), strict=True)  # one array at a time would take longer
-    found |= zip(whole, finite(list(whole.values()))[:, None], strict=True)
-    return found
+    allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
+
+    def of(key: str) -> Any:
+        if key in OF_VIEW:
+            return OF_VIEW[key](view)
+        return view.told[REPORTED[key]] if key in REPORTED else [(oracle or {})[key]]
+
+    values = {key: of(key) for key in keys}
+    numbers = finite(np.concatenate([[], *values.values()]))  # one array after the other would take longer
+    ends = accumulate(map(len, values.values()))
+    return {MASK: allowed, **{k: numbers[end - len(v) : end] for (k, v), end in zip(values.items(), ends, strict=True)}}
 
 
 def finite(values: Any) -> NDArray[np.float32]:
@@ -101,7 +103,7 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
         return float(known.mean()) if len(known) else 1.0
 
     round_s = mean(view.compute_s + view.upload_s + view.download_s)
-    rates = {key: mean(DEVICES[key](view)) for key in ("rate_bps", "downlink_rate_bps", "n_samples", "flop_per_s")}
+    rates = {key: mean(OF_VIEW[key](view)) for key in ("rate_bps", "downlink_rate_bps", "n_samples", "flop_per_s")}
     times = dict.fromkeys(("compute_s", "upload_s", "download_s", "duration_s"), round_s)
     rounds = dict.fromkeys(("invited", "arrived", "since_invited", "age", "round"), 10.0)
     return {**rates, **times, **rounds, "now_s": 100.0 * round_s, "charge_j": capacity_j or 1.0}
@@ -109,7 +111,9 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
 
 def divided(observation: Mapping[str, NDArray[Any]], by: Mapping[str, float]) -> Observation:
     """An observation divided by constants, at most `LIMIT`, with the same mask."""
-    scaled = {key: values.astype(np.float64) for key, values in observation.items() if key != MASK}
-    for key, values in scaled.items():
-        scaled[key] = np.clip(values / max(by.get(key, 1.0), sys.float_info.min), -LIMIT, LIMIT).astype(np.float32)
-    return {key: scaled.get(key, observation[key]) for key in observation}
+
+    def scaled(key: str, values: NDArray[Any]) -> NDArray[Any]:
+        quotient = values.astype(np.float64) / max(by.get(key, 1.0), sys.float_info.min)
+        return np.clip(quotient, -LIMIT, LIMIT).astype(np.float32)
+
+    return {key: values if key == MASK else scaled(key, values) for key, values in observation.items()}

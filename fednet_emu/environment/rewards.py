@@ -1,16 +1,58 @@
-"""Rewards: functions of a `Step`, by name, as weighted sums, or made by the functions below."""
+"""The record of a step, and rewards: functions of a `Step`, by name, as weighted sums, or made by functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.environment.episode import Step
 from fednet_emu.errors import FednetError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The record of a step, from one decision to the next.
+
+    Attributes:
+        round: number of completed rounds.
+        began_s, ended_s: simulated times of the two decisions, in s.
+        energy_j: energy of the whole network in J, as in the summary of a run.
+        device_j: energy of the devices in J: computing, sending, receiving and idling.
+        bits: bits on the air of all links.
+        invited, arrived: numbers of invited devices and of arrived uploads.
+        lost_transfers: numbers of lost transfers, by reason.
+        dropped: devices of the action that were away or have no samples.
+        filled: whether the action named no available device, so that one was drawn.
+        accuracy, loss: scores of the latest evaluation; nan before the first.
+        gained: change of the accuracy; 0 without an evaluation.
+        ended: empty, or the end of the run: stop, deadlock or diverged.
+    """
+
+    round: int
+    began_s: float
+    ended_s: float
+    energy_j: float
+    device_j: float
+    bits: int
+    invited: int
+    arrived: int
+    lost_transfers: Mapping[str, int]
+    dropped: int = 0
+    filled: bool = False
+    accuracy: float = math.nan
+    gained: float = 0.0
+    loss: float = math.nan
+    ended: str = ""
+
+    @property
+    def duration_s(self) -> float:
+        """Simulated time between the two decisions."""
+        return self.ended_s - self.began_s
+
 
 Reward = Callable[[Step], float]
 
@@ -28,12 +70,7 @@ def _weighted(weights: Mapping[str, float], step: Step) -> float:  # the cost of
 
 
 def _towards(target: float, base: float, step: Step) -> float:
-    accuracy = 0.0 if math.isnan(step.accuracy) else step.accuracy
-    return float(base ** (accuracy - target) - 1.0)
-
-
-def _within(energy_j: float, each: float, step: Step) -> float:
-    return -each * max(0.0, step.energy_j - energy_j)
+    return float(base ** ((0.0 if math.isnan(step.accuracy) else step.accuracy) - target) - 1.0)
 
 
 def towards(accuracy: float, base: float = 64.0) -> Reward:
@@ -43,6 +80,10 @@ def towards(accuracy: float, base: float = 64.0) -> Reward:
     Learning", INFOCOM 2020). The default base has not been checked against the paper.
     """
     return partial(_towards, accuracy, base)
+
+
+def _within(energy_j: float, each: float, step: Step) -> float:
+    return -each * max(0.0, step.energy_j - energy_j)
 
 
 def within(energy_j: float, each: float = 1.0) -> Reward:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import safetensors
 import safetensors.torch
 import torch
 from pydantic import model_validator
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from fednet_emu.algorithms.selection.base import Selection, ServerView
 from fednet_emu.environment.observation import MASK, ORACLE, REPORTED, best, divided, observed
@@ -25,25 +26,7 @@ if TYPE_CHECKING:
     from fednet_emu.environment.environment import Environment
 
 _ABOUT = "fednet_emu"  # entry of the file's metadata with the description of the agent
-_ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "": nn.Identity}
-
-
-class Agent(NamedTuple):
-    """Layers from a vector of keys, divided by `scales` if given, to the scores of `devices` devices."""
-
-    layers: nn.Sequential
-    keys: tuple[str, ...]
-    scales: Mapping[str, float]
-    devices: int
-    reports: tuple[Statistic, ...]
-
-    def scores(self, view: ServerView) -> Any:
-        """Scores [devices]."""
-        seen = observed(view, [key for key in self.keys if key != MASK])
-        scaled = divided(seen, self.scales) if self.scales else seen
-        with torch.no_grad():
-            vector = torch.cat([torch.as_tensor(scaled[key], dtype=torch.float32) for key in self.keys])
-            return self.layers(vector[None])[0].clamp(-1.0, 1.0).numpy()
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "": lambda x: x}
 
 
 class Trained(Selection):
@@ -65,7 +48,7 @@ class Trained(Selection):
         if not isinstance(given, Mapping) or not isinstance(given.get("file"), str):
             return given
         try:
-            found = digest_of(given["file"])
+            found = blake2b(Path(given["file"]).read_bytes(), digest_size=16).hexdigest()
         except OSError as error:
             raise ValueError(f"cannot read the file of the agent ({error.strerror}), got {given['file']}") from None
         wanted = given.get("digest", found)
@@ -74,14 +57,19 @@ class Trained(Selection):
         return {**given, "digest": found}
 
     @cached_property
-    def agent(self) -> Agent:
-        """The agent of the file."""
-        return loaded(self.file, self.digest)
+    def agent(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Description and weights of the agent; a `DataError` if the file has none."""
+        try:
+            with safetensors.safe_open(self.file, "pt") as opened:
+                return json.loads(opened.metadata()[_ABOUT]), {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (no mapping)
+        except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
+            what = f"is no trained agent ({error})"
+            raise DataError(self.file, what, "write it by fednet_emu.environment.export") from None
 
     @property
     def reports(self) -> tuple[Statistic, ...]:  # type: ignore[override]
         """The metrics with which the agent was trained."""
-        return self.agent.reports
+        return tuple(self.agent[0]["reports"])
 
     @property
     def single_uploads(self) -> str:  # type: ignore[override]
@@ -90,34 +78,18 @@ class Trained(Selection):
 
     def choose(self, view: ServerView) -> Sequence[int]:
         """The cohort with the highest scores."""
-        if len(view.asked) != self.agent.devices:
-            what = f"was trained for {self.agent.devices} devices, got {len(view.asked)}"
+        about, weights = self.agent
+        if len(view.asked) != about["devices"]:
+            what = f"was trained for {about['devices']} devices, got {len(view.asked)}"
             raise ScenarioError(f"algorithm.selection.file: {what}; train it for as many, or set devices.count")
-        return best(self.agent.scores(view), view)
-
-
-def digest_of(file: str | Path) -> str:
-    """The digest of a file, 32 hexadecimal digits."""
-    return blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()
-
-
-@lru_cache(maxsize=8)
-def loaded(file: str, digest: str) -> Agent:
-    """The agent of a file with this digest; a `DataError` if it is none."""
-    try:
-        with safetensors.safe_open(file, "pt") as opened:
-            about = json.loads(opened.metadata()[_ABOUT])
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (no mapping)
-        layers: list[nn.Module] = []
-        for place, name in enumerate(about["activations"]):
-            weight, bias = tensors[f"weight.{place}"], tensors[f"bias.{place}"]
-            linear = nn.Linear(weight.shape[1], weight.shape[0])
-            linear.weight.data, linear.bias.data = weight, bias
-            layers += [linear, _ACTIVATIONS[name]()]
-        keys, reports = tuple(about["keys"]), tuple(about["reports"])
-        return Agent(nn.Sequential(*layers).eval(), keys, about["scales"], about["devices"], reports)
-    except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
-        raise DataError(file, f"is no trained agent ({error})", "write it by fednet_emu.environment.export") from None
+        seen = observed(view, [key for key in about["keys"] if key != MASK])
+        if about["scales"]:
+            seen = divided(seen, about["scales"])
+        with torch.no_grad():
+            x = torch.cat([torch.as_tensor(seen[key], dtype=torch.float32) for key in about["keys"]])[None]
+            for place, activation in enumerate(about["activations"]):
+                x = _ACTIVATIONS[activation](linear(x, weights[f"weight.{place}"], weights[f"bias.{place}"]))
+        return best(x[0].clamp(-1.0, 1.0).numpy(), view)
 
 
 def export(model: Any, env: Any, path: str | Path) -> Trained:
@@ -136,26 +108,28 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
     policy = getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
     keys = tuple(inner.observation_space) if policy is None else tuple(policy.features_extractor.extractors)
-    problems, linear, activations = [*_refusals(inner, model, policy)], list[nn.Linear](), list[str]()
-    names = {its: name for name, its in _ACTIVATIONS.items()}
+    problems, tensors, activations = [*_refusals(inner, model, policy)], dict[str, Tensor](), list[str]()
     for layer in layers:
         if isinstance(layer, nn.Linear):
-            linear.append(layer)
+            own = {f"weight.{len(activations)}": layer.weight, f"bias.{len(activations)}": layer.bias}
+            tensors |= {name: its.detach().cpu().contiguous() for name, its in own.items()}
             activations.append("")
-        elif type(layer) in names and activations:
-            activations[-1] = names[type(layer)]
+        elif isinstance(layer, nn.Tanh | nn.ReLU) and activations:
+            activations[-1] = type(layer).__name__.lower()
         else:
             problems.append(f"has a layer {type(layer).__name__}, got it; use linear layers, tanh and ReLU")
     if problems:
         raise FednetError("\n".join(f"export: the agent {problem}" for problem in problems))
-    reports = dict.fromkeys((*inner.rule.reports, *(REPORTED[key] for key in keys if key in REPORTED)))
-    about = {"keys": keys, "scales": _scales(env), "activations": activations, "devices": inner.acts.n}
-    tensors = {f"weight.{place}": its.weight.detach().cpu().contiguous() for place, its in enumerate(linear)}
-    tensors |= {f"bias.{place}": its.bias.detach().cpu().contiguous() for place, its in enumerate(linear)}
-    whole = safetensors.torch.save(tensors, {_ABOUT: json.dumps({**about, "reports": list(reports)})})
+    about = {
+        "activations": activations,
+        "keys": keys,
+        "scales": env.get_wrapper_attr("constants") if env.has_wrapper_attr("constants") else {},
+        "devices": inner.acts.n,
+        "reports": list(dict.fromkeys((*inner.rule.reports, *(REPORTED[key] for key in keys if key in REPORTED)))),
+    }
     with file_errors(Path(path), "written to"):
-        Path(path).write_bytes(whole)
-    return Trained(file=str(path), digest=digest_of(path))
+        Path(path).write_bytes(safetensors.torch.save(tensors, {_ABOUT: json.dumps(about)}))
+    return Trained.model_validate({"file": str(path)})
 
 
 def _refusals(inner: Environment, model: Any, policy: Any) -> Iterator[str]:
@@ -172,13 +146,3 @@ def _refusals(inner: Environment, model: Any, policy: Any) -> Iterator[str]:
         yield "reads running statistics of observations, got VecNormalize; use scaled(env), or norm_obs=False"
     if policy is not None and (getattr(policy, "use_sde", False) or getattr(policy, "squash_output", False)):
         yield "has a head that is drawn or squashed, got use_sde or squash_output; leave these out"
-
-
-def _scales(env: Any) -> Mapping[str, float]:
-    """The divisors of the observations of an environment, below all its wrappers."""
-    while env is not env.unwrapped:
-        if hasattr(env, "constants"):
-            found: Mapping[str, float] = env.constants
-            return found
-        env = env.env
-    return {}

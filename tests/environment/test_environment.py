@@ -76,7 +76,7 @@ def test_without_gymnasium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     """The name is there, and says what to install."""
     import fednet_emu.environment as package
 
-    monkeypatch.setattr(package, "gymnasium", None)
+    monkeypatch.setattr(package, "find_spec", lambda _name: None)
     with pytest.raises(FednetError, match=r"Environment: needs Gymnasium.*pip install 'fednet-emu\[gymnasium\]'"):
         fe.Environment  # noqa: B018
 
@@ -450,7 +450,7 @@ def test_a_deadlock_before_the_first_decision_is_an_error() -> None:
 def test_calls_out_of_order() -> None:
     """Before a reset, after the end, and after close, each says what to do."""
     env = small()
-    with pytest.raises(ResetNeeded, match="environment: no episode is under way, got step; call reset"):
+    with pytest.raises(ResetNeeded, match="environment: no episode is under way in this process, got step; call reset"):
         env.step([0, 0, 0, 0])
     with pytest.raises(FednetError, match="environment: no episode has ended, got run; play one to its end"):
         env.run()
@@ -623,7 +623,7 @@ def test_gains_add_up_to_the_accuracy() -> None:
     """From the initial model to the last one."""
     env = Environment("quickstart", settings={"stop.rounds": 4}, reward="gain", vary="chance")
     env.reset(seed=0)
-    start, rewards, over = env.episode.mark.accuracy, [], False
+    start, rewards, over = env.episode.now["accuracy"], [], False
     while not over:
         _, reward, over, _, info = env.step(np.arange(20.0))
         rewards.append(reward)

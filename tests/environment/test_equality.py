@@ -132,7 +132,7 @@ def test_control_an_answer_a_nanosecond_late_is_noticed(name: str) -> None:
     env.episode.fed.clock.answer = lambda value: answers_later(env.episode.fed.clock, value, 1)
     own, over = SELECTIONS["round-robin"](), False
     while not over:
-        *_, over, _, info = env.decide(lambda question: own.choose(question.known))
+        *_, over, _, info = env.step(lambda question: own.choose(question.known))
 
     assert info["event_digest"] != normal(scenario, 0).ledger.event_digest()
 
