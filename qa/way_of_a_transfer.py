@@ -1,6 +1,7 @@
 """Count the functions and files that an upload passes from its request to its row, and the calls of a round.
 
-Run `python qa/way_of_a_transfer.py` for a table. How it counts:
+Run `python qa/way_of_a_transfer.py` for a table, with `--list` for the functions as well, and with `--calls` for the
+calls of each function. How it counts:
 
 - Worlds: the small federation of `fednet_emu.testing`, timing only, with an algorithm whose client trains once and
   returns its model. The client is not marked as one that only computes, so that rounds are played by the event loop.
@@ -15,6 +16,7 @@ resuming a generator counts as a call.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -122,20 +124,23 @@ def calls_of_a_round(*settings: str) -> Calls:
     return calls
 
 
-def main(verbose: bool) -> None:
-    """Print a table of all worlds; if verbose, every function as well."""
+def main() -> None:
+    """Print a table of all worlds, and what the options ask for."""
+    parser = argparse.ArgumentParser(description="Functions, files and calls on the way of an upload.")
+    parser.add_argument("--list", action="store_true", help="list the functions that an upload passes")
+    parser.add_argument("--calls", action="store_true", help="list how often a round calls each function")
+    asked = parser.parse_args()
     print(f"{'world':<12}{'functions':>10}{'files':>7}{'calls of a round':>18}{'all':>7}")
     for world, settings in WORLDS.items():
         way, calls = way_of_an_upload(*settings), calls_of_a_round(*settings)
         functions, files = way.count
         own = calls.own.total()
         print(f"{world:<12}{functions:>10}{files:>7}{own:>18,}{own + calls.others.total():>7,}")
-        if verbose:
-            for file, names in way.functions.items():
-                print(f"  {file}: {', '.join(names)}")
-            for name, count in calls.own.most_common():
-                print(f"  {count:>6} {name}")
+        for file, names in way.functions.items() if asked.list else ():
+            print(f"  {file}: {', '.join(names)}")
+        for name, count in calls.own.most_common() if asked.calls else ():
+            print(f"  {count:>6} {name}")
 
 
 if __name__ == "__main__":
-    main(verbose="-v" in sys.argv[1:])
+    main()

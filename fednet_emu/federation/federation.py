@@ -179,10 +179,15 @@ class Federation:
         `since` is the model that the device started from and that the server knows; `network.uplink.compression` needs
         it. For a tuple it has one entry per part: a model, 0 if the part is an update, None if it is sent uncompressed.
         """
-        self.asks()
+        rounds, links, sender = self._rounds, self.links, device.index
+        rounds.requests += 1  # as `asks`, without its call
+        if rounds.requests > rounds.most:
+            rounds.refuse_requests()
+        if links.uploads_payloads and not links.grants:
+            return self.network.uplink.send(sender, SERVER, links.parcel(payload, size_bit), power_part=power_part)
         ratio = self.orders.ratio
-        kept = None if ratio is None else float(ratio[device.index])
-        return self.links.uplink(device.index, payload, size_bit, power_part, since, kept)
+        kept = None if ratio is None else float(ratio[sender])
+        return links.uplink(sender, payload, size_bit, power_part, since, kept)
 
     def exchange(self, cohort: Iterable[Device], message: Any, client: Client, *args: Any, **how: Any) -> Process:
         """Send a message to every device, run `client` on each, and collect the replies.

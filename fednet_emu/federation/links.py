@@ -10,7 +10,7 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device, Fed
-from fednet_emu.federation.payload import Shared, n_scalars, parcel
+from fednet_emu.federation.payload import Shared, n_scalars, whole_bit
 from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads, bits_of
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
@@ -28,6 +28,7 @@ class Links:
     Attributes:
         grants: planned grants for the uploads of a round, by device.
         compresses_uploads: whether uploads use `since`, so that the base model is kept until the upload.
+        uploads_payloads: whether each upload is its payload, at the size of the payload and its headers.
         statistics: number of running statistics at the end of a vector, by its size; they are never compressed.
 
     Args:
@@ -45,15 +46,26 @@ class Links:
         self._uploads = None if type(self._up) is plain else Uploads(Compressor(self._up, *rest))
         self._publications = None if type(down) is plain else Publications(Compressor(down, *rest))
         self.compresses_uploads = self._uploads is not None
+        self.uploads_payloads = self._uploads is None and network.superposition is None
 
     @property
     def sends_plainly(self) -> bool:
         """Whether messages have the sizes of their payloads: no compression, and no frozen weights to send first."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
-    def parcel(self, payload: Any) -> Message:
-        """The message that carries a payload."""
-        return parcel(payload, None, self._wire_bit)
+    def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
+        """The message that carries a payload, of this size without headers; None counts 32 bits for each scalar."""
+        number, group = -1, None
+        if type(payload) is Shared:
+            payload, shared = payload
+            group = "shared", shared
+        if type(payload) is Deferred:
+            number, scalars = payload.number, payload.size
+            group = group or number
+        else:
+            scalars = n_scalars(payload) if size_bit is None else 0
+        bits = scalars * FLOAT_BIT if size_bit is None else whole_bit(size_bit)
+        return Message(payload, self._wire_bit(bits), number, group)
 
     def shared(self, payload: Any) -> Shared:
         """Mark a payload for broadcast with a new number."""
@@ -69,7 +81,7 @@ class Links:
         if bare:
             whole = payload.payload if isinstance(payload, Shared) else payload
             size_bit = self._base_bit + (n_scalars(whole) * FLOAT_BIT if size_bit is None else size_bit)
-        message = parcel(payload, size_bit, self._wire_bit)
+        message = self.parcel(payload, size_bit)
         transfer = self._network.downlink.send(SERVER, device, message)
         if bare:
             transfer.callbacks.append(lambda event: None if event.lost else self._has_base.add(device))
@@ -81,7 +93,7 @@ class Links:
         """Send one payload from the server to several devices, as `downlink` to each."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
-        return self._network.downlink.send_all(SERVER, devices, parcel(payload, None, self._wire_bit))
+        return self._network.downlink.send_all(SERVER, devices, self.parcel(payload))
 
     def uplink(
         self,
@@ -108,7 +120,7 @@ class Links:
         read = payload
         if uploads is not None:
             read, size_bit = uploads.message(device, payload, since, kept)
-        message = parcel(payload, size_bit, self._wire_bit)
+        message = self.parcel(payload, size_bit)
         if uploads is not None:
             message = message._replace(payload=read)
         if device in self.grants:
@@ -134,7 +146,7 @@ class Links:
         medium = self._network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
-        message = parcel(self.shared(payload), size_bit, self._wire_bit)
+        message = self.parcel(self.shared(payload), size_bit)
         return [medium.send(sender, receiver.index, message, cluster=cluster) for receiver in receivers]
 
     def published(self, model: Deferred) -> Deferred:
@@ -156,6 +168,7 @@ class EdgeServers:
 
     def __init__(self, fed: Fed) -> None:
         self._network: Network = fed.network
+        self._links: Links = fed.links
 
     @property
     def count(self) -> int:
@@ -175,5 +188,5 @@ class EdgeServers:
         return self._send(edge, payload, up=False)
 
     def _send(self, edge: int, payload: Any, *, up: bool) -> BackhaulMessage:
-        payload, size_bit, number, *_ = parcel(payload, None, self._network.settings.overhead.wire_bit)
+        payload, size_bit, number, *_ = self._links.parcel(payload)
         return self._network.backhaul.send(edge, up=up, payload=payload, number=number, size_bit=size_bit)

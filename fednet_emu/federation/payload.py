@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.learning.graph.deferred import Deferred
-from fednet_emu.network.air.transfer import Message
 
 
 class Shared(NamedTuple):
@@ -41,18 +38,3 @@ def whole_bit(size_bit: float) -> int:
             f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"
         )
     return int(size_bit)
-
-
-def parcel(payload: Any, size_bit: int | None, wire_bit: Callable[[int], int]) -> Message:
-    """The message that carries a payload of this size; `wire_bit` gives the bits of a payload and its headers."""
-    if type(payload) is Deferred:
-        number: int = payload.number
-        bits = payload.size * FLOAT_BIT if size_bit is None else whole_bit(size_bit)
-        return Message(payload, wire_bit(bits), number, number)
-    group = None
-    if type(payload) is Shared:
-        payload, shared = payload
-        group = "shared", shared
-    number = payload.number if type(payload) is Deferred else -1
-    bits = n_scalars(payload) * FLOAT_BIT if size_bit is None else whole_bit(size_bit)
-    return Message(payload, wire_bit(bits), number, group)

@@ -36,6 +36,8 @@ class Rounds:
     Attributes:
         ended: number of completed rounds.
         deadline_s: deadline of the latest round, for error messages; None without one.
+        requests: number of transfers and computations since the end of a round.
+        most: largest number of requests before the end of the round; each wait lowers it.
         trusted: whether the algorithm is known to end its rounds, for any length of them.
     """
 
@@ -49,8 +51,12 @@ class Rounds:
         self._started_ns = 0
         self._answered: tuple[int, int] | None = None  # numbers of invited devices and arrived replies
         self._fruitless = self._fruitful_ns = 0
-        self._work, self._turns, self._requests, self._counted_ns = 0, 0, 0.0, 0  # since the end of a round
-        self._most, self._ends_by_time = MAX_REQUESTS * max(n_devices, 1), ends_by_time
+        self._limit, self._ends_by_time = MAX_REQUESTS * max(n_devices, 1), ends_by_time
+        self._start_count()
+
+    def _start_count(self) -> None:
+        self.requests, self.most = 0, float(self._limit)
+        self._turns, self._counted_ns = 0, self._clock.now
 
     def turn(self) -> None:
         """Count an iteration of the rounds; an `AlgorithmError` after too many without the end of a round."""
@@ -60,22 +66,25 @@ class Rounds:
 
     def request(self, count: int = 1) -> None:
         """Count requests of transfers and computations; raises the errors of `wait`."""
-        self._work += count
-        self._requests += count  # as `wait`, without its call
-        if self._requests > self._most:
-            self.wait(0.0)
+        self.requests += count
+        if self.requests > self.most:
+            self.refuse_requests()
 
     def wait(self, part: float = 1.0) -> None:
         """Count a wait, for a cohort or a pause; an `AlgorithmError` after too many without the end of a round."""
-        self._requests += part
-        if self._requests > self._most:
-            self._refuse_endless("fed.end_of_round", f"{self._most} transfers, computations and cohorts")
+        self.most -= part
+        if self.requests > self.most:
+            self.refuse_requests()
+
+    def refuse_requests(self) -> None:
+        """Raise an `AlgorithmError` for too many requests and waits without the end of a round."""
+        self._refuse_endless("fed.end_of_round", f"{self._limit} transfers, computations and cohorts")
 
     def _refuse_endless(self, verb: str, what: str) -> None:
         """Raise an error, unless the algorithm is trusted or simulated time proceeds and will end the run."""
         since_s = self._counted_ns / NS_PER_S
         if self.trusted or (self._ends_by_time and self._clock.now > self._counted_ns):
-            self._turns, self._requests, self._counted_ns = 0, 0.0, self._clock.now
+            self._start_count()
             return
         got = f"got {what} between t={since_s:.6g} s and t={self._clock.now_s:.6g} s without its end"
         remedy = "call fed.end_of_round at the end of each round, or limit stop.simulated_s"
@@ -103,8 +112,8 @@ class Rounds:
             Deadlock: no reply has arrived for too many rounds.
         """
         now_ns, counted = self._clock.now, self._answered
-        if not now_ns and self._work and not (len(self._ledger.transfers) or len(self._ledger.computes)):
-            what = f"round {self.ended + 1} ends at 0 s, got {self._work} transfers and computations not waited for"
+        if not now_ns and self.requests and not (len(self._ledger.transfers) or len(self._ledger.computes)):
+            what = f"round {self.ended + 1} ends at 0 s, got {self.requests} transfers and computations not waited for"
             remedy = "write `yield` before the verbs that send, compute and gather"
             raise AlgorithmError("fed.end_of_round", what, remedy)
         if counted is None and (invited is None or arrived is None):
@@ -115,8 +124,8 @@ class Rounds:
         self._ledger.add_round(RoundRow(self.ended + 1, self._started_ns, now_ns, invited, arrived))
         self.ended += 1
         self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
-        self._started_ns = self._counted_ns = now_ns
-        self._work, self._turns, self._requests, self._answered = 0, 0, 0.0, None
+        self._started_ns, self._answered = now_ns, None
+        self._start_count()
 
     def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
         """Detect runs that would never end because all their transfers fail or miss their deadline."""

@@ -13,6 +13,7 @@ from fednet_emu.emulation.build import build
 from fednet_emu.errors import AlgorithmError, FednetError
 from fednet_emu.federation import Reply, SgdPlan
 from fednet_emu.federation.local_rounds import LocalRounds, computes_only
+from fednet_emu.federation.rounds import Rounds
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.testing import small_federation, small_scenario
 
@@ -210,11 +211,10 @@ def test_a_round_counts_as_many_steps_as_with_events(monkeypatch):
         if not arrays:
             monkeypatch.setattr(LocalRounds, "take", lambda self, *args, **options: False)
         scenario = small_scenario("devices.count=4", "algorithm.cohort=4", "stop.rounds=1", *STREET)
-        fed, asked = build(scenario, timing_only=True), []
-        asks = fed.asks
-        monkeypatch.setattr(fed, "asks", lambda count=1, asked=asked, asks=asks: (asked.append(count), asks(count)))
-        fed.run(scenario.algorithm)
-        counted.append(sum(asked))
+        fed, end = build(scenario, timing_only=True), Rounds.end
+        with monkeypatch.context() as patch:
+            patch.setattr(Rounds, "end", lambda self, end=end, **of: (counted.append(self.requests), end(self, **of)))
+            fed.run(scenario.algorithm)
 
     assert counted == [12, 12]
 
