@@ -146,7 +146,7 @@ print(json.dumps({"start_s": built - started, "run_s": ended - built, "peak_byte
 
 
 @pytest.mark.parametrize(
-    ("devices", "cohort", "rounds", "most_byte"), [(100_000, 100, 100, 1e9), (1_000_000, 100_000, 1, 3e9)]
+    ("devices", "cohort", "rounds", "most_byte"), [(100_000, 100, 100, 6e8), (1_000_000, 100_000, 1, 1.2e9)]
 )
 def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte: float) -> None:
     """Timing only: in little memory, and a participant costs less than 26 transfers of a bare queue.
@@ -203,3 +203,15 @@ def test_rounds_as_arrays_against_rounds_of_events(
         f"{one_by_one:.3f} s: {one_by_one / as_arrays:.1f} times"
     )
     assert one_by_one > ratio * as_arrays
+
+
+def test_a_round_costs_what_its_participants_cost() -> None:
+    """Rounds of 1,000 out of 1,000,000 devices take the processor time of rounds of 1,000 out of 10,000."""
+    took_s = {}
+    for devices in (10_000, 1_000_000):
+        command = [sys.executable, "-c", TURNS, str(devices), "1000", "10", "tdma"]
+        each = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        took_s[devices] = statistics.median(map(float, each[::2]))
+    few, many = took_s.values()
+    print(f"\n1,000 participants of 10,000: {few * 1e3:.1f} ms a round; of 1,000,000: {many * 1e3:.1f} ms")
+    assert many < 1.3 * few

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from fednet_emu.analysis.data_split import DataSplit, Part
 from fednet_emu.arrays import IntArray
@@ -60,13 +61,12 @@ class Dealt(NamedTuple):
 
     def counts(self) -> DataSplit:
         """How many samples each device has of which labels or targets, as devices see them."""
-        labels = self.samples.train_y.cpu().numpy(), self.samples.test_y.cpu().numpy()
-        return DataSplit(
-            *(
-                Part.of(y, its.order, its.offsets, self.samples.classes)
-                for y, its in zip(labels, self.splits, strict=True)
-            )
-        )
+        return _split(self.samples.train_y, self.samples.test_y, self.splits, self.samples.classes)
+
+
+def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], classes: int | None) -> DataSplit:
+    labels = train_y.cpu().numpy(), test_y.cpu().numpy()
+    return DataSplit(*(Part.of(y, its.order, its.offsets, classes) for y, its in zip(labels, splits, strict=True)))
 
 
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
@@ -224,7 +224,7 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     """Split the data among the devices, and build the model."""
     device, network = _torch_device(scenario.training), scenario.learning()[2].located(data_dir)
     with noting() as files:
-        samples, splits, held, groups = dealt = deal(scenario, streams, data_dir)
+        samples, splits, held, groups = deal(scenario, streams, data_dir)
     for name, path in files.items():
         note(name, path)
     _refuse(unfit_augmentation(scenario, samples.input_shape))
@@ -234,8 +234,12 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     if model.shipped_bit and (why := scenario.algorithm.ships_no_base):
         raise ScenarioError(f"model: with {scenario.algorithm.kind} {why}, got a base with ship; leave it out")
     _refuse(unfit_statistics(scenario, model))
-    table = dealt.counts().frame()
-    return LearningTask(model, samples, splits, device, timing_only, held, scenario.attack, groups, table, files)
+    labels = samples.train_y, samples.test_y, splits, samples.classes  # without the inputs, which are much larger
+    return LearningTask(
+        *(model, samples, splits, device, timing_only, held, scenario.attack, groups),
+        split=lambda: _split(*labels).frame(),
+        files=files,
+    )
 
 
 _LOSS = {

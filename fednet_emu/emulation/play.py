@@ -169,6 +169,6 @@ def tried(outlook: Outlook) -> str:
 
 def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
     """Record where devices were until now, for pages and traces."""
-    fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame()
+    fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame
     if fed.network.gains is not None:
-        fed.ledger.described[GROUND] = ground(fed.network.gains)
+        fed.ledger.described[GROUND] = partial(ground, fed.network.gains)

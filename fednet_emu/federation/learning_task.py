@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -63,7 +64,7 @@ class LearningTask:
         test_shares: float64 [classes], frequency of each class in the test set; empty without classes.
         files: the files of the samples.
         groups: int64 [n_devices], true group of each device; None unless groups have different views of the data.
-        split: table of the number of samples of each label per device, for the records.
+        split: function that makes the table of the number of samples of each label per device, for the records.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class LearningTask:
         held: tuple[Held, Held] | None = None,
         attack: Attack | None = None,
         groups: IntArray | None = None,
-        split: Any = None,
+        split: Callable[[], Any] | None = None,
         files: Read | None = None,
     ) -> None:
         train, test = splits
@@ -85,7 +86,6 @@ class LearningTask:
         self.model, self.groups, self.outputs, self.split = model, groups, samples.outputs, split
         self.offsets = np.append(train.offsets, len(train.order) + len(server.y))
         self.n_samples: IntArray = train.sizes()
-        self._bounds: list[int] = self.offsets.tolist()
         self._test_offsets = test.offsets
         order = torch.from_numpy(train.order)
         y = _joined(_rows(samples.train_y, order), server.y).to(device)
@@ -104,6 +104,10 @@ class LearningTask:
             self._test_order = torch.from_numpy(test.order).to(device)
             self._trial = None if attack is None else (attack.trial(samples).to(device), attack.target)
             self._validation = Held(self._validation.x.to(device), self._validation.y.to(device))
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        return self.offsets.tolist()
 
     def slice_of(self, device: int) -> slice:
         """The rows of `data` of a device, or of the server (-1)."""

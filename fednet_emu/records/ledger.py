@@ -102,7 +102,7 @@ class Ledger:
         self.handovers: Table[HandoverRow] = Table(columns_of(HandoverRow))
         self.energies: Table[EnergyRow] = Table(columns_of(EnergyRow))
         self.series: dict[str, list[dict[str, Any]]] = {}
-        self.described: dict[str, pd.DataFrame] = {}  # tables of `DESCRIBED`, for a run with a folder
+        self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # make the tables of `DESCRIBED`, with a folder
         self.asked: Counter[int] = Counter()  # number of rounds in which each device was invited
         self.given: set[int] = set()  # numbers of values that all devices have from the start
         self.sent_bit = [0] * len(KINDS)  # totals on the air, by kind of link
@@ -169,7 +169,7 @@ class Ledger:
         """Return every table of `frames` in parts, so that only one part is in memory."""
         import pandas as pd
 
-        own: dict[str, Iterable[pd.DataFrame]] = {name: [table] for name, table in self.described.items()}
+        own: dict[str, Iterable[pd.DataFrame]] = {name: [table()] for name, table in self.described.items()}
         own |= {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
         tables = {name: getattr(self, name) for name in TABLES}
         kept = {name: table.frames() for name, table in tables.items() if len(table) or name not in WHERE_USED}

@@ -1,5 +1,6 @@
 """Claims about random streams: keyed by name, the same everywhere, uniform, and unrelated to their neighbours."""
 
+import math
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fednet_emu import arrays
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniform, uniforms
 from tests.quick import examples
 
@@ -169,3 +171,10 @@ def test_a_scene_seed_rules_the_scene_alone():
     for name in [("batch", 3, 12), ("fading", "uplink"), ("mobility",), ("groups", 3), ("cohort", 0)]:
         assert one.key(*name) == Streams(1).key(*name) != other.key(*name)
         assert one(*name).random() == Streams(1)(*name).random()
+
+
+@pytest.mark.parametrize("name", ["exp", "sin", "cos"])
+def test_functions_of_arrays_have_the_bits_of_the_c_library(name: str) -> None:
+    """Each element is what `math` makes of it, whichever instructions the processor has."""
+    x = np.random.default_rng(0).normal(0.0, 30.0, 10_000)
+    assert getattr(arrays, name)(x).tolist() == list(map(getattr(math, name), x.tolist()))

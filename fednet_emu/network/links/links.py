@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -93,15 +94,21 @@ class CellLinks(Links):
     ) -> None:
         serving, own = snr.argmax(axis=0) if serving is None else serving, np.arange(snr.shape[1])
         self._snr, self._los = snr, np.zeros(snr.shape, np.bool_) if los is None else los
-        self._keys, self._power_w = np.array(keys, np.uint64), power_w
+        self._keys, self._power_w, self._serving = np.array(keys, np.uint64), power_w, serving
         self.mean_snr: Array = snr[serving, own]
         self.in_sight: Mask = self._los[serving, own]
-        self._station: list[int] = (-1 - serving).tolist()
-        self._snr_of: list[float] = []  # links of one station, which lists find faster than arrays
-        self._key_of: list[int] = []
-        if len(snr) == 1:
-            self._snr_of = self.mean_snr.tolist()
-            self._key_of = marked(mixes(keys[0], own), self.in_sight).tolist()
+
+    @cached_property
+    def _station(self) -> list[int]:
+        return (-1 - self._serving).tolist()
+
+    @cached_property
+    def _alone(self) -> tuple[list[float], list[int]]:
+        """SNRs and fading keys by device; empty with several stations. A list finds one faster than an array."""
+        if len(self._snr) > 1:
+            return [], []
+        keys = marked(mixes(self._keys[0], np.arange(len(self.mean_snr))), self.in_sight)
+        return self.mean_snr.tolist(), keys.tolist()
 
     @override
     def snr(self, sender: int, receiver: int) -> float:
@@ -114,9 +121,10 @@ class CellLinks(Links):
 
     @override
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
-        if self._key_of:
+        snr_of, key_of = self._alone
+        if key_of:
             device = sender if receiver < 0 else receiver
-            return self._snr_of[device], self._key_of[device]
+            return snr_of[device], key_of[device]
         return super().link(sender, receiver)
 
     @override

@@ -24,7 +24,7 @@ from fednet_emu.learning.data.partitions import (
     Shards,
     SurrogateSets,
 )
-from fednet_emu.learning.data.partitions.base import Partitioned
+from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
 from tests.quick import examples
 
 ALL = [
@@ -351,3 +351,11 @@ def test_a_hundred_thousand_devices_take_seconds_at_most(partition):
 
     assert train.sizes().sum() == 600_000
     assert time.process_time() - start_s < 60
+
+
+@given(st.lists(st.integers(NOBODY, 5), max_size=30))
+def test_a_split_lists_the_samples_of_each_owner_in_ascending_order(owners: list[int]) -> None:
+    """Device after device; samples of no device are left out."""
+    split = Partitioned.from_owners(np.array(owners, np.int64), 6)
+    own = [[sample for sample, owner in enumerate(owners) if owner == device] for device in range(6)]
+    assert [split.of(device).tolist() for device in range(6)] == own

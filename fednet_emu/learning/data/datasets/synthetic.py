@@ -59,12 +59,16 @@ def _directions(count: int, n_features: int, rng: np.random.Generator) -> NDArra
     return units.astype(np.float32)
 
 
+_ROWS = 1 << 14
+"""Rows of samples whose class means are in memory at a time."""
+
+
 def _draw(count: int, means: NDArray[Any], shape: tuple[int, ...], rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     classes, n_features = means.shape
     labels = rng.permutation(np.arange(count, dtype=np.int64) % classes)
     points = rng.standard_normal((count, n_features), dtype=np.float32)
-    for label in range(classes):
-        points[labels == label] += means[label]
+    for first in range(0, count, _ROWS):
+        points[first : first + _ROWS] += means[labels[first : first + _ROWS]]
     return torch.from_numpy(points.reshape(count, *shape)), torch.from_numpy(labels)
 
 
