@@ -15,6 +15,7 @@ from fednet_emu.devices.processors import Processors
 from fednet_emu.federation.links import Links
 from fednet_emu.federation.outside import Question
 from fednet_emu.kernel.clock import Process
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.network import Network
 from fednet_emu.network.planning import Planner
@@ -33,9 +34,17 @@ class RoundPlans:
     """
 
     def __init__(
-        self, network: Network, processors: Processors, links: Links, ledger: Ledger, *, asks: bool = False
+        self,
+        network: Network,
+        processors: Processors,
+        links: Links,
+        ledger: Ledger,
+        streams: Streams,
+        *,
+        asks: bool = False,
     ) -> None:
         self._network, self._processors, self._links, self._ledger = network, processors, links, ledger
+        self._streams = streams
         uplink, access = network.uplink, network.uplink.settings.access
         self._planner: Planner | None = access.planner if isinstance(access, Planned) and uplink.rates is None else None
         law = uplink.band.law
@@ -77,6 +86,8 @@ class RoundPlans:
             numbers = np.array(own)
             download_s = self._download_s(numbers, overhead.wire_bit(down_bit))
             round_ = self._round(numbers, download_s, flop[numbers], n_samples[numbers], overhead.wire_bit(up_bit))
+            if planner.draws:
+                round_ = replace(round_, rng=self._streams("plan", t, own[0]))
             kept += yield from self._granted(planner, numbers, round_, t)
         if not kept and not self._warned:
             self._warned = True
@@ -101,9 +112,11 @@ class RoundPlans:
             else:
                 grants = planner.plan(now)
             kept = grants.share > 0
-            if kept.all():
+            if kept.all() or planner.draws:
                 for device, *grant in zip(numbers[asked].tolist(), *(part.tolist() for part in grants), strict=True):
-                    self._grant(device, Grant(*grant), t)
+                    if grant[0] > 0:
+                        self._grant(device, Grant(*grant), t)
+                asked[asked] = kept
                 break
             asked[asked] = kept
         return [int(number) for number in numbers[asked | ~able]]

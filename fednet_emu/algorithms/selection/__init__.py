@@ -9,6 +9,7 @@ from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rules import (
     Age,
     BestChannel,
+    CellInterior,
     Everybody,
     MostCharged,
     Poisson,
@@ -21,7 +22,18 @@ from fednet_emu.component.slot import Slot, kinds
 __all__ = ["SELECTIONS", "AnySelection", "Selection", "ServerView", "highest", "weighted"]
 
 SELECTIONS: dict[str, type[Selection]] = kinds(
-    Age, Everybody, BestChannel, FedCs, MostCharged, Oort, Poisson, PowerOfChoice, ProportionalFair, RoundRobin, Uniform
+    Age,
+    Everybody,
+    BestChannel,
+    CellInterior,
+    FedCs,
+    MostCharged,
+    Oort,
+    Poisson,
+    PowerOfChoice,
+    ProportionalFair,
+    RoundRobin,
+    Uniform,
 )
 
 AnySelection = Annotated[Selection, Slot("selection", SELECTIONS)]

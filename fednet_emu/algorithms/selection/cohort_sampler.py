@@ -34,7 +34,7 @@ class CohortSampler:
         self._fed, self._rule, self._size, self._work, self._deadline_s = fed, selection, size, work, deadline_s
         self._history: History | None = None
         asks = fed.outside.questions
-        self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger, asks="grants" in asks)
+        self._plans = RoundPlans(fed.network, fed.processors, fed.links, fed.ledger, fed.streams, asks="grants" in asks)
         self._asks = "invite" in asks
         self.reports = tuple(dict.fromkeys((*selection.reports, *fed.outside.statistics)))
         if self._asks or type(selection) is not Uniform:

@@ -1,4 +1,4 @@
-"""Short rules: a uniform draw, all devices, round robin, and the highest rates, ages or charges."""
+"""Short rules: a uniform draw, all devices, the interior of a cell, round robin, the highest rates, ages or charges."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from fednet_emu.algorithms.selection.base import Selection, ServerView, highest
 from fednet_emu.arrays import Array, IntArray
@@ -33,6 +34,35 @@ class Everybody(Selection):
     def choose(self, view: ServerView) -> Sequence[int]:
         chosen: list[int] = view.there.tolist()
         return chosen
+
+
+class CellInterior(Selection):
+    """A uniform draw among the present devices with the highest expected uplink rates: those near the base station.
+
+    Zhu, Wang, Huang: "Broadband Analog Aggregation for Low-Latency Federated Edge Learning", IEEE Transactions on
+    Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494: without the devices at the edge of the cell,
+    aligned signals are stronger, and the share of the data is smaller.
+
+    Differences from the paper: the server knows expected rates instead of distances, so `share` devices with the
+    highest expected uplink rates are the interior; with one power and path loss without shadowing they are the nearest.
+    The cohort is drawn among them.
+    """
+
+    share: float = Field(0.5, gt=0, le=1)
+    """Share of the devices that are the interior, at least one device; (r / R)^2 for the radius r in a uniform cell
+    with radius R."""
+
+    @override
+    def most(self, cohort: int, n_devices: int) -> int:
+        return min(cohort, self._inside(n_devices))
+
+    @override
+    def choose(self, view: ServerView) -> Sequence[int]:
+        order = view.there[np.argsort(-view.rate_bps[view.there], kind="stable")]
+        return draw(np.sort(order[: self._inside(len(view.asked))]), view.size, view.rng)
+
+    def _inside(self, n_devices: int) -> int:
+        return max(1, round(self.share * n_devices))
 
 
 class Poisson(Selection):

@@ -42,6 +42,7 @@ class Round:
         bandwidth_hz: width of the band.
         law: the rate law of a block: `shannon`, narrowed or not.
         bits_j: energy of the bits of an upload, at any power.
+        rng: random numbers of the plan of this round.
     """
 
     ready_s: Array
@@ -57,6 +58,7 @@ class Round:
     bandwidth_hz: float
     law: RateLaw
     bits_j: float = 0.0
+    rng: np.random.Generator | None = None
 
     def only(self, who: Mask) -> Round:
         """The round of some of its devices."""
@@ -119,6 +121,11 @@ class Planner(Component):
     @property
     def loses(self) -> bool:
         """Whether plans may lose uploads."""
+        return False
+
+    @property
+    def draws(self) -> bool:
+        """Whether plans are random, so that a round is planned once, without its devices that are left out."""
         return False
 
     @abstractmethod

@@ -8,10 +8,10 @@ limits, where T is the largest of the time of the slowest device at its full clo
 the devices that are neither. SUB2 has the times to send, each for itself: tau = s ln 2 / (B (1 + W((kappa gamma / P -
 1) / e))), within the limits of the power.
 
-Differences from the paper: SUB3, the local accuracy, is left out, as the number of local steps is the algorithm's. The
-model's way to the devices is not weighed. Amplifiers have an efficiency and transmitters a circuit power; the rate law
-has a gap, a lowest and a highest efficiency. Devices send in the order in which they have computed, so that a round may
-end sooner than the sum of both times.
+Differences from the paper: SUB3, the local accuracy, is in `local_accuracy`, as the number of local steps is the
+algorithm's. The model's way to the devices is not weighed. Amplifiers have an efficiency and transmitters a circuit
+power; the rate law has a gap, a lowest and a highest efficiency. Devices send in the order in which they have computed,
+so that a round may end sooner than the sum of both times.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class Fedl(Planner):
 
     j_per_s: float = Field(1.0, gt=0)
     """Joules that a second of the round is worth (kappa in the paper)."""
+    least_power_w: float = Field(0.0, ge=0)
+    """Lowest transmit power in W; a device whose full power is lower sends at full power."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         """The closed forms of both sub-problems."""
         compute_s = computing_s(round_, self.j_per_s)
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
-        efficiency = sending_efficiency(round_, self.j_per_s)
+        efficiency = sending_efficiency(round_, self.j_per_s, self.least_power_w)
         part = np.minimum(expm1(efficiency) / round_.gamma, 1.0)
         ends_s = in_turns(round_.ready_s + round_.compute_s / clock, round_.need_s / (efficiency * round_.widest))
         return Grant.undisturbed(np.ones(len(part)), part, clock, ends_s)
@@ -69,9 +71,10 @@ def computing_s(round_: Round, j_per_s: float) -> float:
     return max(slowest_s, best_s)
 
 
-def sending_efficiency(round_: Round, j_per_s: float) -> Array:
+def sending_efficiency(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> Array:
     """The efficiencies [n] in nat/s/Hz at which the energy of sending plus `j_per_s` times its time is least."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     best = priced_efficiency((j_per_s + round_.circuit_w) * round_.gamma / drawn_w)
+    slowest = log1p(round_.gamma * np.minimum(least_power_w / round_.power_w, 1.0))
     most = np.minimum(log1p(round_.gamma), round_.highest)
-    return np.maximum(np.minimum(best, most), max(round_.lowest, 1e-300))
+    return np.maximum(np.minimum(np.maximum(best, slowest), most), max(round_.lowest, 1e-300))

@@ -11,6 +11,7 @@ from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rules import (
     Age,
     BestChannel,
+    CellInterior,
     Everybody,
     MostCharged,
     ProportionalFair,
@@ -32,6 +33,17 @@ def test_best_channel_takes_the_highest_rates_of_those_that_are_there() -> None:
     view = known(5, 2, rate_bps=[3, 1, 5, 4, 9], there=[0, 1, 2, 3])
 
     assert set(BestChannel().choose(view)) == {2, 3}
+
+
+def test_the_interior_of_a_cell_are_its_best_links() -> None:
+    """40 % of five devices are the two best of four present ones; cohorts of one are drawn among them."""
+    rule = CellInterior(share=0.4)
+    drawn = {rule.choose(known(5, 1, t, rate_bps=[3, 1, 5, 4, 9], there=[0, 1, 2, 3]))[0] for t in range(40)}
+
+    assert drawn == {2, 3}
+    assert rule.choose(known(5, 5, rate_bps=[3, 1, 5, 4, 9])) == [2, 4]
+    assert rule.most(5, 5) == 2
+    assert CellInterior(share=0.01).most(5, 5) == 1
 
 
 def test_ties_are_drawn_at_random() -> None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
 
 from fednet_emu.network.planning import PLANNERS, Fedl, LeastEnergy, LeastTime, ResourceBlocks
+from fednet_emu.network.planning.base import Round
 from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency
 from fednet_emu.network.planning.fedl import computing_s, in_turns
 from fednet_emu.network.planning.resource_blocks import assign
@@ -226,6 +227,77 @@ def test_interference_is_for_each_block():
     """One number for twelve blocks is refused."""
     with pytest.raises(ValidationError, match="not one for each block, got 1 for 12 blocks"):
         ResourceBlocks(interference_db=(3.0,))
+
+
+CHEN_BLOCKS = {3: [0.01, 0.06, 0.1], 6: [0.01, 0.03, 0.05, 0.07, 0.09, 0.11]}
+"""Interference in uW of each block, as in the public script of Chen et al."""
+
+
+def chen_round(distance_m, rng=None):
+    """Users of Chen et al. at these distances: 20 MHz down, blocks of 1 MHz up, 39,760 parameters of 16 bit."""
+    d, mbit = np.array(distance_m), 39760 * 16 / 2**20
+    n, samples = len(d), [100, 200, 300, 400, 500, 400, 300, 200, 100]
+    return Round(
+        ready_s=mbit / (20 * np.log2(1 + d**-2.0 / 1.8e-7)),
+        compute_s=np.zeros(n),
+        compute_j=np.full(n, 4e-8 * mbit),
+        least_clock=np.ones(n),
+        size_bit=mbit * 1e6,
+        snr=0.01 * d**-2.0 / (20 * 1e-14),
+        power_w=np.full(n, 0.01),
+        amplifier_efficiency=1.0,
+        circuit_w=0.0,
+        weight=np.array(samples[:n], float),
+        bandwidth_hz=20e6,
+        law=CAPACITY,
+        rng=rng,
+    )
+
+
+def chen_planner(blocks, **more):
+    """Limits of 0.5 s for download and upload and of 3 mJ; thresholds of 1.08."""
+    interference_db = tuple(10 * np.log10(1e-6 * x / 1e-14) for x in CHEN_BLOCKS[blocks])
+    limits = {"delay_s": 0.5, "energy_j": 0.003, "waterfall_db": 10 * np.log10(1.08)}
+    return ResourceBlocks(blocks=blocks, block_hz=1e6, interference_db=interference_db, **limits, **more)
+
+
+def arriving(round_, grants):
+    """Expected samples that arrive."""
+    return float(((grants.share > 0) * round_.weight * (1 - grants.error)).sum())
+
+
+@pytest.mark.parametrize(
+    ("distance_m", "blocks", "samples"),
+    [
+        ([20.0, 310.476, 130.952], 3, 548.2436118768677),
+        ([193.9, 484.376, 304.852, 125.328, 415.804, 236.28], 6, 1351.3496584043094),
+        ([245.6, 66.076, 356.552], 6, 539.100178431481),
+        ([349.0, 169.476, 459.952, 280.428, 100.904, 391.38, 211.856, 32.332, 322.808], 3, 1039.6547530104347),
+    ],
+)
+def test_blocks_of_two_bandwidths_with_a_limit_of_the_delay(distance_m, blocks, samples):
+    """Expected samples of four instances, which a separate Hungarian program gave."""
+    round_ = chen_round(distance_m)
+    grants = chen_planner(blocks).plan(round_)
+
+    assert arriving(round_, grants) == pytest.approx(samples, rel=1e-9)
+    assert set(grants.share.tolist()) <= {0.0, 1 / 20}
+
+
+def test_baselines_deliver_fewer_samples_than_the_paper_assignment():
+    """Nine users, six blocks, 100 draws: means within 4 standard errors of a separate program, in the same order."""
+    rng = np.random.default_rng(0)
+    found = {name: [] for name in ("most-samples", "least-error", "random-blocks", "random")}
+    for _ in range(100):
+        round_ = chen_round(rng.uniform(0, 500, 9), rng)
+        for name, sums in found.items():
+            sums.append(arriving(round_, chen_planner(6, assignment=name).plan(round_)))
+    means = {name: np.mean(sums) for name, sums in found.items()}
+    known = {"most-samples": 1560, "least-error": 1370, "random-blocks": 1083, "random": 803}
+
+    assert list(found) == sorted(means, key=means.get, reverse=True)
+    assert all(abs(means[name] - value) < 4 * np.std(found[name]) / 10 for name, value in known.items())
+    assert (np.array(found["most-samples"]) >= np.array(found["least-error"]) - 1e-9).all()
 
 
 def test_every_planner_is_in_the_table_under_its_name():

@@ -1,0 +1,172 @@
+"""The local accuracy: more local steps in a round, against more rounds.
+
+SUB3 of FEDL for a round of given costs, in two versions. INFOCOM: Tran, Bao, Zomaya, Nguyen, Hong, "Federated Learning
+over Wireless Networks: Optimization Model Design and Analysis", IEEE INFOCOM 2019. ToN: Dinh, Tran, Nguyen, Hong, Bao,
+Zomaya, Gramoli, IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067. The outer search
+over the planners: Yang, Chen, Saad, Hong, Shikh-Bahaei, IEEE Transactions on Wireless Communications 20(3), 2021,
+https://arxiv.org/abs/1911.02417, where the local accuracy eta takes a / (1 - eta) rounds of v log2(1 / eta) steps.
+
+Difference from the papers: Yang et al. alternate between the local accuracy and the rest; here the planner is solved
+for each local accuracy, and the local accuracy is searched in one dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from fednet_emu.network.planning.base import Planner, Round
+from fednet_emu.network.planning.baselines import Turns, energy_j
+from fednet_emu.network.planning.fedl import computing_s, sending_efficiency
+from fednet_emu.network.planning.least_energy import LeastEnergy
+from fednet_emu.network.planning.least_time import LeastTime
+
+_EDGE = 1e-12
+_EXACT = {"xtol": 1e-15, "rtol": 1e-14}
+
+
+class RoundCost(NamedTuple):
+    """Times in s and energies in J, of all devices, of computing once and of sending once."""
+
+    compute_s: float
+    compute_j: float
+    send_s: float
+    send_j: float
+
+
+class LocalAccuracy(NamedTuple):
+    """Solution of SUB3.
+
+    Attributes:
+        theta: local accuracy, the relative error that is left after the local steps of a round.
+        cost: energy plus kappa times the time, in J, up to the paper's constant.
+        eta: INFOCOM: share of computing in the cost of a round; ToN: step size of the surrogate.
+        progress: reduction of the global error in a round (Theta in ToN, 1 - theta in INFOCOM).
+    """
+
+    theta: float
+    cost: float
+    eta: float
+    progress: float
+
+
+def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> RoundCost:
+    """The solutions of SUB1 and SUB2 of FEDL for a round in turns."""
+    compute_s = computing_s(round_, j_per_s)
+    clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0)
+    efficiency = sending_efficiency(round_, j_per_s, least_power_w)
+    air_s = round_.need_s / efficiency
+    drawn_w = round_.power_w * np.expm1(efficiency) / round_.gamma / round_.amplifier_efficiency + round_.circuit_w
+    return RoundCost(
+        compute_s, float((round_.compute_j * clock**2).sum()), float(air_s.sum()), float((air_s * drawn_w).sum())
+    )
+
+
+def infocom_accuracy(cost: RoundCost, j_per_s: float) -> LocalAccuracy:
+    """The least (sending - ln theta computing) / (1 - theta): ln theta + 1 / theta = 1 / eta."""
+    computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
+    eta = computing / (computing + sending)
+    theta = float(scipy.optimize.brentq(lambda x: math.log(x) + 1 / x - 1 / eta, 0.1 * eta, 1.0, **_EXACT))
+    return LocalAccuracy(theta, (sending - math.log(theta) * computing) / (1 - theta), eta, 1 - theta)
+
+
+def ton_accuracy(
+    cost: RoundCost,
+    j_per_s: float,
+    *,
+    smoothness: float = 1.0,
+    convexity: float = 0.5,
+    decay: float = 0.5,
+    c: float = 1,
+) -> LocalAccuracy:
+    """The least (sending + ln(C / theta) / decay * computing) / Theta, C = c rho and rho = `smoothness` / `convexity`.
+
+    Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2) is a parabola in eta; with its
+    highest point the derivative by theta has one root.
+    """
+    computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
+    rho = smoothness / convexity
+
+    def height(theta: float) -> float:
+        return (1 - theta) ** 2 / rho**2 - theta * (1 + theta)
+
+    def spent(theta: float) -> float:
+        return sending + (math.log(c * rho) - math.log(theta)) / decay * computing
+
+    def slope(theta: float) -> float:
+        shrinking = 2 * (2 * (1 - theta) / rho**2 + 1 + 2 * theta) / height(theta)
+        return shrinking + 2 / (1 + theta) - computing / (decay * theta * spent(theta))
+
+    largest = float(scipy.optimize.brentq(height, 0.0, 1.0, **_EXACT))
+    theta = float(scipy.optimize.brentq(slope, _EDGE * largest, largest * (1 - 1e-9), **_EXACT))
+    eta = height(theta) / (1 + theta) ** 2
+    progress = rho * height(theta) ** 2 / (1 + theta) ** 2
+    return LocalAccuracy(theta, spent(theta) / progress, eta, progress)
+
+
+class Convergence(NamedTuple):
+    """Rounds and local steps until the global error is small enough, by the local accuracy (Yang et al., Section II).
+
+    Attributes:
+        rounds: number of rounds at a local accuracy of 0 (a).
+        steps: local steps that halve the local error (v).
+    """
+
+    rounds: float
+    steps: float
+
+    def total_rounds(self, eta: float) -> float:
+        """Rounds at the local accuracy eta: a / (1 - eta)."""
+        return self.rounds / (1 - eta)
+
+    def round_of(self, step: Round, eta: float) -> Round:
+        """A round with v log2(1 / eta) local steps, from a round with one."""
+        steps = self.steps * math.log2(1 / eta)
+        return replace(step, compute_s=step.compute_s * steps, compute_j=step.compute_j * steps)
+
+    def completion_s(self, step: Round, eta: float, planner: Planner) -> float:
+        """Time in s of all rounds."""
+        return self.total_rounds(eta) * float(np.max(planner.plan(self.round_of(step, eta)).ends_s))
+
+    def energies_j(self, step: Round, eta: float, planner: Planner) -> tuple[float, float]:
+        """Energies in J of computing and of sending in all rounds."""
+        round_ = self.round_of(step, eta)
+        computing_j, sending_j = energy_j(round_, planner.plan(round_))
+        return self.total_rounds(eta) * float(computing_j.sum()), self.total_rounds(eta) * float(sending_j.sum())
+
+    def shortest(self, step: Round, planner: Planner) -> tuple[float, float]:
+        """The local accuracy with the shortest completion time, and that time in s."""
+        return _least(lambda eta: self.completion_s(step, eta, planner), _EDGE, 1 - 1e-6)
+
+    def cheapest(self, step: Round, within_s: float, *, in_turns: bool = False) -> tuple[float, float]:
+        """The local accuracy with the least energy within a completion time, and that energy in J; nan where none is.
+
+        Devices have parts of the band, or send `in_turns`.
+        """
+        fastest: Planner = Turns() if in_turns else LeastTime()
+        best, least_s = self.shortest(step, fastest)
+        if least_s > within_s:
+            return math.nan, math.nan
+
+        def late_s(eta: float) -> float:
+            return self.completion_s(step, eta, fastest) - within_s
+
+        def cost_j(eta: float) -> float:
+            round_s = within_s / self.total_rounds(eta)
+            planner = Turns(round_s=round_s) if in_turns else LeastEnergy(round_s=round_s)
+            return sum(self.energies_j(step, eta, planner))
+
+        low = float(scipy.optimize.brentq(late_s, 1e-9, best)) if late_s(1e-9) > 0 else 1e-9
+        high = float(scipy.optimize.brentq(late_s, best, 1 - 1e-9))
+        return _least(cost_j, low, high)
+
+
+def _least(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Where a function with one valley is least, and its value there."""
+    found = scipy.optimize.minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
+    return float(found.x), float(found.fun)
