@@ -9,7 +9,7 @@ import pytest
 
 from fednet_emu import limits
 from fednet_emu.emulation.outlook import BYTE_PER_DEVICE, VECTORS
-from fednet_emu.errors import MAX_PROBLEMS, FednetError
+from fednet_emu.errors import MAX_PROBLEMS
 from fednet_emu.files import data_folder as paths
 
 PAGE = (Path(__file__).parents[1] / "docs/reference/limits.md").read_text(encoding="utf-8")
@@ -39,14 +39,6 @@ def test_pipes_and_impossible_names_are_no_files(tmp_path: Path) -> None:
     assert paths.is_file(tmp_path / "file")
     assert not any(map(paths.is_file, (tmp_path, tmp_path / ("n" * 300), Path("a\0b"), Path("/dev/zero"))))
     assert not any(map(paths.exists, (tmp_path / "x", tmp_path / ("n" * 300), Path("a\0b"), Path("/dev/zero"))))
-
-
-def test_a_folder_to_write_need_not_exist(tmp_path: Path) -> None:
-    """It must only be a name that a folder can have."""
-    assert paths.folder_to_write(tmp_path / "a/b", "--out") == tmp_path / "a/b"
-    assert paths.folder_to_write("~", "--out") == Path.home()
-    with pytest.raises(FednetError, match=r"^--out: no such user, got '~nobody_of_this_name/x'; write the path"):
-        paths.folder_to_write("~nobody_of_this_name/x", "--out")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fednet_emu.errors import ScenarioError
-from fednet_emu.testing import run_small, small_federation, small_scenario
+from fednet_emu.testing import run_small
 
 
 def test_the_numbers_in_the_documentation_hold() -> None:
@@ -19,14 +18,6 @@ def test_the_numbers_in_the_documentation_hold() -> None:
     assert spans["transfers"].tolist() == pytest.approx([320e-6] * 5)
     assert spans["computes"].tolist() == pytest.approx([720e-6] * 4)
     assert set(frames["transfers"]["lost"]) == {""}
-
-
-def test_settings_change_the_scenario_as_on_the_command_line() -> None:
-    """A setting is a key path and a YAML value, and a misspelt one is an error with a suggestion."""
-    assert small_scenario("devices.count=7", "network.uplink.access=ofdma").devices.count == 7
-
-    with pytest.raises(ScenarioError, match=r"devices\.cuont: no such setting; did you mean 'count'\?"):
-        small_federation("devices.cuont=7")
 
 
 def test_timing_only_leaves_out_training() -> None:

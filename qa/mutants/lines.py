@@ -38,6 +38,7 @@ FOLDERS = (
     "tests/scenario",
     "tests/emulation",
     "tests/tracking",
+    "tests/sentences",
     "qa/oracle",
 )
 """Test folders whose tests may be chosen."""

@@ -70,12 +70,6 @@ def test_a_damaged_file_is_named(tmp_path, write_run, name, content, problem):
     assert str(caught.value).startswith(f"{folder / name}: {problem}")
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    """A wrong path is an error that says which folder is meant."""
-    with pytest.raises(DataError, match="no such run folder; give the folder that `fednet run` wrote"):
-        RunRecords.opened(tmp_path / "nowhere")
-
-
 def test_tables_that_cannot_be_read_are_named(tmp_path, write_run):
     """A missing table, a missing column and a file that is no Parquet are errors that name the file."""
     run = RunRecords.opened(write_run(tmp_path / "a", {}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from fednet_emu.analysis.study import StudyRecords, level_text
 from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
-from fednet_emu.errors import DataError, FednetError
+from fednet_emu.errors import FednetError
 
 SIX = ("tdma", "ofdma, equal parts of the band", "noma", "shared, at most 2", "slotted-aloha", "sidelink relay, 3 hops")
 
@@ -288,18 +287,6 @@ def test_panels_are_asked_for_by_axis():
         study_figures(view, panels=["a", "b", "c"])
     with pytest.raises(FednetError, match="--metric: was not measured in story, got 'std_accuracy'"):
         study_figures(view, metric="std_accuracy")
-
-
-def test_a_folder_that_is_no_study_is_told(tmp_path: Path):
-    """Missing tables and damaged descriptions are errors that name the file."""
-    with pytest.raises(DataError, match="is no folder of a study"):
-        StudyRecords.opened(tmp_path)
-    (tmp_path / "study.json").write_text("{")
-    with pytest.raises(DataError, match="unreadable"):
-        StudyRecords.opened(tmp_path)
-    (tmp_path / "study.json").write_text(json.dumps({"name": "x", "axes": {}, "target": {}}))
-    with pytest.raises(DataError, match="no such file; run the sweep that writes it again"):
-        StudyRecords.opened(tmp_path)
 
 
 def test_scores_within_a_budget_are_of_the_last_evaluation_that_it_paid_for():

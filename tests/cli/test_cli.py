@@ -264,14 +264,6 @@ def test_plot_animates_a_learned_graph(tmp_path: Path) -> None:
     assert (folder / "figures" / "weights.gif").read_bytes().startswith(b"GIF")
 
 
-def test_plot_of_no_run_is_a_mistake(tmp_path: Path) -> None:
-    """An unreadable run folder is an error with exit code 2 that names it."""
-    result = fednet("plot", str(tmp_path / "nothing"))
-
-    assert result.exit_code == 2
-    assert "no such run folder" in result.stderr
-
-
 def test_plot_data_shows_who_has_what_without_a_run(tmp_path: Path) -> None:
     """Of a scenario with changes, or of a run folder, beside whose figures it then is; with tables if asked for."""
     scenario = fednet("plot", "--data", "quickstart", "--set", "devices.count=30", "--out", str(tmp_path), "--csv")

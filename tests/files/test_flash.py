@@ -60,14 +60,6 @@ def test_a_users_link_is_constant_at_its_mean_speed(tmp_path):
     assert (down["u2"].mean_bps, up["u2"].mean_bps) == (8192, 16384)
 
 
-def test_a_speed_that_is_not_above_zero_is_refused(tmp_path):
-    """The user and the direction are named."""
-    write(tmp_path, "speed_distri.json", {"u9": {"down_u": 1, "down_sigma": 0, "up_u": 0, "up_sigma": 0}})
-
-    with pytest.raises(DataError, match="user u9 has its up speed at 0 bit/s"):
-        FlashTraces(path=str(tmp_path), direction="up").load()
-
-
 def test_models_of_users_have_the_score_of_their_phone(tmp_path):
     """Unknown phones, and phones that the benchmark does not list, are left out; files may be zipped."""
     write(tmp_path, "benchmark2score.json.gz", {"Fast": 2000, "Slow": 300})
@@ -87,29 +79,6 @@ def test_batch_times_are_those_of_the_nearest_measured_phone_or_between():
     between = batch_times_s(scores, SCORES, "interpolated")
     assert between[[0, 1, 3, 5, 6]] == pytest.approx(np.array([1.642, 1.642, 0.588, 0.179, 0.179]))
     assert between[4] == pytest.approx(np.sqrt(0.588 * 0.179))
-
-
-def test_a_measured_phone_without_a_score_is_named():
-    """The three phones must be in the table of scores."""
-    with pytest.raises(DataError, match="has no score of Google Nexus S, Google Pixel 4"):
-        batch_times_s(np.array([1.0]), {"Xiaomi Redmi Note 7 Pro": 6702.0})
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "read", "problem"),
-    [
-        ("speed_distri.json", {"u": {"down_u": 1}}, link_speeds, "a user lacks the number down_sigma"),
-        ("speed_distri.json", [1], link_speeds, "holds no object"),
-        ("benchmark2score.json", {"A": "many"}, benchmark_scores, "a score is no number above 0"),
-        ("benchmark2score.json", {}, benchmark_scores, "holds no object with entries"),
-    ],
-)
-def test_a_file_in_another_form_is_refused(tmp_path, name, value, read, problem):
-    """The message names the file, the problem and the remedy."""
-    write(tmp_path, name, value)
-
-    with pytest.raises(DataError, match=f"{name}: {problem}.*; name the folder"):
-        read(tmp_path)
 
 
 def test_training_times_that_do_not_fit_together_are_refused(tmp_path):

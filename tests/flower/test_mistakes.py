@@ -7,11 +7,6 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
-from fednet_emu.scenario.document import from_text
-from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.problems import validate
-from fednet_emu.testing import SMALL as WITH_FEDAVG
-from fednet_emu.testing import small_scenario
 from tests.flower.conftest import CONFIG, TABLE, on_small
 
 HERE = find_spec("flwr") is not None
@@ -47,16 +42,6 @@ def test_learning_of_the_scenario_beside_that_of_the_app_is_refused(write_app, k
     assert found == [f"scenario  {key}: the algorithm flower brings its own data and model, got '{got}'; leave it out"]
 
 
-@pytest.mark.parametrize("key", ["model"])
-def test_other_algorithms_still_need_theirs(key):
-    """Left out, the error is that of any missing setting; null is said to be none."""
-    text = re.sub(rf"\n{key}: .*", "", WITH_FEDAVG)
-    with pytest.raises(ScenarioError, match=rf"{key}: is required"):
-        validate(Scenario, from_text(text, "small"))
-    with pytest.raises(ScenarioError, match=f"{key}: is required, the algorithm fedavg does not bring its own"):
-        small_scenario(f"{key}=null").learning()
-
-
 @pytest.mark.parametrize(
     ("project", "problem"),
     [
@@ -71,15 +56,6 @@ def test_a_project_that_names_no_app_is_refused(write_app, project, problem):
     (found,) = problems_of(on_small(write_app(project=project)))
 
     assert re.search(f"algorithm.app: {problem}", found)
-
-
-def test_a_folder_without_an_app_is_refused(tmp_path):
-    """Neither a missing folder nor one without a project is an app."""
-    (missing,) = problems_of(on_small(tmp_path / "nowhere"))
-    (empty,) = problems_of(on_small(tmp_path))
-
-    assert "algorithm.app: no such folder, got" in missing
-    assert "algorithm.app: has no pyproject.toml, got" in empty
 
 
 def test_an_unknown_setting_of_the_app_is_refused(write_app):

@@ -61,15 +61,6 @@ def test_an_instant_settles_in_the_stated_order():
     assert log == ["before", URGENT, NORMAL, SETTLE, COLLECT]
 
 
-def test_a_callback_in_the_past_is_an_error():
-    """Time never runs backwards."""
-    clock = Clock()
-    clock.run(until=10)
-
-    with pytest.raises(ValueError, match="cannot call back in the past, got 9 ns; 10 ns, now, is the earliest"):
-        clock.call_at(9, lambda _event: None)
-
-
 def test_a_timer_that_has_run_can_be_set_again_and_cancelled():
     """It calls at 3 and, after what else is of that instant, at 5; not at 9, since it is cancelled before."""
     clock, log = Clock(), []
@@ -428,21 +419,6 @@ def test_several_questions_of_an_instant_are_asked_one_by_one():
     assert log == [1, 2, ("c", 3, 5)]
 
 
-def shared_event(clock, log):
-    """Two processes that wait for one event; the first asks."""
-    event = clock.sleep_until(5)
-    yield gather(clock, [asking(clock, log, "first", event), waiting(clock, log, "second", event)])
-
-
-def triggered_events(clock, log):
-    """Two events that come by `trigger_now` in one callback; who waits for the first asks."""
-    events = [clock.event(), clock.event()]
-    for event in events:
-        event._ok, event._value = True, None
-    clock.call_at(5, lambda _event: clock.trigger_now(events))
-    yield gather(clock, [asking(clock, log, "first", events[0]), waiting(clock, log, "second", events[1])])
-
-
 def begun(clock, log):
     """A process that is begun by another one and asks at once; the other has not come to its own wait."""
 
@@ -453,21 +429,6 @@ def begun(clock, log):
     started = clock.begin([child()])
     log.append("parent")
     yield started[0]
-
-
-@pytest.mark.parametrize("story", [shared_event, triggered_events, begun])
-def test_a_question_is_refused_where_others_would_overtake_the_answer(story):
-    """What the same event wakes afterwards would run before the answer."""
-    clock = Clock()
-    with pytest.raises(AlgorithmError, match="asks while other processes of the instant wait for their turn, got '"):
-        played(clock, story(clock, []), ["yes"])
-
-
-def test_a_question_without_anybody_to_answer_is_an_error():
-    """`run_process` says who asked what."""
-    clock = Clock()
-    with pytest.raises(AlgorithmError, match="asks a question, got 'who\\?', and no caller answers it"):
-        clock.run_process(asking(clock, [], "who?", clock.sleep_until(5)))
 
 
 def test_time_may_end_while_a_question_is_answered_late():

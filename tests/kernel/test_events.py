@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import simpy
 
-from fednet_emu.errors import AlgorithmError
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.events import Completion, describe
 
@@ -122,14 +121,6 @@ def test_what_starts_when_an_event_comes_has_started_when_the_next_one_comes(tog
     clock.run()
 
     assert log == ["first", "started", "second", "started"]
-
-
-def test_an_event_is_no_value():
-    """A forgotten `yield` is named where the value is used."""
-    with pytest.raises(AlgorithmError, match="write `yield` before"):
-        list(Completion(Clock()))
-    with pytest.raises(AlgorithmError, match="write `yield` before"):
-        Completion(Clock())[0]
 
 
 def iter_once(env):

@@ -1,6 +1,5 @@
 """Claims about inboxes: when a collection comes, and in which order its items are."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,15 +83,6 @@ def test_a_deadline_that_is_over_disturbs_nobody():
 def test_nothing_is_needed_of_nobody():
     """A collection of at least none comes at once with what is there."""
     assert story([], {"at_least": 0}) == [(0.0, [])]
-
-
-def test_an_inbox_serves_one_collector_at_a_time():
-    """Two collectors would share arrivals by chance: that is a bug of the algorithm."""
-    inbox = Inbox(Clock())
-    inbox.collect()
-
-    with pytest.raises(RuntimeError, match="one collector at a time"):
-        inbox.collect()
 
 
 def test_a_cancelled_collection_leaves_the_arrivals():

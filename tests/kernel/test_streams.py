@@ -121,12 +121,6 @@ def test_integers_of_numpy_name_the_same_stream():
     assert streams.key(np.str_("batch"), np.int64(3)) == streams.key("batch", 3)
 
 
-def test_a_name_of_fractions_is_refused():
-    """Names are texts and whole numbers; a time in seconds is no name."""
-    with pytest.raises(TypeError, match="float"):
-        Streams(1)("batch", 0.5)
-
-
 def test_streams_do_not_depend_on_the_hash_seed_of_the_process():
     """Python's hash randomisation moves nothing."""
     code = (

@@ -1,6 +1,5 @@
 """What is refused before anything starts, how commands are filled in, and what becomes of messages in the tables."""
 
-import re
 from array import array
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
 from fednet_emu.realtime.prediction import predicted
 from fednet_emu.realtime.programs import _missing
 from fednet_emu.records.ledger import SERVER, Ledger
-from tests.commands import fednet
 from tests.live.test_pace import cell, world
 
 CELL: dict[str, Any] = {
@@ -77,32 +75,11 @@ def test_one_command_may_be_for_all() -> None:
     assert Commands.of(None, ["either", "{role}"]).filled(SERVER, 2)[0] == ["either", "server"]
 
 
-@pytest.mark.parametrize(
-    ("server", "client", "text"),
-    [
-        (None, [], "live: takes the command of the clients, got none; add -- COMMAND at the end"),
-        ("", ["client"], "--server: is a command, got an empty text; leave it out, or name a program"),
-        ("a 'b", ["client"], "--server: cannot be read (No closing quotation), got 'a 'b'; quote it as in a shell"),
-    ],
-)
-def test_a_command_that_is_none_is_refused(server: str | None, client: list[str], text: str) -> None:
-    """A command that is none is refused."""
-    with pytest.raises(FednetError, match=re.escape(text)):
-        Commands.of(server, client)
-
-
 def test_a_scenario_file_cannot_name_a_program() -> None:
     """A scenario file cannot name a program."""
     for key in ("live", "server.command", "devices.command"):
         with pytest.raises(FednetError, match="no such setting"):
             scenario_of(CELL, {key: "sh -c true"})
-
-
-def test_the_command_says_what_it_needs() -> None:
-    """The command says what it needs."""
-    outcome = fednet("live")
-    assert outcome.exit_code == 2
-    assert "live: takes a scenario, got none" in outcome.stderr
 
 
 @pytest.mark.parametrize(

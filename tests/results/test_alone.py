@@ -144,11 +144,3 @@ def test_a_programs_own_signal_handler_stays_its_own():
         signal.signal(signal.SIGTERM, before)
 
     assert seen == [mine]
-
-
-def test_every_public_name_is_there():
-    """What is listed can be had, what is not is told."""
-    assert all(getattr(fe, name) is not None for name in fe.__all__)
-    assert set(fe.__all__) <= set(dir(fe))
-    with pytest.raises(AttributeError, match="module 'fednet_emu' has no attribute 'runn'"):
-        fe.runn  # noqa: B018

@@ -75,23 +75,6 @@ def test_settings_of_the_figure_are_those_of_the_scenario():
     assert numbers(fe.plot(run, "data")) != meant
 
 
-@pytest.mark.parametrize(
-    ("what", "given", "problem"),
-    [
-        ("accuracy", {"settings": {"devices.count": 3}}, "settings has no effect on 'accuracy', got {'devices.count'"),
-        (None, {"from_s": 2.0}, r"from_s has no effect on a measure, got 2\.0; leave it out"),
-        ("data", {"against": "bits"}, "against has no effect on 'data', got 'bits'; leave it out"),
-        ("data", {"labels": ["a"]}, "labels has no effect on 'data'"),
-        ("data", {"sort": "busy"}, "sort has no effect on 'data', got 'busy'"),
-        ("loss", {"labels": ["a", "b"]}, "labels: one per run is needed, got 2 for 1 runs"),
-    ],
-)
-def test_arguments_without_effect_are_refused(what, given, problem, tmp_path):
-    """Before anything is read."""
-    with pytest.raises(fe.FednetError, match=problem):
-        fe.plot(tmp_path, what, **given)
-
-
 def test_what_has_no_such_figure_is_refused(tmp_path):
     """Two at once, a scenario that has not run for another figure, and an algorithm with its own data."""
     with pytest.raises(fe.FednetError, match=r"plot: 'data' shows the data of one run or scenario, got 2; give one"):

@@ -161,26 +161,6 @@ def test_problems_are_the_sentences_of_the_command():
     ]
 
 
-@pytest.mark.parametrize(
-    ("call", "problem"),
-    [
-        (lambda: fe.run("quickstar"), "no such scenario, got 'quickstar'; did you mean 'quickstart'?"),
-        (lambda: fe.run(3), "scenario: expected what describes one, got int; give a name, a path"),
-        (lambda: fe.run(MAPPING, settings="stop.rounds=1"), "settings: expected a mapping, got 'stop.rounds=1'"),
-        (lambda: fe.run({**MAPPING, 3: 4}), "scenario: keys must be text, got 3; write '3'"),
-        (lambda: fe.open("/nowhere"), "/nowhere: no such run folder; give the folder"),
-        (lambda: fe.run(MAPPING, model=lambda: 3), "model: .* must give a torch.nn.Module, got 3; return one"),
-        (lambda: fe.run(MAPPING, model=lambda width: 3), "cannot be called, got TypeError"),
-        (lambda: fe.run(MAPPING, model=nn.Linear(3, 1)), r"model: Linear fails on a batch of shape \[2, 9\]"),
-        (lambda: fe.run(MAPPING, timing_only=True).model, "there is none, the run did not learn; run it with training"),
-    ],
-)
-def test_mistakes_are_exceptions_that_say_what_would_be_right(call, problem):
-    """Nothing ends the process, and no traceback of somebody else's library comes first."""
-    with pytest.raises(fe.FednetError, match=problem):
-        call()
-
-
 def test_objects_in_place_of_yaml(samples):
     """An algorithm without `kind`, a module and samples are run as they are; the records say what they were."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))

@@ -1,11 +1,9 @@
 """Slips of Python users: another kind by its name, and sentences for what was meant otherwise."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fednet_emu as fe
@@ -74,15 +72,6 @@ def test_kinds_can_be_swept(key: str, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["algorithm: fedasync in place of fedavg, so these settings do not apply: cohort"]
 
 
-def test_fields_of_an_object_can_be_swept() -> None:
-    """Two rounds of one second, or of three; a wrong field is the usual error."""
-    found = runs({"algorithm.clusters": [1, 3]}, algorithm=Clusters())
-
-    assert [timed(algorithm=its).summary["simulated_s"] for its in found.values()] == [2.0, 6.0]
-    with pytest.raises(fe.ScenarioError, match=r"algorithm\.clustrs: no such setting; did you mean 'clusters'\?"):
-        runs({"algorithm.clustrs": [1]}, algorithm=Clusters())
-
-
 def test_fields_of_an_object_of_a_local_class_can_be_swept() -> None:
     """Its class can be found by nobody but this function."""
 
@@ -103,31 +92,6 @@ def test_objects_can_be_swept_by_name() -> None:
         "algorithm=Clusters(clusters=1)",
         "algorithm=Clusters(clusters=3)",
     ]
-
-
-@pytest.mark.parametrize(
-    ("call", "problem"),
-    [
-        (
-            lambda: timed(algorithm=Clusters),
-            r"algorithm: expected an object, got the class Clusters; make one, Clusters",
-        ),
-        (lambda: timed(settings={"algorithm": {"lr": 0.2}}), r"change single settings by their keys, algorithm\.lr"),
-        (lambda: timed(data=([[1.0]], [0])), r"data: .* got a tuple; give fe\.Samples\(train_x, train_y"),
-        (lambda: timed(data=np.zeros((9, 2))), r"data: .* got a ndarray; give fe\.Samples\(train_x, train_y"),
-        (lambda: timed(data="mine.npz"), r"no such kind of dataset, got 'mine.npz'; write {kind: npz, path: mine.npz}"),
-        (lambda: timed(data="cifar10"), r"got 'cifar10'; write {kind: torchvision, name: CIFAR10}"),
-        (lambda: timed(settings={"data": "CIFAR-100"}), r"write {kind: torchvision, name: CIFAR100}"),
-        (lambda: timed(algorithm="fedprx"), r"no such kind of algorithm, got 'fedprx'; did you mean 'fedprox'"),
-        (lambda: fe.run("quickstart_access"), r"is a study, not a scenario, got .*fednet sweep quickstart_access"),
-        (lambda: fe.run("nowhere/mine.yaml"), r"no such file, got 'nowhere/mine.yaml'; give the path of a scenario"),
-        (lambda: fe.sweep("quickstrt.yaml"), r"no such file, got 'quickstrt.yaml'; did you mean 'quickstart'"),
-    ],
-)
-def test_what_was_meant_otherwise(call: Callable[[], Any], problem: str) -> None:
-    """The sentence says what to write."""
-    with pytest.raises(fe.FednetError, match=problem):
-        call()
 
 
 def test_files_of_another_kind(tmp_path: Path) -> None:

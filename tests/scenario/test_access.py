@@ -46,20 +46,6 @@ def test_whatever_can_deliver_is_not_refused(changes):
     assert list(small_scenario(*changes).contradictions()) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ("network.downlink.access=noma", r"network\.downlink\.access: is not for a downlink, got noma"),
-        ("network.uplink.access={kind: ofdma, scheduler: fair}", "expected one of|proportional-fair"),
-        ("network.cells={kind: hexagonal, rings: 0, inter_site_distance_m: 500}", r"network\.cells.*rings"),
-    ],
-)
-def test_what_cannot_be_is_an_error_of_the_file(change, what):
-    """With the key path."""
-    with pytest.raises(ScenarioError, match=what):
-        small_scenario(change)
-
-
 @pytest.mark.parametrize("cells", ["single", "{kind: hexagonal, rings: 1, inter_site_distance_m: 60}"])
 @pytest.mark.parametrize(
     "access",

@@ -12,7 +12,7 @@ import pytest
 
 from fednet_emu.devices import processors
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.errors import Deadlock
 from fednet_emu.federation import cohort
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.energies import USES
@@ -120,14 +120,6 @@ def test_a_deadline_ends_a_computation_that_waits_for_charge() -> None:
     assert times(fed, "computes", "started_s", "ended_s", "stopped")[0] == (320.0, 770.0, "empty")
     assert fed.ledger.rounds.column("arrived").sum() == 0
     assert not any(verify(fed.ledger, frozenset()).values())
-
-
-def test_a_computation_that_stops_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A battery that lasts for a few nanoseconds at a time: the setting, and how far the computation has come."""
-    monkeypatch.setattr(processors, "MOST_PAUSES", 20)
-    tiny = battery(1e-5, restart_share=0.5, harvesting=harvest(0.5))
-    with pytest.raises(ScenarioError, match=r"devices\.battery: a computation of dev-0 stops for want of charge more"):
-        run_small(*ONE, tiny)
 
 
 def test_nobody_waits_for_a_device_that_is_empty_for_ever() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import kinds
 from fednet_emu.scenario.slots import slots
@@ -62,10 +61,3 @@ def test_a_class_from_elsewhere_has_its_own_name_and_no_field_of_that_name() -> 
         ),
     ):
         type("Old", (fe.Algorithm,), {"__annotations__": {"kind": str}, "kind": "old", "__module__": "elsewhere"})
-
-
-@pytest.mark.parametrize(("name", "now"), [("contradictions", "conflicts"), ("single_uploads", "uses")])
-def test_what_an_algorithm_of_the_first_version_defined_is_refused(name, now):
-    """A check or flag that nobody asks for any more must not vanish without a word."""
-    with pytest.raises(TypeError, match=rf"^Old.{name}: is not called any more, got a definition; write {now}"):
-        type("Old", (Algorithm,), {name: True, "__annotations__": {name: "ClassVar[bool]"}, "__module__": __name__})

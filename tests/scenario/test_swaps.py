@@ -136,21 +136,6 @@ def test_a_value_that_the_new_kind_cannot_have_is_left_out() -> None:
     assert swapped("devices.speed=fixed", "devices.speed.flop_per_s=1e7", base=base)[1] == []
 
 
-def test_only_settings_of_the_old_kind_are_left_out() -> None:
-    """A key that was misspelt before, and an option for the new kind, are errors as ever."""
-    assert "algorithm.mmu: no such setting; did you mean 'mu'?" in refused("algorithm.kind=fedprox", "algorithm.mmu=1")
-    base = load("quickstart").data
-    base["algorithm"] = {**base["algorithm"], "chort": 3}
-    with pytest.raises(ScenarioError, match=r"algorithm\.chort: no such setting; did you mean 'cohort'"):
-        swapped("algorithm.kind=fedavg", base=base)
-
-
-def test_what_the_new_kind_requires_is_the_usual_error() -> None:
-    """Nothing stands in for a missing setting."""
-    assert "algorithm.alpha: is required" in refused("algorithm=frank-wolfe-clustering")
-    assert "algorithm: no such kind of algorithm, got 'fedprx'; did you mean 'fedprox'?" in refused("algorithm=fedprx")
-
-
 def test_there_and_back_is_where_it_was() -> None:
     """For every pair of the algorithms that train a cohort, the first one is what it was."""
     for first, second in itertools.permutations(["fedavg", "fedprox", "scaffold", "fednova"], 2):
@@ -168,22 +153,3 @@ def test_an_object_is_changed_and_swapped_like_a_mapping(kind: str) -> None:
 
     assert changed == FedAvg(cohort=5, lr=0.3, batch_size=8, local_epochs=1)
     assert (other.kind, other.cohort, other.lr, other.batch_size) == (kind, 5, 0.2, 8)
-
-
-def test_a_wrong_field_of_an_object_is_told_as_in_a_file() -> None:
-    """Its sentence names the key."""
-    base = {**load("quickstart").data, "algorithm": FedAvg(cohort=5, lr=0.2, batch_size=8, local_epochs=1)}
-
-    with pytest.raises(ScenarioError, match=r"^--set algorithm.lr  algorithm.lr: must be >= 0, got -1$"):
-        swapped("algorithm.lr=-1", base=base)
-    with pytest.raises(ScenarioError, match=r"algorithm.cohrt: no such setting; did you mean 'cohort'\?"):
-        swapped("algorithm.cohrt=1", base=base)
-
-
-def test_a_wrong_value_of_the_old_kind_is_an_error_once_that_is_back() -> None:
-    """It is left out of another kind, but not of its own."""
-    base = load("quickstart").data
-    base["algorithm"] = {**base["algorithm"], "lr": -1}
-
-    with pytest.raises(ScenarioError, match=r"algorithm\.lr: must be >= 0, got -1"):
-        swapped("algorithm=fedprox", "algorithm=fedavg", base=base)

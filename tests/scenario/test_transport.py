@@ -3,42 +3,10 @@
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.errors import ScenarioError
 from fednet_emu.testing import small_scenario
 
 TCP = "network.transport={kind: tcp, rtt_s: 0.1, initial_window: 1}"
 UNICAST = "network.downlink.mode=unicast"
-
-
-@pytest.mark.parametrize(
-    ("changes", "key", "what"),
-    [
-        ((TCP,), "transport", "has one receiver, got tcp with network.downlink.mode: broadcast; choose mode: unicast"),
-        (("network.transport=quic",), "transport", "mode: unicast there, or transport: udp"),
-        ((TCP, UNICAST, "network.overhead=packets"), "transport", "brings its own headers, got tcp"),
-        (("network.transport=udp", "network.uplink.access=over-the-air"), "transport", "cannot add up over the air"),
-        (("network.session=grpc",), "session", "runs over TCP, got grpc with network.transport: none"),
-        (("network.transport=udp", "network.session=grpc"), "session", "choose transport: tcp"),
-    ],
-)
-def test_what_does_not_go_together(changes: tuple[str, ...], key: str, what: str) -> None:
-    """The problem names the key, what was given, and the way out."""
-    found = dict(small_scenario(*changes).contradictions())
-    assert what in found["network", key]
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        ({"initial_window": 0}, r"network\.transport\.initial_window: must be in \[1, 1000\], got 0"),
-        ({"receive_window_byte": 0}, r"network\.transport\.receive_window_byte: must be in \[1500, .*\], got 0"),
-        ({"rtt_s": -0.1}, r"network\.transport\.rtt_s: must be in \[0, 3600\], got -0.1"),
-    ],
-)
-def test_windows_of_nothing_are_refused(settings: dict[str, float], what: str) -> None:
-    """With the place and what may be there."""
-    with pytest.raises(ScenarioError, match=what):
-        fe.check("quickstart", settings={"network.transport": {"kind": "tcp"} | settings})
 
 
 @pytest.mark.parametrize(

@@ -161,13 +161,6 @@ def test_a_class_excludes_values_of_other_settings() -> None:
     assert list(below_null.found(Silent(), even)) == []
 
 
-@pytest.mark.parametrize("key", ["receive_w", "receive_j_per_bit", "transmit_j_per_bit"])
-def test_a_base_station_has_no_power_but_idle_power_and_that_of_sending(key: str) -> None:
-    """What it draws besides is counted nowhere, so that there is no such setting."""
-    with pytest.raises(ScenarioError, match=rf"channel\.base_station\.{key}: no such setting"):
-        small_scenario(f"channel.base_station.{key}=0.3")
-
-
 def test_a_device_has_one_idle_power() -> None:
     """That of the sidelink's channel would be counted nowhere; what it draws while it receives there is."""
     device = "{tx_power_dbm: 20, noise_figure_db: 5, height_m: 1, KEY: 0.2}"

@@ -8,7 +8,6 @@ import pytest
 
 from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.emulation.plausibility import slots
-from fednet_emu.errors import ScenarioError
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_scenario
 
@@ -120,22 +119,6 @@ def test_mean_rates_over_fading_say_nothing_about_contention():
     assert problem[0] == ("network", "uplink", "access")
     assert "got channel.long_transfers ergodic with dcf; set walk" in problem[1]
     assert not list(small_scenario(*WIFI, ergodic).contradictions())
-
-
-@pytest.mark.parametrize(
-    ("access", "what"),
-    [
-        ("{kind: dcf, standard: n, width_mhz: 80}", "802.11n has channels of 20, 40 MHz, got width_mhz 80"),
-        ("{kind: dcf, standard: a, aggregation: true}", "one stream and single frames, got aggregation: true"),
-        ("{kind: dcf, standard: a, streams: 2}", "one stream and single frames, got streams: 2"),
-        ("{kind: dcf, rts: true, block_ack_request: true}", "got block_ack_request with rts: true"),
-        ("{kind: dcf, aggregation: false, block_ack_request: false}", "got block_ack_request with single frames"),
-    ],
-)
-def test_what_no_station_can_do_is_an_error_of_the_file(access, what):
-    """Widths, streams, aggregates and requests that the standard or the other settings do not have."""
-    with pytest.raises(ScenarioError, match=rf"network\.uplink\.access.*{what}"):
-        small_scenario(f"network.uplink.access={access}")
 
 
 def test_a_device_below_the_lowest_scheme_is_out_of_reach_before_the_run():

@@ -167,14 +167,6 @@ def test_folders_of_cells_have_names_that_every_file_system_takes(study_file):
     assert first.name != second.name
 
 
-def test_an_unknown_base_is_told_with_its_line(tmp_path):
-    """The base is looked up beside the study, then in the library."""
-    (tmp_path / "study.yaml").write_text("title: x\nbase: quickstar\n", encoding="utf-8")
-
-    with pytest.raises(ScenarioError, match=r"study.yaml:2  base: no such scenario.*did you mean 'quickstart'"):
-        runs_of(tmp_path / "study.yaml")
-
-
 ROUNDS = """
 set: {stop.rounds: 20}
 grid:

@@ -107,9 +107,3 @@ def test_the_command_ends_with_exit_code_2_before_it_runs(tmp_path: Path):
     assert told.exit_code == 2
     assert "track: no such tracker, got 'neptune'" in told.stderr
     assert not (tmp_path / "run").exists()
-
-
-def test_a_sweep_takes_names(tmp_path: Path):
-    """An object cannot go to other processes."""
-    with pytest.raises(FednetError, match="track: a sweep takes names, got"):
-        fe.sweep(small_scenario(), seeds=1, out=tmp_path / "study", track=[object()])

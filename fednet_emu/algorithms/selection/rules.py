@@ -52,11 +52,9 @@ class CellInterior(Selection):
     """Share of the devices that are the interior, at least one device; (r / R)^2 for the radius r in a uniform cell
     with radius R."""
 
-    @override
     def most(self, cohort: int, n_devices: int) -> int:
         return min(cohort, self._inside(n_devices))
 
-    @override
     def choose(self, view: ServerView) -> Sequence[int]:
         order = view.there[np.argsort(-view.rate_bps[view.there], kind="stable")]
         return draw(np.sort(order[: self._inside(len(view.asked))]), view.size, view.rng)

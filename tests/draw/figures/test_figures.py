@@ -153,13 +153,6 @@ def test_a_file_is_complete_or_not_there(tmp_path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_an_unknown_format_is_refused_before_anything_is_written(tmp_path):
-    """The error lists the formats there are."""
-    with pytest.raises(FednetError, match="formats: no such picture format, got 'gif'; choose from png, pdf, svg"):
-        save({"plot": Figure()}, tmp_path / "out", ("png", "gif"))
-    assert not (tmp_path / "out").exists()
-
-
 def test_drawing_leaves_no_state_behind(make_run, tmp_path):
     """Drawing and saving change no matplotlib setting of the process."""
     before = dict(mpl.rcParams)

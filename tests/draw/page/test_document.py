@@ -55,12 +55,6 @@ def test_other_things_are_refused(wrong):
         Packer().plain(wrong)
 
 
-def test_integers_that_a_browser_would_round_are_refused():
-    """Beyond 2^53 neighbours would be the same number."""
-    with pytest.raises(ValueError, match="exact up to 2\\^53"):
-        Packer().plain(np.array([2**53 + 1]))
-
-
 def test_a_page_loads_nothing():
     """No address of the network is in a page, its policy forbids to load any, and its parts are all there."""
     whole = page("a <title>", {}, ())

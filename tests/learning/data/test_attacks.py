@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.attacks import Attack, Backdoor, LabelFlip, deal_poisoned
 from fednet_emu.learning.data.datasets import Digits
 from fednet_emu.learning.data.datasets.base import Samples
@@ -122,13 +121,3 @@ def test_somebody_must_be_honest(malicious: str) -> None:
 
     assert path == ("attack", "malicious")
     assert "must leave one of 5 alone" in what
-
-
-def test_an_attack_needs_its_class() -> None:
-    """A target beyond the classes, a trigger larger than the samples and a regression are errors with their numbers."""
-    with pytest.raises(ScenarioError, match=r"attack\.target: there is no such class, got 10 of 10 classes"):
-        dealt(Backdoor(target=10))
-    with pytest.raises(ScenarioError, match=r"attack\.patch: does not fit in samples of shape \(1, 8, 8\), got 9"):
-        dealt(Backdoor(patch=9))
-    with pytest.raises(ScenarioError, match="got data for regression"):
-        run_small("attack=label-flip")

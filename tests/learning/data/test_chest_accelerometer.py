@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import ChestAccelerometer
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -101,15 +100,6 @@ def test_axes_are_standardised_over_the_training_windows(tmp_path: Path) -> None
 
     assert x.mean((0, 2)).tolist() == pytest.approx([0] * 3, abs=1e-6)
     assert x.std((0, 2), correction=0).tolist() == pytest.approx([1] * 3, abs=1e-5)
-
-
-def test_other_files_are_an_error(tmp_path: Path) -> None:
-    """A missing file and words for numbers are named, and what is right."""
-    with pytest.raises(DataError, match=r"1\.csv\.gz: cannot be read as five columns of numbers"):
-        ChestAccelerometer(path=str(tmp_path)).load(None, RNG)
-    (files(tmp_path) / "1.csv.gz").write_bytes(gzip.compress(b"a,b,c,d,e\n"))
-    with pytest.raises(DataError, match="use the files of the UCI repository"):
-        ChestAccelerometer(path=str(tmp_path)).load(None, RNG)
 
 
 @needs_chest

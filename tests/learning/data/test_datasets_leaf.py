@@ -147,23 +147,6 @@ def test_what_is_no_leaf_is_refused(tmp_path: Path, text: str, problem: str) -> 
         loaded(tmp_path / "bad.json")
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "fields", "problem"),
-    [
-        ([1.0], 0, {"length": 5}, "has numbers, which `length` is not for, got 5"),
-        ("a word", 0, {"shape": (2,)}, "has texts with numbers as targets, which `shape` is not for"),
-        ("a word", "s", {"classes": 3}, "has texts with characters as targets, which `classes` is not for, got 3"),
-    ],
-)
-def test_keys_that_would_do_nothing_are_refused(
-    tmp_path: Path, x: Any, y: Any, fields: dict[str, Any], problem: str
-) -> None:
-    """Each form of samples has its keys."""
-    (tmp_path / "all.json").write_text(json.dumps(content({"a": [(x, y)] * 10})))
-    with pytest.raises(DataError, match=problem):
-        loaded(tmp_path, **fields)
-
-
 def test_a_shape_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     """And a folder without files."""
     users = {"a": [([1.0, 2.0], k % 2) for k in range(10)]}

@@ -137,27 +137,6 @@ def test_people_become_numbers_and_categories(tmp_path: Path) -> None:
     assert (samples.train_group.tolist(), samples.test_group.tolist()) == ([1, 0], [0])
 
 
-@pytest.mark.parametrize(
-    ("train", "told"),
-    [
-        ("39, State-gov\n", "cannot be read as rows of 15 fields"),
-        (PEOPLE.replace("77516", "many"), "cannot be read as rows of 15 fields"),
-        (PEOPLE.replace("<=50K", "poor"), "has another income than <=50K and >50K, got 'poor'"),
-    ],
-)
-def test_other_files_are_refused(tmp_path: Path, train: str, told: str) -> None:
-    """By name, with what is wrong."""
-    with pytest.raises(DataError, match=f"adult.data.*{told}"):
-        people(tmp_path, train)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """With where it was looked for."""
-    (tmp_path / "adult").mkdir()
-    with pytest.raises(DataError, match=r"adult\.data.*not found"):
-        Adult().load(tmp_path, RNG)
-
-
 def test_all_of_adult() -> None:
     """The published numbers of people, incomes and doctorates, and 105 features without a constant one."""
     samples = Adult().load(whole("adult"), RNG)

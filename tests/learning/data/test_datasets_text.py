@@ -161,16 +161,6 @@ def test_a_text_that_cannot_be_used_is_named_with_a_remedy(tmp_path, content, se
     assert "play.txt" in str(error.value)
 
 
-def test_what_is_no_text_is_named(tmp_path):
-    """Bytes that are not UTF-8, and a folder without text files."""
-    (tmp_path / "play.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read as text"):
-        Text(path=str(tmp_path / "play.txt")).load(None, np.random.default_rng(0))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="got a folder without files"):
-        Text(path=str(tmp_path / "empty")).load(None, np.random.default_rng(0))
-
-
 def test_the_last_of_each_kind_are_those_that_a_loop_finds():
     """For any kinds, order and share."""
     rng = np.random.default_rng(3)

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
@@ -70,13 +69,6 @@ def test_samples_in_two_sets_are_noisy_once_and_those_of_nobody_never() -> None:
     assert not found.train_x[2000:].any()
     assert not found.test_x.any()
     assert not samples.train_x.any()
-
-
-def test_words_cannot_be_noisy() -> None:
-    """Inputs that are no real numbers are refused."""
-    x, split = torch.zeros(4, 3, dtype=torch.long), Partitioned.from_owners(np.zeros(4, np.int64), 1)
-    with pytest.raises(ScenarioError, match=r"feature_noise: only real numbers .*, got inputs of torch.int64"):
-        FeatureNoise(variance=1.0).seen(Samples(x, x[:, 0], x, x[:, 0], 2), (split, split), Streams(0))
 
 
 def test_a_scenario_has_noise() -> None:

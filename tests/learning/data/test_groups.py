@@ -7,7 +7,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
 from fednet_emu.learning.data.views import Groups, LabelPermuted, Rotated, TiltedTargets
@@ -77,21 +76,6 @@ def test_tilted_targets_are_equally_far_apart() -> None:
     assert torch.pdist(tilts).tolist() == pytest.approx([2.0, 2.0, 2.0], rel=1e-5)
     torch.testing.assert_close(after.train_y[2] - before.train_y[2], before.train_x[2] @ tilts[2])
     assert torch.equal(after.train_x, before.train_x)
-
-
-@pytest.mark.parametrize(
-    ("groups", "samples", "message"),
-    [
-        (Rotated(count=2), regression(), r"groups: rotated needs square images, got samples of shape \(4,\)"),
-        (LabelPermuted(count=2), regression(), "groups: label-permuted needs classes, got data for regression"),
-        (TiltedTargets(count=2, distance=1.0), images(), "groups: tilted-targets needs a regression, got 5 classes"),
-        (TiltedTargets(count=5, distance=1.0), regression(), r"groups\.count: .* got 5 groups; must be at most 4"),
-    ],
-)
-def test_what_cannot_be_seen_so(groups: Groups, samples: Samples, message: str) -> None:
-    """Data that a group cannot see in its way are an error that names what would do."""
-    with pytest.raises(ScenarioError, match=message):
-        seen(groups, samples)
 
 
 def test_three_turns_are_refused() -> None:

@@ -1,10 +1,8 @@
 """Claims about the training samples that no device gets."""
 
 import numpy as np
-import pytest
 import torch
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets import Digits
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import hold_out
@@ -37,12 +35,6 @@ def test_nothing_held_out_changes_nothing():
     assert left is samples
     assert len(server.y) == len(validation.y) == 0
     assert rng.random() == np.random.default_rng(0).random()
-
-
-def test_devices_must_be_left_something():
-    """Holding everything out is an error with both numbers and the total."""
-    with pytest.raises(ScenarioError, match="got 3 and 2; there are 5 training samples"):
-        hold_out(numbered(5), 3, 2, np.random.default_rng(0))
 
 
 def test_a_limit_keeps_so_many_random_samples_with_their_labels_and_groups():

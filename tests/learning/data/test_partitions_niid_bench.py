@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import LabelsPerDevice, Partition, QuantitySkew
 from fednet_emu.learning.data.partitions.base import Partitioned
@@ -56,14 +55,6 @@ def test_further_labels_are_drawn_evenly() -> None:
     assert further == pytest.approx(2 / 9, abs=5 * np.sqrt(2 / 9 * 7 / 9 / 2700))
 
 
-def test_more_labels_than_there_are_or_too_many_devices_are_refused() -> None:
-    """Both with what would do."""
-    with pytest.raises(ScenarioError, match=r"partition.labels: more than there are, got 11; at most 10"):
-        split(LabelsPerDevice(labels=11), balanced(10), 5)
-    with pytest.raises(ScenarioError, match="must leave every device a training sample"):
-        split(LabelsPerDevice(labels=1), balanced(2), 100)
-
-
 @given(st.floats(0.3, 50.0), st.integers(1, 20), st.integers(0, 5))
 @examples(60)
 def test_all_samples_are_dealt_by_the_drawn_shares(beta: float, n_devices: int, seed: int) -> None:
@@ -94,9 +85,3 @@ def test_labels_are_mixed_alike_everywhere() -> None:
 
     assert len(large)
     assert np.abs(large / large.sum(axis=1, keepdims=True) - 0.1).max() < 5 * np.sqrt(0.09 / 1000)
-
-
-def test_a_minimum_out_of_reach_is_refused() -> None:
-    """Ten devices of a hundred samples cannot have eleven each."""
-    with pytest.raises(ScenarioError, match=r"partition.min_samples: not reached in 1000 draws .*, got 11"):
-        split(QuantitySkew(min_samples=11), balanced(10), 10)

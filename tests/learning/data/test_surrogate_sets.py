@@ -191,13 +191,3 @@ def test_classes_that_suffice_are_dealt_as_wanted():
 
     assert deal(wanted, own_classes(2, 4), np.array([41, 50, 60, 41])).tolist() == wanted.tolist()
     assert deal(wanted, own_classes(2, 4), np.array([31, 50, 60, 41])).tolist() == [[30, 40, 1, 1], [1, 1, 40, 40]]
-
-
-def test_a_class_that_is_far_too_short_is_refused():
-    """Twenty samples of a class are less than 0.6 % for five devices of 7,200: the class and the need are named."""
-    sizes = [4000] * 9 + [20]
-
-    with pytest.raises(
-        ScenarioError, match=r"small share of every class, got 20 samples of class 9; needs at least 2\d\d"
-    ):
-        SurrogateSets(skew="non-iid").split(of_sizes(sizes), 5, np.random.default_rng(1))

@@ -8,15 +8,6 @@ import pytest
 
 from fednet_emu.errors import FednetError
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
-
-
-def test_a_missing_ray_is_told_with_its_remedy(monkeypatch):
-    """The error names the extra that brings it."""
-    monkeypatch.setitem(sys.modules, "ray", None)
-
-    with pytest.raises(FednetError, match=r"training\.engine: Ray is not installed; pip install 'fednet-emu\[ray\]'"):
-        RayEngine(Cluster())
 
 
 def test_an_address_is_tried_before_ray_waits_for_it(monkeypatch):

@@ -11,7 +11,6 @@ from torch import nn
 
 import fednet_emu as fe
 from fednet_emu.algorithms.accountant import epsilon
-from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
@@ -140,20 +139,3 @@ def test_accounts_of_a_device_by_hand():
     assert found["sample_epsilon_as_poisson"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=30, rate=0.4))
     silent = algorithm.model_copy(update={"private_sgd": PrivateSgd(clip_norm=1, noise_multiplier=0)})
     assert math.isinf(silent.sample_privacy(1, [20])["sample_epsilon"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "problem"), [("scaffold", "more than models"), ("fedprox, adaptive: true", "losses for mu")]
-)
-def test_what_it_does_not_hide_is_refused(kind, problem):
-    """With place and remedy."""
-    private = "private_sgd: {clip_norm: 1, noise_multiplier: 1}"
-    with pytest.raises(ScenarioError, match=problem):
-        small_scenario(f"algorithm={{kind: {kind}, cohort: 3, lr: 0.1, {private}}}")
-
-
-def test_losses_that_are_told_are_refused():
-    """By a rule of selection."""
-    private = "algorithm.private_sgd={clip_norm: 1, noise_multiplier: 1}"
-    [(_, what)] = small_scenario(SGD, private, "algorithm.selection=oort").contradictions()
-    assert "devices tell losses, which private_sgd does not hide" in what

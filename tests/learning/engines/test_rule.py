@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import batched
 from fednet_emu.learning.engines.batched import BatchedEngine
@@ -26,7 +25,6 @@ from fednet_emu.learning.graph.optimizers import Adam
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.feedforward import McMahanCnn, Mlp, Softmax
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.testing import small_scenario
 from tests.learning.results import results_of
 
 IMAGE = (1, 28, 28)
@@ -151,9 +149,3 @@ def test_jobs_are_grouped_and_models_looked_at_once(monkeypatch: pytest.MonkeyPa
 
     assert group.call_count == 3 * len(jobs)
     assert form.call_count <= threads
-
-
-def test_the_engine_that_took_the_time_is_refused() -> None:
-    """A scenario of an earlier version is told what to write."""
-    with pytest.raises(ScenarioError, match=r"training\.engine: .*, got auto; write by-rule"):
-        small_scenario("training.engine=auto")

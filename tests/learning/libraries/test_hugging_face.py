@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fednet_emu.cli.app import app
@@ -322,14 +321,6 @@ def test_what_was_fetched_before_is_used_without_a_network(tmp_path, monkeypatch
     assert sorted([*samples.train_x[:, 0].tolist(), *samples.test_x[:, 0].tolist()]) == list(range(8))
 
 
-def test_nothing_is_fetched_unless_asked_for(tmp_path, monkeypatch):
-    """A name of the hub that is not in the data folder is one sentence, at once."""
-    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))
-
-    with pytest.raises(DataError, match=r"flwrlabs/femnist: neither a file or folder nor in .+download=true"):
-        HuggingFace(**{**BY_WRITER, "path": "flwrlabs/femnist"}).load(tmp_path, RNG)
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -367,32 +358,6 @@ def test_damaged_files_are_one_sentence(femnist, caplog):
     with pytest.raises(DataError, match=r"x.pkl: no table that is known by its ending, got '.pkl'; use one"):
         HuggingFace(**{**BY_WRITER, "path": "x.pkl"}).load(folder, RNG)
     assert caplog.text == ""
-
-
-def test_a_row_without_an_owner_or_a_known_label_is_named(tmp_path):
-    """Rows are counted from 0."""
-    write_lines(tmp_path / "t" / "train.jsonl", [{"x": 1, "y": "a", "who": "m"}, {"x": 2, "y": "b", "who": None}])
-    write_lines(tmp_path / "t" / "test.jsonl", [{"x": 1, "y": "c", "who": "m"}])
-
-    with pytest.raises(DataError, match=r"t \(test\): row 0 has a y that no training sample has, got 'c'"):
-        HuggingFace(path="t", input="x", target="y").load(tmp_path, RNG)
-    with pytest.raises(DataError, match=r"t \(train\): row 1 has no who, got None"):
-        HuggingFace(path="t", input="x", target="x", group="who").load(tmp_path, RNG)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"input": "x"}, "target: must name the column"),
-        ({"input": "x", "target": "y", "text": {}}, "text: the target is the token that follows"),
-        ({"input": "x", "classes": 3, "text": {}}, "got input .* and classes 3"),
-        ({"input": ("x", "x"), "target": "y"}, "a column is named twice"),
-    ],
-)
-def test_settings_that_do_not_go_together(settings, problem):
-    """They are refused before any file is opened."""
-    with pytest.raises(ValidationError, match=problem):
-        HuggingFace(path="t", **settings)
 
 
 def test_the_libraries_are_left_as_they_were(femnist):

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy.io import savemat
 from typer.testing import CliRunner
 
@@ -223,19 +222,6 @@ def test_the_files_are_found_in_three_places(place, tmp_path):
     assert len(samples.train_y) == N_TRAIN
 
 
-def test_a_missing_file_is_named(tmp_path):
-    """Nothing is downloaded unless that is asked for."""
-    with pytest.raises(DataError, match=r"cifar10/cifar-10-batches-py: not found; put the official files there"):
-        TorchvisionImages(name="CIFAR10").load(tmp_path, RNG)
-
-
-def test_without_a_data_folder_there_is_nothing_to_read(monkeypatch):
-    """As for the other data sets in files."""
-    monkeypatch.delenv("FEDNET_DATA", raising=False)
-    with pytest.raises(DataError, match="no data folder is given; pass --data-dir"):
-        TorchvisionImages(name="CIFAR10").load(None, RNG)
-
-
 @pytest.mark.parametrize("name", ["CIFAR10", "SVHN", "EMNIST", "USPS"])
 def test_a_damaged_file_is_one_sentence(name, tmp_path, monkeypatch):
     """Half a file has another checksum, or cannot be read; a pickle with another checksum is not opened at all."""
@@ -248,28 +234,6 @@ def test_a_damaged_file_is_one_sentence(name, tmp_path, monkeypatch):
     with pytest.raises(DataError, match=rf"torchvision cannot read {name} \(.+\); use the official files") as caught:
         TorchvisionImages(name=name).load(tmp_path, RNG)
     assert "\n" not in str(caught.value)
-
-
-def test_a_download_without_a_network_is_one_sentence(tmp_path, monkeypatch):
-    """The address answers nothing: the port is closed."""
-    monkeypatch.setattr(library.SVHN, "split_list", {"train": ["http://127.0.0.1:9/x", "train_32x32.mat", "0"]})
-
-    with pytest.raises(DataError, match="cannot fetch or read SVHN"):
-        TorchvisionImages(name="SVHN", download=True).load(tmp_path, RNG)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"name": "CIFAR10", "split": "letters"}, "split: only EMNIST has it, got CIFAR10"),
-        ({"name": "CIFAR10", "extra": True}, "extra: only SVHN has it, got CIFAR10"),
-        ({"name": "CIFAR11"}, "CIFAR10"),
-    ],
-)
-def test_settings_that_do_not_go_together(settings, problem):
-    """The sentence says which data set has the setting."""
-    with pytest.raises(ValidationError, match=problem):
-        TorchvisionImages(**settings)
 
 
 @pytest.mark.parametrize("name", ["CIFAR10", "USPS"])

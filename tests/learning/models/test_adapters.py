@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import fednet_emu as fe
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.engines.parcels import with_constants, without_constants
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.models.base import seeded_module
@@ -117,29 +116,6 @@ def test_adapters_count_where_pytorch_has_a_fast_path():
     with torch.no_grad():
         assert torch.allclose(module.eval()(x), module.train()(x), rtol=0, atol=1e-12)
         assert not torch.allclose(module(x), layer(x), atol=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"targets": ["q_proj"]}, r"targets: no dense layer has such a name, got 'q_proj'; .* are 0, 1, linear1"),
-        ({"targets": ["out_proj"]}, r"targets: no dense layer has such a name, got 'out_proj'"),
-        ({"targets": ["1"], "train": ["head"]}, r"train: no parameter has such a name, got 'head'"),
-    ],
-)
-def test_names_that_match_nothing_are_told_with_those_there_are(settings, error):
-    """So is the last layer of multi-head attention, whose weights PyTorch reads by itself."""
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    module = nn.ModuleList([nn.Linear(4, 8), nn.Linear(8, 8), layer])
-
-    with pytest.raises(ScenarioError, match=rf"model.adapters.{error}"):
-        fe.Lora(module, **settings)
-
-
-def test_a_second_adapter_is_refused():
-    """It would replace the first."""
-    with pytest.raises(ScenarioError, match="a layer has an adapter, got another one"):
-        fe.Lora(fe.Lora(nn.Linear(3, 2), targets=["*"]), targets=["*"])
 
 
 # ---- what exists once ------------------------------------------------------------------------------------------------

@@ -126,22 +126,3 @@ def test_buffers_that_stay_are_refused() -> None:
     said = "model: cannot be cut, got 5 parameters and buffers in its layers for 4 that are sent; leave out buffers"
     with pytest.raises(ScenarioError, match=said):
         cuts_of(FlatModel(nn.Sequential(Scaled(), nn.ReLU(), nn.Linear(4, 4)), "cross-entropy", (4,)))
-
-
-class Branches(nn.Module):
-    """Two layers that are no sequence."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.two = nn.Linear(4, 2), nn.Linear(4, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum of both."""
-        return self.one(x) + self.two(x)
-
-
-@pytest.mark.parametrize("module", [nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), Branches()])
-def test_what_has_no_place_to_cut_is_refused(module: nn.Module) -> None:
-    """One layer, or layers that do not follow each other."""
-    with pytest.raises(ScenarioError, match="model: has nothing to cut, got 1 layer with parameters; give a sequence"):
-        cuts_of(FlatModel(module, "cross-entropy", (4,)))

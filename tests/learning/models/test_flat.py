@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -77,14 +76,6 @@ def test_loss_weighs_samples():
 
     assert float(model.loss(vector, x, y, torch.tensor([1.0, 0.0, 3.0]))) == pytest.approx(13 / 4)
     assert float(model.loss(vector, x, y)) == pytest.approx(35.0)
-
-
-def test_squared_error_refuses_outputs_of_another_shape():
-    """Two outputs per sample are never silently broadcast against one target."""
-    model = flat(nn.Linear(1, 2), 1, loss="squared-error")
-
-    with pytest.raises(RuntimeError, match="shape"):
-        model.loss(model.initial(), torch.ones(3, 1), torch.zeros(3))
 
 
 def test_flop_of_a_linear_layer():
@@ -222,28 +213,6 @@ def test_buffers_that_training_leaves_alone_are_welcome():
     assert torch.equal(model.forward(model.initial(), x), module(x))
 
 
-def test_unknown_loss_is_suggested():
-    """A misspelt loss is an error with a suggestion."""
-    with pytest.raises(ScenarioError, match=r"got 'cross_entropy'; .* did you mean 'cross-entropy'\?"):
-        flat(nn.Linear(4, 3), 4, loss="cross_entropy")
-
-
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        (nn.Linear(5, 3), r"cannot take a batch of samples, got shape \(2, 4\)"),
-        (nn.Conv1d(4, 3, 1), r"cannot take a batch|not one score per class"),
-        (nn.Unflatten(1, (2, 2)), "nothing to train"),
-        (nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2))), r"not one score per class, got shape \(2, 2, 2\)"),
-        (nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), r"got torch\.float32, torch\.float64"),
-    ],
-)
-def test_unusable_modules_are_the_users_error(module, message):
-    """A module that does not fit the data is reported when the model is made, not in the first round."""
-    with pytest.raises(ScenarioError, match=message):
-        flat(module, 4)
-
-
 def test_live_module_shares_memory_with_its_vector():
     """Writing to the vector of a live module changes what the module computes, and nothing else."""
     model, x = flat(mlp(), 784), torch.rand(3, 784)
@@ -339,19 +308,6 @@ def test_models_that_pytorch_cannot_vectorise_are_recognised():
     """A module that branches on a tensor has no vectorised call; a plain one has."""
     assert flat(Odd("nothing"), 4).vectorises()
     assert not flat(Odd("branches"), 4).vectorises()
-
-
-@pytest.mark.parametrize(
-    ("habit", "message"),
-    [
-        ("replaces a buffer", "model: a new tensor takes the place of a buffer in training, got centre; change it in"),
-        ("writes into its input", "model: writes into its input, got another batch after the call; have its first"),
-    ],
-)
-def test_modules_that_would_carry_over_into_other_jobs_are_refused(habit, message):
-    """A statistic outside the vector, or samples that a job changes, would reach the next job."""
-    with pytest.raises(ScenarioError, match=message):
-        flat(Odd(habit), 4)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.layers import LayerName, Layers
 
@@ -43,18 +42,3 @@ def test_parts_are_taken_and_put_back() -> None:
     assert both.tolist() == [*range(8), *range(108, 120)]
     assert layers.pad(layers.take(a)).tolist() == [*range(8), *[0] * 12]
     assert b.tolist() == list(range(100, 120))
-
-
-@pytest.mark.parametrize(
-    ("private", "message"),
-    [
-        (["2.wieght"], r"private: no parameter has such a name, got '2\.wieght'; did you mean '2\.weight'\?"),
-        (["head.*"], r"private: no parameter has such a name, got 'head\.\*'; its parameters are 0\.weight, 0\.bias,"),
-        ([2], r"private: no such layer, got 2; the model has 2 layers with parameters"),
-        (["*"], r"private: nothing is left to share, got \['\*'\]; choose the algorithm local"),
-    ],
-)
-def test_what_is_no_layer(private: list[LayerName], message: str) -> None:
-    """A name that matches nothing, a place beyond the model, and nothing left to share are errors that say so."""
-    with pytest.raises(ScenarioError, match=message):
-        Layers(MODEL, private)
