@@ -118,7 +118,7 @@ def build(
     threads = scenario.training.threads or available_cores()
     if task is None and learning and not scenario.algorithm.own_learning:
         task = build_task(scenario, streams, folder, timing_only)
-    if task is not None:
+    if task is not None and task.split is not None:
         ledger.described[DATA_SPLIT] = task.split
     small = scenario.training.threads is None if task is None else task.model.flop_per_sample < _SMALL_MODEL_FLOP
     torch.set_num_threads(1 if small else threads)

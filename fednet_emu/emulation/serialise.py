@@ -55,20 +55,20 @@ class Writer:
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
     def small(self, value: Any, most_byte: int) -> Any:
-        """Return what stands for a value whose tensors add at most `most_byte`; keep none of the tensors of another one.
+        """Return the form of a value whose tensors have at most `most_byte`; keep no tensors of larger ones.
 
         Raises:
             NotPlain: the value is larger, or as for `plain`.
         """
-        before = set(self.tensors)
+        before, names = dict(self.tensors), dict(self._names)
         try:
             made = self.plain(value)
-            if sum(tensor.nbytes for name, tensor in self.tensors.items() if name not in before) > most_byte:
-                raise NotPlain(f"a value of more than {most_byte} bytes")
         except NotPlain:
-            self.tensors = {name: its for name, its in self.tensors.items() if name in before}
-            self._names = {its: name for its, name in self._names.items() if name in before}
+            self.tensors, self._names = before, names
             raise
+        if sum(tensor.nbytes for name, tensor in self.tensors.items() if name not in before) > most_byte:
+            self.tensors, self._names = before, names
+            raise NotPlain(f"a value of more than {most_byte} bytes")
         return made
 
     def _tensor(self, value: Tensor) -> list[Any]:

@@ -55,7 +55,8 @@ class Links:
 
     def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
         """The message that carries a payload, of this size without headers; None counts 32 bits for each scalar."""
-        number, group = -1, None
+        number = -1
+        group: tuple[str, int] | int | None = None
         if type(payload) is Shared:
             payload, shared = payload
             group = "shared", shared

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fednet_emu.devices import processors
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import cohort

@@ -100,7 +100,7 @@ class CellLinks(Links):
 
     @cached_property
     def _station(self) -> list[int]:
-        return (-1 - self._serving).tolist()
+        return [-1 - int(cell) for cell in self._serving]
 
     @cached_property
     def _alone(self) -> tuple[list[float], list[int]]:

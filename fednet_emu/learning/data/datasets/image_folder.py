@@ -13,7 +13,7 @@ from pydantic import Field
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.data.columns import pixels, standardise
-from fednet_emu.learning.data.datasets.base import Dataset, Samples
+from fednet_emu.learning.data.datasets.base import Dataset, Samples, held_out
 
 _HOW = "give a folder with a folder of pictures for each class, or with folders train and test of such folders"
 _ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
