@@ -1,4 +1,4 @@
-"""The colours and names that figures, pages and the timeline share."""
+"""The common colours and names of figures, pages and the timeline."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 BROWN, GREY = "#7A4B14", "#8C8C8C"
 LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE, BROWN, GREY)
 DARK_LINE_COLOURS = ("#4AA8E8", "#F08A45", "#33C79B", "#DFE3EA", "#E3A0C8", "#F0B64A", "#8FD0F7", "#C79A63", "#9AA0A8")
-"""Colours of lines by their number, in figures and on pages; and the same on dark ground."""
+"""Colours of lines by their number, in figures and on pages; and the same on a dark background."""
 
 
 class Activity(NamedTuple):
-    """What a device does: its name, and its colour in figures and on pages, on white and on dark ground."""
+    """An activity of a device: its name, and its colour in figures and on pages, on white and on a dark background."""
 
     title: str
     colour: str
@@ -30,5 +30,6 @@ ACTIVITIES = {
     "idle": Activity("idle", "#E8EAEE", "#2A2F38"),
     "lost": Activity("lost or stopped", "#7A1020", "#E0455F"),
 }
-"""Activities of devices by their names in records and on pages. People with protanopia, deuteranopia and tritanopia can
-tell their colours apart; idle includes being away."""
+"""Activities of devices by their names in records and on pages. Their colours are distinguishable with protanopia,
+deuteranopia and tritanopia; idle includes absence.
+"""

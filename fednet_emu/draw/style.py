@@ -1,4 +1,4 @@
-"""The common style of figures: one column of a two-column paper, readable when colour-blind and in greyscale print."""
+"""The common style of figures: one column of a two-column paper, readable by colour-blind readers and in greyscale."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ POINTS_PER_IN = 72.0
 CLOSE_TO_1 = 0.97
 LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
 LABEL_LENGTH = 52
-"""Most characters in a line of a run's label; at 7 pt this many fit beside a legend's handle."""
+"""Largest number of characters in a line of a run's label; at 7 pt these fit next to a legend's handle."""
 
 TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
-"""Look of the line at the level that runs are meant to reach."""
+"""Style of the line at the target."""
 
 _LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
@@ -72,13 +72,13 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Apply our Matplotlib settings inside the `with` block, whatever settings the user has; only one thread draws."""
+    """Apply our Matplotlib settings inside the `with` block, independent of the user's; only one thread draws."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 
 
 class Entries(NamedTuple):
-    """What a legend shows: handles, labels before they are broken, width of a handle, its height, and its heading."""
+    """The content of a legend: handles, unbroken labels, width and height of a handle, heading."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]
@@ -88,10 +88,10 @@ class Entries(NamedTuple):
 
 
 class PaperFigure(Figure):
-    """A figure that a notebook displays without pyplot, with the same look as in a file.
+    """A figure that a notebook displays without pyplot, with the same style as in a file.
 
     Attributes:
-        numbers: what the figure shows, as a table; None if its lines say everything.
+        numbers: the content of the figure as a table; None if its lines are complete.
         entries: those of its legend; None without a legend.
     """
 
@@ -112,12 +112,12 @@ class PaperFigure(Figure):
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
-    """Return an empty figure, by default one column wide, whose layout makes room for labels and legends."""
+    """Return an empty figure, by default one column wide, whose layout reserves space for labels and legends."""
     return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
 
 def finish_axes(axes: Axes, *, grid: bool = True) -> None:
-    """Set thin ticks and small numbers, also for ticks that Matplotlib creates only when it draws, and a faint grid."""
+    """Set thin ticks and small numbers, also for ticks that Matplotlib creates when it draws, and a light grid."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
     axes.tick_params(which="minor", width=0.4, length=1.5)
     if grid:
@@ -143,14 +143,14 @@ def wrapped(label: str, width_in: float = WIDTH_IN) -> str:
 def add_legend(
     figure: Figure, handles: Sequence[Artist], labels: Sequence[str] = (), handle_em: float = 2.2, heading: str = ""
 ) -> None:
-    """Add a legend above the axes, where it cannot cover data, and make the figure higher to fit it.
+    """Add a legend above the axes, where it covers no data, and increase the height of the figure.
 
     Args:
         figure: the figure.
-        handles: the line or patch that is drawn beside each label.
-        labels: one for each handle, by default their own; long ones are broken into lines.
+        handles: the line or patch of each label.
+        labels: one for each handle, by default its own; long ones are broken into lines.
         handle_em: width of the handles in font sizes.
-        heading: what stands above the entries.
+        heading: text above the entries.
     """
     width_in = figure.get_figwidth()
     labels = labels or [str(handle.get_label()) for handle in handles]
@@ -170,7 +170,7 @@ def add_legend(
 
 
 def add_line_legend(figure: Figure, axes: Axes) -> None:
-    """Add a legend of the lines in these axes by their labels, if there are several lines."""
+    """Add a legend of the labelled lines in these axes, if there are several."""
     lines = axes.get_lines()
     if len(lines) > 1:
         add_legend(figure, lines)
@@ -179,7 +179,7 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
     """Return a number of columns that fit the width, with rows that are as equal as possible.
 
-    Matplotlib fills the columns one after the other. Two entries are never above a third that is alone.
+    Matplotlib fills columns one after the other. Two entries are never above a single third.
     """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts

@@ -1,4 +1,4 @@
-"""Curves that overlay several runs: learning progress against its cost, and the distribution of round latency."""
+"""Curves of several runs: learning progress against cost, and the distribution of round latency."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""The same table of several runs, each with the run's label; the position of a run determines its line style."""
+"""One table of several runs, each with the label of its run; the position of a run determines its line style."""
 
 
 def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
-    """Draw accuracy against time, bits and energy, and loss against time; loss alone if a run has no accuracy.
+    """Draw accuracy against time, bits and energy, and loss against time; only loss if a run has no accuracy.
 
     Args:
         evaluations: the evaluations of each run.
         target: an accuracy at which a line is drawn.
 
     Returns:
-        The figures by name, without those for costs that are zero in all runs; empty if nothing was evaluated.
+        The figures by name, without those of costs that are zero in all runs; empty without evaluations.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
@@ -56,7 +56,7 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
 
 
 def latency_figure(rounds: Labelled) -> Figure | None:
-    """Draw the cumulative distribution of the lengths of rounds, one curve for each run; None if no round has ended."""
+    """Draw the cumulative distribution of round lengths, one curve per run; None if no round has ended."""
     latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
     together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
     if not together_s.size:
@@ -74,7 +74,7 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
-    """Draw one measure against one cost, with a line for each run; several have markers that tell them apart.
+    """Draw a measure against a cost, one line per run; several lines have markers.
 
     Args:
         curves: the evaluations of each run.

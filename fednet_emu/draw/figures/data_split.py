@@ -1,4 +1,4 @@
-"""Draw how samples are split among devices: labels or targets of every device, and how many samples it has."""
+"""Draw the distribution of samples over devices: labels or targets, and sizes."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from fednet_emu.draw.style import (
 )
 
 MOST_BUBBLES = 40
-"""Most devices that have a column of bubbles, or a bar of targets, each; of more, neighbours are alike."""
+"""Largest number of devices with a column of bubbles or a bar of targets; with more, similar devices are adjacent."""
 MOST_LABELS_NAMED = 12
 BARS_IN, MAP_IN = 0.75, 1.75
-"""Height of the bars of sizes, and least height of the map below them, in inches."""
+"""Height of the bars of sizes, and smallest height of the map below them, in inches."""
 ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
 LABELS_IN = 0.55
-"""Width that the numbers and names of the vertical axis take, in inches."""
+"""Width of the numbers and names of the vertical axis, in inches."""
 SHARP_ROWS = 200
-"""Least number of rows of a map of shades: Matplotlib smooths over one where columns are narrower than its points."""
+"""Smallest number of rows of a shaded map: Matplotlib smooths smaller ones where columns are narrower than its points."""
 LIGHT = "#9ecbe8"
 SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
 
 
 def split_figures(split: DataSplit) -> dict[str, Figure]:
-    """Draw how samples are split: `data` for training samples, and `data-test` if devices have test samples.
+    """Draw the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
 
-    Above are the sizes; below are, for each device, the samples of each label as areas of bubbles, or for more than
-    40 devices the share of each label as a shade; of targets the median, half of them, and 90 % of them. Of more than
-    40 devices those that are alike in the training samples stand side by side, in both figures.
+    The upper part shows sizes. The lower part shows for each device the samples of each label as areas of bubbles, or
+    for more than 40 devices the share of each label as a shade; for targets the median and the 50 % and 90 % ranges.
+    With more than 40 devices, devices with similar training samples are adjacent in both figures.
     """
     order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
     drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}
@@ -80,7 +80,7 @@ def _figure(part: Part, order: IntArray, which: str) -> PaperFigure:
 
 
 def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
-    """Sizes as bars, or as one area where bars would be thinner than a hair."""
+    """Sizes as bars, or as one area where bars would be too thin."""
     places, sizes = np.arange(len(order)), part.sizes[order]
     if len(order) <= MOST_BUBBLES:
         axes.bar(places, sizes, width=0.8, color=BLUE)
@@ -151,6 +151,6 @@ def _name_labels(axes: Axes, labels: int) -> None:
 
 
 def _round_down(number: int) -> int:
-    """The largest of 1, 2, 5, 10, 20, ... that a positive number reaches."""
+    """The largest of 1, 2, 5, 10, 20, ... that is at most a positive number."""
     power: int = 10 ** (len(str(number)) - 1)
     return max(step * power for step in (1, 2, 5) if step * power <= number)

@@ -1,4 +1,4 @@
-"""Fit figures to a page: their width and title, and the numbers behind them as CSV and as LaTeX tables."""
+"""Fit figures to a page: width, title, and their numbers as CSV and LaTeX tables."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from fednet_emu.errors import FednetError, did_you_mean
 
 TITLE_PT = 8.0
 DIGITS, LATEX_DIGITS = 6, 3
-"""Significant digits of numbers in tables, and in those for LaTeX."""
+"""Significant digits of numbers in tables, and in LaTeX tables."""
 LOPSIDED = 0.1
-"""Part of an interval by which its middle may be off the mean to be written as mean and half its width."""
+"""Distance of an interval's middle from the mean, relative to the interval, up to which it is written as mean and half
+width.
+"""
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
-    """Set the width of a figure, with the legend arranged anew, and put a title above everything.
+    """Set the width of a figure, rearrange its legend, and add a title.
 
     Args:
         figure: the figure, which is changed.
-        size: a key of `SIZES`; None leaves the width.
+        size: a key of `SIZES`; None keeps the width.
         title: the title; None for none.
 
     Raises:
-        FednetError: there is no such size.
+        FednetError: the size does not exist.
     """
     if size is not None and size not in SIZES:
         hint = did_you_mean(size, SIZES) or f"; choose from {', '.join(SIZES)}"
@@ -45,10 +47,10 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
 
 
 def numbers_of(figure: Figure) -> pd.DataFrame:
-    """The numbers that a figure shows: its own table, or else one row for each point of each line.
+    """The numbers of a figure: its own table, or one row for each point of each line.
 
-    The columns are then `panel`, the title or vertical axis of its axes, `series`, the label of the line, and the two
-    coordinates, which are called as their axes are, or `x` and `y` if panels have different axes.
+    The columns are then `panel`, the title or vertical axis of the panel, `series`, the label of the line, and the two
+    coordinates, named as their axes, or `x` and `y` if panels have different axes.
     """
     if isinstance(figure, PaperFigure) and figure.numbers is not None:
         return figure.numbers
@@ -70,10 +72,9 @@ def numbers_of(figure: Figure) -> pd.DataFrame:
 
 
 def latex_text(numbers: pd.DataFrame) -> str:
-    r"""The numbers as a LaTeX table that needs the package booktabs; what is unknown is a dash.
+    r"""The numbers as a LaTeX table for the package booktabs; unknown numbers are dashes.
 
-    A mean and the ends of its interval are one column, `mean \pm half width`, or `mean (low to high)` where the
-    interval is lopsided, as one that ends at zero.
+    A mean and its interval are one column, `mean \pm half width`, or `mean (low to high)` for an asymmetric interval.
     """
     whole, numbers = numbers, _with_intervals(numbers)
     right = [pd.api.types.is_numeric_dtype(whole[name]) for name in numbers]
@@ -90,7 +91,7 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    r"""A row; what it begins with must not be taken for an option of the `\\` or the rule before it."""
+    r"""A row whose first cell cannot be read as an option of the preceding `\\` or rule."""
     return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 
@@ -105,7 +106,7 @@ def _digits(value: float) -> str:
 
 
 def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """The table with each mean and the ends of its interval in one column; a mean stands before the lower end."""
+    """The table with each mean and its interval in one column; the mean precedes the lower end."""
     names, table = list(map(str, numbers.columns)), numbers.copy()
     for place, low in enumerate(names):
         high = re.sub(r"low(?=$| \()", "high", low)
@@ -135,7 +136,7 @@ def _arrange_legend(figure: Figure) -> None:
 
 
 def _set_title(figure: Figure, title: str) -> None:
-    """Put a title on top: that of the legend if there is one, so that neither covers the other."""
+    """Put a title on top, above a legend if there is one."""
     lines = title.count("\n") + 1
     figure.set_figheight(figure.get_figheight() + (lines * 1.2 + 0.4) * TITLE_PT / POINTS_PER_IN)
     if figure.legends:

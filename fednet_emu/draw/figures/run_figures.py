@@ -1,4 +1,4 @@
-"""Draw all figures of one or more runs, and save them as files."""
+"""Draw all figures of one or more runs, and write them to files."""
 
 from __future__ import annotations
 
@@ -42,26 +42,25 @@ from fednet_emu.files.writing import csv_text, write_text
 
 RESOLUTION_DPI = 300
 UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-"""Metadata that is left out of each file format, so that equal figures give equal files."""
+"""Metadata to omit in each file format, so that equal figures give equal files."""
 FORMATS = (*UNDATED, "pgf")
 TEX = ("lualatex", "xelatex", "pdflatex")
-"""Programs one of which PGF files need, to measure text; the first that is there is used."""
+"""Programs for measuring the text of PGF files; the first installed one is used."""
 
 
 def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figure]:
-    """Draw all figures that the runs have data for, and return them by name; several runs are overlaid.
+    """Draw all figures of the runs, and return them by name; several runs are overlaid.
 
-    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` (all of them `loss-...` if a run was
-    evaluated without accuracy), with a line at the accuracy that ends the runs, if any; `round-latency`, the cumulative
-    distribution of round lengths; `timeline`, what each device did at which time; and one for each additional series
-    that an algorithm recorded.
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` (all of them `loss-...` if a run has
+    no accuracy), with a line at the target accuracy; `round-latency`, the cumulative distribution of round lengths;
+    `timeline`, the activities of devices; and one for each further series.
 
     Args:
         runs: the runs; each has the same line style in all figures.
-        shown: what the timeline shows.
+        shown: window and devices of the timeline.
 
     Raises:
-        FednetError: the timeline would show nothing.
+        FednetError: the timeline would be empty.
         DataError: a table of a run is missing or unreadable.
     """
     shown.check(runs)
@@ -87,12 +86,12 @@ def one_figure(
     Args:
         runs: the runs, which are overlaid.
         what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
-            name of a series. The default is the accuracy, or the loss if no accuracy was measured.
+            name of a series. The default is the accuracy, or the loss without accuracy.
         against: for a measure, the cost: `time` (the default), `bits`, `energy` or `rounds`.
-        shown: what the timeline shows.
+        shown: window and devices of the timeline.
 
     Raises:
-        FednetError: there is no such figure, or the runs did not measure it.
+        FednetError: the figure does not exist, or the runs did not measure it.
     """
     tables = [run.table("evaluations") for run in runs]
     known = measured(tables)
@@ -135,14 +134,14 @@ def save(
         figures: figures by name, as `figures()` returns them.
         folder: the folder for the files; created if it does not exist.
         formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all but the first contain text as text, not as shapes.
-        csv: whether to write the numbers behind each figure as `<name>.csv`, too.
+        csv: whether to write the numbers of each figure as `<name>.csv`.
         latex: whether to write them as a LaTeX table, `<name>.tex`.
 
     Returns:
-        The files written.
+        The written files.
 
     Raises:
-        FednetError: there is no such format, or PGF is asked for where there is no LaTeX.
+        FednetError: the format does not exist, or PGF is requested without LaTeX.
         DataError: the folder cannot be written.
     """
     settings = _settings(formats)
@@ -164,7 +163,7 @@ def save(
 
 
 def _settings(formats: Sequence[str]) -> dict[str, Any]:
-    """Check the formats, and return the settings that they need."""
+    """Check the formats, and return their settings."""
     for picture in formats:
         if picture not in FORMATS:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
@@ -177,7 +176,7 @@ def _settings(formats: Sequence[str]) -> dict[str, Any]:
 
 
 class _Recorded(NamedTuple):
-    """What a timeline is made of."""
+    """The data of a timeline."""
 
     transfers: pd.DataFrame
     receptions: pd.DataFrame
@@ -195,7 +194,7 @@ class _Recorded(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """End of the last thing that happened, in simulated seconds; 0 if nothing has ended."""
+        """End of the last activity, in simulated seconds; 0 without any."""
         ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
@@ -227,13 +226,13 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """The accuracy that ends the runs, if it is the same in all that have one."""
+    """The target accuracy, if it is the same in all runs that have one."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
-    """Write a figure, and the images that PGF keeps in files of their own beside it; return all files."""
+    """Write a figure, and the images of a PGF picture in their own files; return all files."""
     with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
         target = Path(unfinished, path.name)
         if picture == "pgf":

@@ -1,4 +1,4 @@
-"""Bar charts of a study: the cost of reaching the target for each setting, with 95 % intervals over seeds."""
+"""Bar charts of a study: the cost of the target for each setting, with 95 % intervals over seeds."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
-"""Length of the axis, as a multiple of that of the longest bar, without failures and with their words and crosses."""
+"""Length of the axis relative to the longest bar, without failures and with their text and crosses."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
-"""Most failures with a cross each; and the distance of crosses as a part of the width of the axes."""
+"""Largest number of failures with a cross each; distance of crosses relative to the width of the axes."""
 
 
 def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
-    """Draw the mean cost of reaching the target, with a bar for each setting in the panels of the layout.
+    """Draw the mean cost of the target, one bar per setting in the panels of the layout.
 
-    The mean is taken over the runs that reached the target. Each run that did not is a cross at the right, and the bar
-    says how many did. Bars have the colours of the curves as long as there are so many colours.
+    The mean is over the runs that reached the target. Each other run is a cross at the right, and the bar has the
+    number of successful runs. Bars have the colours of the curves as long as these suffice.
 
     Args:
         view: the study.
@@ -96,7 +96,7 @@ def _widest(needed: list[list[Array]]) -> float:
 
 
 def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
-    """Draw the bars of a panel, and return whether an interval was cut at zero."""
+    """Draw the bars of a panel, and return whether an interval was clipped at zero."""
     cut = False
     several = len(layout.lines) > len(LINE_COLOURS)
     for index, values in enumerate(needed):
@@ -117,7 +117,7 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
 
 
 def _cross(axes: Axes, needed: list[Array], right: float) -> None:
-    """Draw a cross at the right for each run that never reached the target."""
+    """Draw a cross at the right for each run that missed the target."""
     for index, values in enumerate(needed):
         failed = int(np.isnan(values).sum())
         shown = failed if failed <= MOST_CROSSES else 1

@@ -35,14 +35,15 @@ from fednet_emu.draw.style import (
 from fednet_emu.errors import FednetError, did_you_mean
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Number of points of a line; number of markers on it; and n, where the first 1/n of a line counts as its start."""
+"""Number of points of a line; number of its markers; and n, where the first 1/n of a line is its start."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
-"""Largest distance of lines that coincide, as a part of the vertical axis; smallest one between numbers on lines, as
-parts of the axes."""
+"""Largest distance of coinciding lines, relative to the vertical axis; smallest distance of numbers on lines, relative
+to the axes.
+"""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
-"""What is different of a line where the first of its runs has ended."""
+"""Style of a line from the end of its first run on."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
-"""Mark on a line where one of its runs has ended."""
+"""Mark on a line at the end of one of its runs."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH = 22
 BAND_INK = 0.72
@@ -56,7 +57,7 @@ class Layout:
     Attributes:
         lines: the levels of each line (or bar); every panel has all of them.
         panels: the levels of each panel, by row and column.
-        names: what axes and levels are called.
+        names: names of axes and levels.
     """
 
     lines: Sequence[Levels]
@@ -73,7 +74,7 @@ class Layout:
             rename: other names of axes, levels and metrics; see `Names`.
 
         Raises:
-            FednetError: there is no such axis, level or metric, or more than two axes are given.
+            FednetError: an axis, level or metric does not exist, or more than two axes are given.
         """
         names, called = list(view.axes), Names.of(view.axes, rename)
         chosen = names[1:3] if panel_axes is None else list(dict.fromkeys(panel_axes))
@@ -95,11 +96,11 @@ class Layout:
 def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) -> Figure | None:
     """Draw a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
 
-    Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last
-    value until the next evaluation, and after its end. All lines go on to the end of the longest run; where the first
-    of its runs has ended a line is thin, and says how many go on wherever that number falls. The vertical axis shows
-    possible values only, and the legend says when a band is clipped to them; its range ignores the first part of each
-    line, where all settings look alike. Where all lines of a panel coincide, the panel says so.
+    Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last value
+    until the next evaluation, and after its end. All lines continue to the end of the longest run; from the end of its
+    first run on, a line is thin, with the number of remaining runs. The vertical axis shows possible values only, and
+    the legend names clipped bands; its range ignores the first part of each line. A panel with coinciding lines says
+    so.
 
     Args:
         view: the study.
@@ -108,7 +109,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
         layout: the settings of lines and panels.
 
     Returns:
-        None if no run has this metric, or nothing was spent.
+        None if no run has this metric, or the cost is zero.
     """
     cost, known = RECORDED[against], view.evaluations[np.isfinite(view.evaluations[metric])]
     spent = cost.of(known)
@@ -150,7 +151,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
 
 def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
-    """Explain lines, bands, thin ends, numbers and the target, as far as the figure has them."""
+    """Explain lines, bands, thin ends, numbers and the target, where the figure has them."""
     entries: list[tuple[Artist, str]] = []
     heading = ""
     if len(layout.lines) > 1:
@@ -180,7 +181,7 @@ class Drawn(NamedTuple):
     band: Band
 
     def numbers(self, cost: str, metric: str) -> pd.DataFrame:
-        """The line as a table, one row for each point."""
+        """The line as a table, one row per point."""
         its = self.band
         columns = {cost: its.spent, metric: its.mean, "low": its.low, "high": its.high, "runs that go on": its.runs}
         levels = {name: [level] * len(its.spent) for name, level in ({**self.panel, **self.line}).items()}
@@ -206,12 +207,12 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None
 
 
 def _falls(its: Band) -> list[int]:
-    """Points at which the number of runs that go on has fallen, but not to nothing."""
+    """Points at which the number of remaining runs has decreased, but not to zero."""
     return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
 
 
 def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
-    """Write how many runs go on where that number falls, as far as there is room.
+    """Write the number of remaining runs where it decreases, as far as space permits.
 
     Args:
         axes: the panel, whose limits are set.
@@ -229,7 +230,7 @@ def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
 
 
 def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> None:
-    """Fit the vertical axis to bands and target within what is possible."""
+    """Fit the vertical axis to bands and target, within the possible values."""
     least, most = RANGES.get(metric, (0.0, 1.0))
     parts = [values[len(its.spent) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
     values = np.concatenate([*parts, np.array([] if target is None else [target])])
@@ -241,7 +242,7 @@ def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | 
 
 
 def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
-    """Draw the target in each panel, say how many runs go on, and where all lines of a panel coincide."""
+    """Draw the target in each panel, the number of remaining runs, and a note where all lines of a panel coincide."""
     for axes in dict.fromkeys(its.axes for its in drawn):
         if target is not None:
             axes.axhline(target, **TARGET_LINE)
@@ -266,6 +267,6 @@ def _apart(bands: Sequence[Band]) -> float:
 
 
 def fitted(text: str) -> str:
-    """Return the title of a panel, broken into lines after commas, and between words, if it is too long for one."""
+    """Return the title of a panel, broken after commas and between words if it is too long for one line."""
     lines = [text] if len(text) <= TITLE_LENGTH else text.split(", ")
     return "\n".join(part for line in lines for part in textwrap.wrap(line, TITLE_LENGTH, break_on_hyphens=False))

@@ -17,7 +17,7 @@ from fednet_emu.draw.style import paper_style
 from fednet_emu.errors import FednetError, did_you_mean
 
 MOST_LINES = 8
-"""Most lines in one panel that can be told apart; panels with more are drawn only on request."""
+"""Largest number of distinguishable lines in a panel; panels with more are drawn on request only."""
 OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
 
@@ -29,22 +29,22 @@ def study_figures(
     panels: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
 ) -> dict[str, Figure]:
-    """Draw all figures that a study has data for, and return them by name.
+    """Draw all figures of a study, and return them by name.
 
-    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or the same for another
-    metric), `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
-    `front-energy-time`, `final` if devices were evaluated one by one, and `cycle-groups` for cyclic participation.
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or those of another metric),
+    `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
+    `front-energy-time`, `final` with device evaluations, and `cycle-groups` for cyclic participation.
 
     Args:
         view: the study.
-        metric: the metric to draw; by default that of the target, else the accuracy, or the loss without one.
+        metric: the metric to draw; by default that of the target, or the accuracy, or the loss.
         against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
             four costs unless a panel would have more than 8 lines.
-        panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
+        panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
         rename: other names for axes, levels (`level` or `axis=level`) and metrics.
 
     Raises:
-        FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
+        FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.
     """
     _choice("--against", against, RECORDED)
     layout, measure = Layout.of(view, panels, rename), _metric(view, metric)

@@ -1,4 +1,4 @@
-"""The Pareto fronts of a study: which settings give the most accuracy for their time, their bits, or their energy."""
+"""Pareto fronts of a study: accuracy against time, bits and energy, and energy against time."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
-"""Heights of a row of panels and of a lone one; parts of the largest values within which points coincide."""
+"""Heights of a row of panels and of a single one; relative distance of coinciding points."""
 DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 
 def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
     """Draw accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
-    A point is on the front of its panel if no other is as accurate for less. Settings with different data have rows of
-    their own. What has learnt nothing, and settings of which a run diverged, are on none; see `points_of`.
+    A point is on the front if no other has at least its accuracy at less cost. Different data have separate rows.
+    Points that have not learnt, and settings with diverged runs, are on no front; see `points_of`.
 
     Returns:
         None if no accuracy was measured.
@@ -71,10 +71,10 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
 
 
 def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
-    """Draw what reaching the target took each setting in energy against time, and the front, which a line joins.
+    """Draw the energy and the time of the target of each setting, and their front as a line.
 
-    Points are means over seeds, of settings whose every run reached the target; without a target those of whole runs.
-    Settings with different data have fronts of their own.
+    Points are means over seeds, for settings whose every run reached the target; without a target those of whole runs.
+    Different data have separate fronts.
 
     Returns:
         None if fewer than two settings have a point.
@@ -109,7 +109,7 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Draw points [points, 2] in the looks of their settings; one that others cover is a larger ring around them."""
+    """Draw points [points, 2] in the styles of their settings; a point covered by others is a larger ring."""
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):
@@ -121,7 +121,7 @@ def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
 
 
 def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
-    """The levels that all these settings share, of axes that have several."""
+    """The levels that all these settings share, of axes with several levels."""
     shared = {
         name: level
         for name, level in settings[0].items()

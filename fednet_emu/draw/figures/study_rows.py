@@ -1,7 +1,6 @@
-"""Figures of studies with a row for each setting: final scores, differences from the first setting, and the ranking.
+"""Figures of studies with a row per setting: final scores, differences from the first setting, and the ranking.
 
-Runs are points, with their mean as a larger mark and its 95 % interval, which ends in an arrow where it goes on beyond
-what is shown.
+Runs are points, means larger marks with 95 % intervals; an interval that exceeds the axis ends in an arrow.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ LINE: dict[str, Any] = {"color": "0.25", "linewidth": 0.8}
 DOT: dict[str, Any] = {"marker": ".", "markersize": 3.5, "alpha": 0.5, "linestyle": "", "markeredgewidth": 0.0}
 MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "markeredgewidth": 0.0}
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
-"""Looks of intervals, runs, means, and runs that never reached the target."""
+"""Styles of intervals, runs, means, and runs that missed the target."""
 FAN, FINE, MOST_FAN = 0.14, 200, 0.3
-"""Distance of runs in a row that coincide, in rows; parts of the largest value within which they do; largest offset."""
+"""Distance of coinciding runs in a row, in rows; the relative difference of coinciding runs; largest offset."""
 ARROW = 3.5
-"""Size of the arrow head at an end that was cut, in points."""
+"""Size of the arrow head of a clipped end, in points."""
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
 """Height of a row, of one in a figure with several panels, and of the title of a panel, in inches."""
 LABEL_IN = 2.2
-"""Width of the label below a ranking, which the names of settings leave."""
+"""Width of the label below a ranking, next to the names of settings."""
 OF_DEVICES = {
     "worst_accuracy": "Accuracy of the\nworst device",
     "std_accuracy": "Spread over\ndevices",
@@ -60,10 +59,10 @@ OF_DEVICES = {
 def final_figure(view: StudyRecords, names: Names) -> Figure | None:
     """Draw the final scores of every run over the devices: accuracy of the worst one, spread, success of an attack.
 
-    An interval that reaches beyond the possible values, 0 to 1, ends there with an arrow head.
+    An interval beyond the possible values, 0 to 1, ends there with an arrow head.
 
     Returns:
-        None if devices were not evaluated one by one.
+        None without evaluations of single devices.
     """
     measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
     if not measured:
@@ -88,18 +87,18 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
 
 
 def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
-    """Draw how much each setting is above or below the first one at the end of the runs, seed by seed.
+    """Draw the difference of each setting to the first one at the end of the runs, paired by seed.
 
-    Points are seeds; zero is no difference. What seeds have in common, their channels and data, cancels out here,
-    unlike in curves with bands. Intervals are those of `compare`: fewer than six seeds have none.
+    Points are seeds; zero is no difference. Common effects of a seed, such as channels and data, cancel, unlike in
+    curves with bands. Intervals are those of `compare`: fewer than six seeds have none.
 
     Args:
         view: the study.
         metric: a key of `METRICS`.
-        layout: the settings of rows and panels; the first row is what the others are compared with.
+        layout: the settings of rows and panels; the first row is the reference.
 
     Returns:
-        None if there is nothing to compare, too few seeds to pair, or no difference at all.
+        None without other settings, pairs, or differences.
     """
     panels, (base, *lines) = [panel for row in layout.panels for panel in row], layout.lines
     found = [[_differences(view.cells, metric, panel, base, line) for line in lines] for panel in panels]
@@ -124,13 +123,13 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
 
 
 def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:
-    """Draw what the target cost each run, a row for each setting, the cheapest first.
+    """Draw the cost of the target of each run, a row per setting, cheapest first.
 
-    Blue settings may be the best, grey ones are not, or are not ranked. A run that did not reach the target is a cross
-    at the cost at which it ended, and the row says how many did; it has no mean then.
+    Blue settings may be the best, grey ones are not, or are not ranked. A run that missed the target is a cross at its
+    final cost; its row has no mean, and the number of successful runs.
 
     Raises:
-        FednetError: `rename` has another name for an axis or level that the ranking does not have.
+        FednetError: `rename` has a name for an unknown axis or level.
     """
     settings = ranking.settings
     unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
@@ -156,7 +155,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
 
 
 def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
-    """The differences of seeds that both settings have, [seeds]."""
+    """The differences of common seeds, [seeds]."""
     if metric not in cells:
         return np.empty(0)
     first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
@@ -164,7 +163,7 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
 
 
 def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
-    """Draw a setting of a ranking, and return whether its interval was cut at zero."""
+    """Draw a setting of a ranking, and return whether its interval was clipped at zero."""
     costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
     reached, failed = costs[its.got_there], costs[~its.got_there]
     interval = Interval(*(value / unit.size for value in its.cost))
@@ -185,15 +184,15 @@ def draw_runs(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> bool:
-    """Draw the values of runs [runs] as points in a row, with their mean and its interval; return whether this was cut.
+    """Draw the values of runs [runs] as points in a row, with mean and interval; return whether this was clipped.
 
     Args:
         axes: where to draw.
         values: the values.
         row: their vertical position.
         colour: the colour of points and mean.
-        interval: their mean and its interval, if it is not that of the values.
-        least: smallest possible value, where the interval ends at the latest.
+        interval: mean and interval, if not those of the values.
+        least: smallest possible value, at which the interval ends.
         most: largest possible value.
     """
     its = interval or mean_interval(values)
@@ -205,7 +204,7 @@ def draw_runs(
 
 
 def fanned(values: Array) -> Array:
-    """Return how far runs are drawn from the middle of their row, [runs]: those that coincide stand side by side."""
+    """Return the vertical offsets of runs in a row, [runs]: coinciding ones are side by side."""
     groups = pd.Series(np.rint(FINE * values / max(float(np.abs(values).max(initial=0.0)), 1e-300)))
     by_group = groups.groupby(groups)
     middle = (by_group.transform("size") - 1) / 2
@@ -214,10 +213,10 @@ def fanned(values: Array) -> Array:
 
 
 def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:
-    """Draw an interval as a horizontal line, with caps, or with an arrow head where it goes on beyond the possible.
+    """Draw an interval as a horizontal line, with caps, or with an arrow head where it exceeds the possible values.
 
     Returns:
-        Whether an end was cut; nothing is drawn of an interval without limits.
+        Whether an end was clipped; an interval without limits is not drawn.
     """
     if not math.isfinite(interval.low):
         return False
@@ -230,12 +229,12 @@ def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -ma
 
 
 def entry(label: str, look: Mapping[str, Any], colour: str = "0.4") -> Line2D:
-    """Return the entry of a legend for what has a look, in a colour if the look has none."""
+    """Return the legend entry of a style, in a colour if the style has none."""
     return Line2D([], [], **{"color": colour, **look}, label=label)
 
 
 def interval_entry(*, cut: bool) -> Line2D:
-    """Return the entry of a legend for intervals, some of which were cut."""
+    """Return the legend entry of intervals, some of which were clipped."""
     label = "95 % interval over seeds" + (" (arrow: goes on)" if cut else "")
     return entry(label, {**LINE, "marker": "|", "markersize": ARROW, "markeredgewidth": 0.8})
 
@@ -245,7 +244,7 @@ def _runs_entries(label: str, *, cut: bool) -> list[Line2D]:
 
 
 def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
-    """Write a small text to the right of a place."""
+    """Write a small text to the right of a position."""
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL_PT - 1, **options}
     axes.annotate(text, place, (3, 0), **look)
 
@@ -253,7 +252,7 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Name the rows of a chart after settings, and the chart after the panel if it is one of several."""
+    """Name the rows of a chart after settings, and the chart after the panel if there are several."""
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -263,7 +262,7 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Name the rows of a chart after settings; a lone axis of numbers is named beside the rows instead of in each."""
+    """Name the rows of a chart after settings; a single axis of numbers is named once for all rows."""
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:

@@ -1,4 +1,4 @@
-"""The figure of a search: what every trial cost, in the order in which they were tried, or two costs of each."""
+"""The figure of a search: the cost of every trial in order, or two costs of each."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _STEPS: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "drawstyle": "steps-p
 
 
 def search_figure(view: SearchRecords) -> PaperFigure:
-    """Draw what each trial cost, the best so far, and the means of the finalists over all their seeds.
+    """Draw the cost of each trial, the best so far, and the means of the finalists over all their seeds.
 
-    Trials that did not get there stand at the upper edge. With several costs, the first two of each trial are drawn.
+    Trials that missed the target are at the upper edge. With several costs, the first two of each trial are drawn.
     """
     figure = new_figure(HEIGHT_IN)
     axes = figure.subplots()

@@ -1,7 +1,7 @@
-r"""Text that TeX sets as it stands, and figures as PGF pictures whose names are text, whatever is in them.
+r"""Text that TeX prints verbatim, and PGF pictures with arbitrary names as text.
 
 A document that includes a PGF picture runs it as TeX, so a name such as `50 % & more` must not break it, nor may
-`\input{...}` in one read a file.
+`\input{...}` in a name read a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPECIAL = {c: rf"\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}",
 }  # fmt: skip
 _MATH = re.compile(r"(?:[\w .,+*/=()^{}-]|\\(?:mathdefault|times)(?![a-zA-Z]))*", re.ASCII)
-"""Formulas of labels and of Matplotlib's numbers; whatever else stands between dollar signs is text."""
+"""Formulas of labels and of Matplotlib's numbers; other text between dollar signs is text."""
 _HEAD = r"""%% Include this picture with \input; the preamble needs \usepackage{pgf}, and often \usepackage{lmodern}.
 \begingroup%%
 \makeatletter%%
@@ -40,12 +40,12 @@ _END = r"""\end{pgfpicture}%
 
 
 def escaped(text: str) -> str:
-    r"""Return text so that TeX sets every character of it; what prints nothing is an escape such as `\x1b`."""
+    r"""Return text of which TeX prints every character; non-printing characters become escapes such as `\x1b`."""
     return re.sub(r"[\\&%$#_{}~^µ<>|]|-(?=-)", lambda found: _SPECIAL[found[0]], visible(text))
 
 
 def label_text(text: str, *, formulas: bool) -> str:
-    """Return the text of a label for TeX; known formulas between dollar signs remain if there are any."""
+    """Return the text of a label for TeX; known formulas between dollar signs remain."""
     parts = re.split(r"(?<!\\)\$", text) if formulas else [text]
     if not all(map(_MATH.fullmatch, parts[1::2])):
         parts = [text]
@@ -55,10 +55,10 @@ def label_text(text: str, *, formulas: bool) -> str:
 
 @contextmanager
 def measured(name: str) -> Iterator[None]:
-    """Turn a failure of LaTeX, which measures the text of a picture, into an error that names the picture.
+    """Convert a failure of LaTeX, which measures the text of a picture, to an error that names the picture.
 
     Raises:
-        FednetError: LaTeX does not run, or has no such character.
+        FednetError: LaTeX does not run, or lacks a character.
     """
     try:
         yield
@@ -72,10 +72,10 @@ def measured(name: str) -> Iterator[None]:
 
 
 class FigureCanvas(FigureCanvasPgf):
-    """Matplotlib's canvas for PGF, whose labels are escaped; `Figure.savefig` finds it by this name."""
+    """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds it by this name."""
 
     def get_renderer(self) -> Any:
-        """What measures text for the layout."""
+        """The renderer that measures text for the layout."""
         return _Renderer(self.figure, None)
 
     def print_pgf(self, fname_or_fh: Any, *, bbox_inches_restore: Any = None, **_: Any) -> None:
@@ -94,7 +94,7 @@ class FigureCanvas(FigureCanvasPgf):
 
 
 class _Renderer(RendererPgf):
-    """Writes what is drawn as PGF, with all text escaped."""
+    """Draws PGF with escaped text."""
 
     def __init__(self, figure: Any, fh: Any) -> None:
         super().__init__(figure, fh)  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
-"""Draw the timeline: a panel for each run, a row for each device, with coloured bars for its activities.
+"""Draw the timeline: a panel per run, a row per device, with coloured bars for its activities.
 
-Of many devices, areas show the share in each state over time, and below them some devices have rows.
+With many devices, areas show the share in each state over time, and some devices have rows below them.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from fednet_emu.draw.palette import ACTIVITIES, ORANGE
 from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
 
 MAX_ROWS = 60
-"""Most rows of a figure; more devices than that are shown as areas, and some of them in rows."""
+"""Largest number of rows of a figure; with more devices, areas and some rows are drawn."""
 SOME_ROWS, MIN_ROWS = 24, 12
-"""Rows below areas: of a figure with one panel, and of a panel at least."""
+"""Rows below areas: of a figure with one panel, and the minimum of a panel."""
 AREA_ROWS = 12
 """Height of areas, in rows."""
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
 MIN_HEIGHT_ROWS = 6
-"""Smallest height of a panel, in rows, at which its axis label fits."""
+"""Smallest height of a panel, in rows, for its axis label."""
 TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the bars of one activity are drawn; colours also differ in lightness, for greyscale print.
+    """Style of the bars of an activity; colours also differ in lightness, for greyscale print.
 
     Bars of failed activities are white and hatched.
 
     Attributes:
         colour: colour of the bars.
-        height: height of the bars as a part of a row.
+        height: height of the bars relative to a row.
         layer: drawing order; bars with higher numbers cover others.
         hollow: colour of the hatching of failed activities; empty for the colour of the bars.
     """
@@ -75,13 +75,13 @@ class Panel:
     Attributes:
         label: name of the run.
         bars: the activities of its devices, see `activity_bars`.
-        round_ends_s: times [rounds] at which rounds ended, in simulated seconds.
+        round_ends_s: ends of the rounds [rounds], in simulated seconds.
         until_s: end of the time axis in simulated seconds.
-        from_s: its begin.
-        devices: how many devices there are, also those without bars; 0 if that is not known.
-        over_s: end of the run, after which nobody is idle any more.
-        sort: order of the rows, one of `SORTS`; by default by number, or, if not all have a row, by the time that they
-            waited, or were busy if nobody waited.
+        from_s: its start.
+        devices: number of devices, including those without bars; 0 if unknown.
+        over_s: end of the run, after which no device is idle.
+        sort: order of the rows, one of `SORTS`; by default by number, or, if not all have a row, by waiting time, or by
+            busy time if no device waited.
     """
 
     label: str
@@ -96,7 +96,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a panel: the devices from top to bottom, whether areas are above them, and what the axis says."""
+    """The rows of a panel: devices from top to bottom, whether areas are above them, and the axis label."""
 
     devices: list[int]
     areas: bool
@@ -104,7 +104,7 @@ class Rows:
 
 
 def rows_of(panel: Panel, panels: int) -> Rows:
-    """Choose the rows of a panel of a figure with so many panels."""
+    """Choose the rows of a panel of a figure with `panels` panels."""
     everyone = ranked(panel.bars, panel.sort or "device")
     count = max(panel.devices, len(everyone))
     if len(everyone) <= MAX_ROWS // panels:
@@ -117,11 +117,11 @@ def rows_of(panel: Panel, panels: int) -> Rows:
 
 
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
-    """Draw what the devices of each run did over time; None if no device of any run did anything.
+    """Draw the activities of the devices of each run over time; None without activities.
 
     The panels share 60 rows and the time axis of the longest. A run with more devices has areas of the share of devices
-    in each state, and rows for devices at equal distances in their order, as a rule from the one that waited longest to
-    the one that waited least. Devices that did nothing have no row; the axis then says how many of all have one.
+    in each state, and rows for devices at equal distances in their order, by default from the longest to the shortest
+    waiting time. Devices without activities have no row; the axis then has the number of rows and devices.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -155,11 +155,11 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
-    """Draw the share of devices in each state as areas on top of each other, over the white of the idle ones."""
+    """Draw the shares of devices in each state as stacked areas; the white rest is idle."""
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
-    # steps, each as wide as its stretch of time; who does two things at a time is counted twice, up to all devices
+    # steps as wide as their intervals; simultaneous states of a device count twice, up to all devices
     heights = [100 * np.append(share, share[-1]) for _, share in known]
     tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
     for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):

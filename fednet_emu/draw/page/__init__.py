@@ -1,1 +1,1 @@
-"""Pages of HTML that show results in a browser, each a single file that needs no network."""
+"""HTML pages of results, each a single file without network access."""

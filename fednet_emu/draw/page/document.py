@@ -1,17 +1,15 @@
-"""Assemble a page: one HTML file with its styles, its scripts, Plotly and its data, which asks nobody for anything.
+"""Assemble a page: one HTML file with styles, scripts, Plotly and data, without network access.
 
-How a page is made:
+1. Python collects the content of the page as a document: mappings and lists of texts, numbers and one-dimensional NumPy
+   arrays. Arrays are packed (`packing.py`), so a column of a million numbers is possible.
+2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with colours and names of `palette.py`,
+   `browser/style.css`, the scripts of `CORE`, and the scripts of the page from `browser/`.
+3. A script of the page calls `fednet.page((document) => {...})`. The function receives the document with unpacked typed
+   arrays, and builds the page with the functions of `browser/core.js`, `figure.js` and `table.js`: `fednet.section`,
+   `fednet.figure`, `fednet.table`, `fednet.select`, ... Each is documented at its definition.
 
-1. Python gathers what the page shows as a document: mappings and lists of texts, numbers and NumPy arrays of one
-   dimension. Arrays travel packed (`packing.py`), so a column of a million numbers is fine.
-2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with the colours and names of
-   `palette.py`, `browser/style.css`, the scripts of `CORE`, and the scripts of the page itself from `browser/`.
-3. A script of the page calls `fednet.page((document) => {...})`. The function gets the document, its arrays unpacked to
-   typed arrays, and builds the page with what `browser/core.js`, `figure.js` and `table.js` offer: `fednet.section`,
-   `fednet.figure`, `fednet.table`, `fednet.select`, ... Each is described where it is defined.
-
-Plotly is the file that the package `plotly` brings along, compressed to a third; the browser unpacks it. The policy in
-the frame forbids the page to load anything.
+Plotly is the file of the package `plotly`, compressed to a third and unpacked by the browser. The policy in the frame
+forbids loading.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from fednet_emu.records.folder.manifest import PACKAGES, versions
 from fednet_emu.records.rows import KINDS
 
 CORE = ("units.js", "core.js", "figure.js", "table.js")
-"""Scripts that every page has, in this order, before its own."""
+"""Scripts of every page, in order, before its own."""
 TITLES = {
     "rounds": ("Rounds", "count"),
     **{f"{kind}_bit": (kind.capitalize(), "bits") for kind in KINDS},
@@ -50,16 +48,17 @@ TITLES = {
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }
-"""Titles of the columns of tables, and kinds of their values, by which the browser formats them; columns that are not
-known are called by their names."""
+"""Titles of the columns of tables, and kinds of their values for the browser's formatting; unknown columns have their
+names.
+"""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
     """Return a page as HTML.
 
     Args:
-        title: the title of the page, which is also its first heading.
-        document: what the scripts show; see `Packer.plain` for what it may hold.
+        title: the title of the page and its first heading.
+        document: the content for the scripts; see `Packer.plain` for allowed types.
         scripts: names of the page's own scripts in `browser/`, in order.
     """
     packer = Packer()
@@ -79,9 +78,9 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file, at once or not at all, and return the file; for the arguments see `page`.
+    """Write a page to a file atomically, and return the file; see `page` for the arguments.
 
-    Folders on the way to the file are made.
+    Parent folders are created.
 
     Raises:
         DataError: the file cannot be written.
@@ -105,7 +104,7 @@ def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITL
 
 
 def palette() -> str:
-    """The colours of activities and lines as variables of CSS, for both themes."""
+    """The colours of activities and lines as CSS variables, for both themes."""
     light = {name: its.colour for name, its in ACTIVITIES.items()}
     dark = {name: its.dark for name, its in ACTIVITIES.items()}
     light |= {f"line-{place}": colour for place, colour in enumerate(LINE_COLOURS)}
@@ -117,7 +116,7 @@ def palette() -> str:
 
 
 def vocabulary() -> str:
-    """What scripts call activities, costs and scores, and how many colours lines have, as a statement of JavaScript."""
+    """Names of activities, costs and scores, and the number of line colours, as a JavaScript statement."""
     known = {
         "activities": {name: its.title for name, its in ACTIVITIES.items()},
         "costs": {name: {"title": its.title, "column": its.column} for name, its in RECORDED.items()},

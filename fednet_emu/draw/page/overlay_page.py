@@ -1,4 +1,4 @@
-"""The page of several runs: their learning curves on one axis and their summaries side by side, as a document."""
+"""The page of several runs: learning curves on common axes, and summaries side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.records.rows import KINDS
 
 SCRIPTS = ("lines.js", "overlay.js")
 SHOWN = ("seed", "status", *TITLES, "event_digest")
-"""Entries of the summaries that the page shows, where a run has them."""
+"""Entries of the summaries on the page, where a run has them."""
 TITLE_LENGTH = 60
 
 
@@ -33,7 +33,7 @@ def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
 
 
 def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
-    """Return what the page of several runs shows; values in seconds, bits and joules, what is unknown as NaN.
+    """Return the document of several runs; values in seconds, bits and joules, unknown ones as NaN.
 
     Raises:
         DataError: the evaluations of a run are missing or unreadable.

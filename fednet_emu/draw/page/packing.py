@@ -1,6 +1,6 @@
-"""Pack arrays of numbers for a page: as few bytes as possible, which a browser unpacks without a library.
+"""Pack arrays of numbers for a page in few bytes, which a browser unpacks without a library.
 
-All arrays of a page are one block of bytes, compressed with zlib and written as base64. `browser/core.js` reads it.
+All arrays of a page are one block of bytes, compressed with zlib, as base64. `browser/core.js` reads it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import pandas as pd
 from numpy.typing import NDArray
 
 ARRAY = "$array"
-"""The key of an object that stands for an array in the document: [type, offset in bytes, numbers, differences]."""
+"""The key of an object that replaces an array in the document: [type, offset in bytes, numbers, differences]."""
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 _SAFE = 2**53
 """Integers up to this size are exact in a browser."""
 
 
 class Packer:
-    """Collects arrays; each is replaced by a small object that says where it is in the block."""
+    """Collects arrays; each is replaced by a small object with its position in the block."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size_byte = 0
 
     def plain(self, content: Any) -> Any:
-        """Return content that JSON can hold: arrays are packed, numbers that are not finite become null.
+        """Return content that JSON can hold: arrays are packed, non-finite numbers become null.
 
         Args:
-            content: mappings, sequences, texts, numbers, None, NumPy arrays and series of one dimension, of numbers,
+            content: mappings, sequences, texts, numbers, None, and one-dimensional NumPy arrays and series of numbers,
                 truth values or texts.
 
         Raises:
-            TypeError: something else is in it.
+            TypeError: the content has another type.
         """
         if isinstance(content, pd.Series):
             content = content.to_numpy()
@@ -70,7 +70,7 @@ class Packer:
         kind = f"{numbers.dtype.kind}{numbers.dtype.itemsize}"
         place = {ARRAY: [kind, self._size_byte, len(numbers), differences]}
         little = numbers.astype(numbers.dtype.newbyteorder("<"))
-        # bytes in planes, first bytes first: these are alike, so they take little room
+        # bytes in planes, first bytes first: similar bytes compress well
         planes = little.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T.tobytes()
         self._parts.append(planes)
         self._size_byte += len(planes)
@@ -78,10 +78,10 @@ class Packer:
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
-    """Integers in the smallest type that holds them, or their differences where those are smaller, and which of them.
+    """Integers in the smallest type that holds them, or their differences if smaller, and which of the two.
 
     Raises:
-        ValueError: a browser could not tell the numbers from their neighbours.
+        ValueError: a browser cannot represent the numbers exactly.
     """
     if not len(numbers):
         return numbers.astype(np.uint8), 0

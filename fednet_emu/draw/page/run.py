@@ -1,4 +1,4 @@
-"""The page of one run: gather everything that it shows, and write it."""
+"""The page of one run: collect its content, and write it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ SCRIPTS = (
     "timeline.js", "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
-"""Most rows of a table that is on the page only to be read and saved; of a longer one the first are there."""
+"""Largest number of rows of a table that no figure uses; of a longer one the first rows are on the page."""
 MOST_DEVICES = 2000
-"""Most devices whose data are shown; of more some are, evenly spaced in the order of those that are alike."""
+"""Largest number of devices with data; of more, evenly spaced ones in the order of similar devices."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
     "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "switch": "sharing the port",
 }  # fmt: skip
-"""What several senders at once mean in access schemes in which they do not share the band in peace."""
+"""Description of several simultaneous senders in access schemes in which they interfere."""
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
@@ -58,7 +58,7 @@ def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
 
 
 def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
-    """Return what the page of a run shows; for the arguments see `write_run_page`."""
+    """Return the document of a run; see `write_run_page` for the arguments."""
     usage = Usage(run)
     scores = scores_in(map(str, usage.evaluations))
     edges_s, uses = air_use(usage.transfers, usage.simulated_s)
@@ -101,7 +101,7 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
 
 
 def _path(run: RunRecords) -> dict[str, Any] | None:
-    """What decided when rounds ended, in words and by kind; None if nothing did."""
+    """Critical paths of the rounds, in words and by kind; None without rounds."""
     try:
         path = Explanation.of(run)
     except DataError:
@@ -110,7 +110,7 @@ def _path(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _live(run: RunRecords) -> dict[str, Any] | None:
-    """A live run beside its prediction; None for others."""
+    """Comparison of a live run with its prediction; None for other runs."""
     if not run.has(MESSAGES):
         return None
     told = {"transfers": _columns(transfers_beside(run)), "rounds": _columns(rounds_beside(run))}
@@ -118,7 +118,7 @@ def _live(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _facts(run: RunRecords) -> list[tuple[str, str]]:
-    """The rows of the summary, with the whole digest, which can then be copied."""
+    """The rows of the summary, with the whole digest."""
     digest = str(run.summary.get("event_digest", ""))
     return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
 
@@ -138,13 +138,13 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def _server_energy(usage: Usage) -> Mapping[str, float]:
-    """Joules of the base stations, which are part of the energy of a run."""
+    """Joules of the base stations."""
     sent, whole_j = usage.transfers, usage.run.summary.get("station_j")
     return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum()) if whole_j is None else whole_j}
 
 
 def _device_numbers(usage: Usage) -> dict[str, Any]:
-    """What is known of each device, [devices] each."""
+    """Quantities of each device, [devices] each."""
     sent, scene = usage.transfers, usage.scene
     ups = sent[sent["kind"] == "uplink"]
     told = {
@@ -162,7 +162,7 @@ def _device_numbers(usage: Usage) -> dict[str, Any]:
 
 
 def _scene(scene: Scene | None) -> dict[str, Any]:
-    """Positions in centimetres, one array after the other for each instant."""
+    """Positions in centimetres, one array per instant."""
     if scene is None:
         return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
@@ -178,7 +178,7 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
 
 
 def _ground(run: RunRecords) -> dict[str, Any] | None:
-    """Gains over places, a row of dB for each y; None where the path loss is one of distance."""
+    """Gains over positions, a row of dB for each y; None for path loss by distance."""
     if not run.has(GROUND):
         return None
     grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
@@ -188,7 +188,7 @@ def _ground(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _data_split(run: RunRecords) -> dict[str, Any]:
-    """How samples are split, devices that are alike side by side."""
+    """The distribution of samples, with similar devices side by side."""
     if not run.has(DATA_SPLIT):
         return {"missing": NOT_RECORDED}
     split = DataSplit.of(run)
@@ -219,7 +219,7 @@ def _several(scenario: Mapping[str, Any], kind: str) -> str:
 
 
 def _losses(usage: Usage) -> list[dict[str, Any]]:
-    """Deliveries of each kind by reason of loss, most frequent first; the empty reason is that of what arrived.
+    """Deliveries of each direction by reason of loss, most frequent first; the empty reason is arrival.
 
     A transfer to several devices is one delivery for each of them.
     """
@@ -238,7 +238,7 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
 
 
 def _tables(run: RunRecords) -> dict[str, Any]:
-    """All tables that are not on the page anyway, with a note where rows are left out."""
+    """All tables without a figure on the page, with a note where rows are left out."""
     told = {}
     for name in run.names():
         if name in ("transfers", "receptions", "computes", *DESCRIBED):

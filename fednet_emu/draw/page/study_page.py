@@ -26,13 +26,13 @@ from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
-"""Columns of the cells whose means over seeds stand in the table of settings, and their intervals."""
+"""Columns of the cells whose means and intervals are in the table of settings."""
 FIRST = ("time", "bits", "energy")
-"""The costs whose rankings are told first."""
+"""The costs whose rankings come first."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
-"""Most and fewest points of a line, and of all lines of a page together, if these are not too many for that."""
+"""Largest and smallest number of points of a line, and of all lines of a page together."""
 MOST_POINTS = 250
-"""Points of a setting in a front; of more, evenly spread ones, the last, and those on a front are shown."""
+"""Number of points of a setting in a front; of more, evenly spaced ones, the last, and those on a front remain."""
 TRIALS = {
     "trial": ("Trial", "count"),
     "setting": ("Setting", "text"),
@@ -41,11 +41,11 @@ TRIALS = {
     "score": ("Score", "score"),
     "why_not": ("Why not", "text"),
 }
-"""Titles and kinds of the columns of trials, beside parameters and costs."""
+"""Titles and kinds of the columns of trials, in addition to parameters and costs."""
 
 
 def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
-    """Write the page of a study, and of the search that it comes from, to a file and return the file.
+    """Write the page of a study, and of its search if there is one, to a file and return the file.
 
     Raises:
         DataError: the file cannot be written.
@@ -54,7 +54,7 @@ def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | Non
 
 
 def study_document(view: StudyRecords, search: SearchRecords | None = None) -> dict[str, Any]:
-    """Return what the page of a study shows; values in seconds, bits and joules, what is unknown as NaN."""
+    """Return the document of a study; values in seconds, bits and joules, unknown ones as NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
     compared, ranked = list(differences(view)), list(rankings(view))
@@ -86,7 +86,7 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
 
 
 def cells_table(view: StudyRecords) -> pd.DataFrame:
-    """Return one row for each cell, finished or not, without the columns that nobody has."""
+    """Return one row for each cell, finished or not, without empty columns."""
     rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
     table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
@@ -96,7 +96,7 @@ def cells_table(view: StudyRecords) -> pd.DataFrame:
 
 
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the columns of the table of settings: the number of runs, and means over seeds with their intervals."""
+    """Return the columns of the table of settings: number of runs, and means over seeds with intervals."""
     table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
     table["Runs"] = [float(len(setting.cells)) for setting in settings]
     for name, interval in MEANS.items():
@@ -115,7 +115,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 
 
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what the study is and what came out, in a few sentences; `ranked` are its rankings."""
+    """Return a description of the study and its results in some sentences; `ranked` are its rankings."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
@@ -135,9 +135,9 @@ def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict
 
 
 def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
-    """Return for each axis the sentence about its first and last level, all together: when the target is reached.
+    """Return for each axis the sentence on the time to the target of its first and last level, over all combinations.
 
-    Nothing is told of axes that change the data set, because scores on different data sets say nothing together.
+    Axes that change the data set are omitted, because scores on different data sets are not comparable.
     """
     asked = "time_to_target_s" if view.target else "accuracy"
     found = []
@@ -162,7 +162,7 @@ def _who_reached(view: StudyRecords, settings: Sequence[Setting]) -> str:
 
 
 def left_out(view: StudyRecords) -> str:
-    """Say which comparisons the page leaves out; empty if none."""
+    """Name the comparisons that the page leaves out; empty if none."""
     told = []
     if any(len(levels) > ALL_PAIRS for levels in view.axes.values()):
         told.append(f"of more than {ALL_PAIRS} levels, each is compared with the first and the next")
@@ -188,7 +188,7 @@ def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[st
 
 
 def rankings(study: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the ranking by time, bits, energy and rounds of the settings of each data set, where it can be made."""
+    """Yield the rankings by time, bits, energy and rounds of the settings of each data set, where they exist."""
     settings = settings_of(study)
     if not study.target or len(settings) < 2:
         return
@@ -231,7 +231,7 @@ def _ranking_columns(ranking: RankedSettings) -> list[dict[str, Any]]:
 def pareto(study: StudyRecords, settings: Sequence[Setting]) -> dict[str, Any]:
     """Return the points and fronts of a study.
 
-    Fronts with the accuracy are over all rounds; those of two costs over settings, by what reaching the target cost.
+    Fronts with accuracy are over all rounds; those of two costs are over settings, by the costs of the target.
     """
     names = list(dict.fromkeys(setting.data_set for setting in settings))
     costs = [cost.column for cost in TRADED.values()]
@@ -258,7 +258,7 @@ def _points(points: pd.DataFrame, pairs: Iterable[tuple[str, str]], names: Seque
 
 
 def search_section(search: SearchRecords) -> dict[str, Any]:
-    """Return the words, the trials and the finalists of a search."""
+    """Return description, trials and finalists of a search."""
     kinds = {name: COSTS[name].kind if name in COSTS else "score" for name in search.columns}
     costs = {name: (f"Mean {name}", kind) for name, kind in kinds.items()}
     return {

@@ -1,4 +1,4 @@
-"""The timeline of a page: every single transfer and computation, as far as they fit."""
+"""The timeline of a page: single transfers and computations, up to a limit."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fednet_emu.records.rows import KINDS
 
 MOST_DEVICES = 2_000
 MOST_ROWS = 2_500_000
-"""Most devices with a row of their own, and most transfers, receptions and computations that a page holds."""
+"""Largest number of devices with a row each, and of transfers, receptions and computations on a page."""
 EXACT_ROWS = 200_000
-"""Up to so many transfers are told to the nanosecond and with their energy; more, to the microsecond."""
+"""Up to this number, transfers have nanoseconds and energies; more have microseconds."""
 
 
 def timeline(usage: Usage) -> dict[str, Any]:
-    """Return the transfers, receptions and computations of a run for its page, and what was left out in words.
+    """Return the transfers, receptions and computations of a run for its page, and a description of omitted ones.
 
-    Times are integers in units of `quantum_s`; a transfer that never was on the air took -1.
+    Times are integers in units of `quantum_s`; a transfer that never was on the air has the duration -1.
     """
     notes, devices = [], np.arange(usage.devices)
     if usage.devices > MOST_DEVICES:
@@ -86,7 +86,7 @@ def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
 
 
 def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Transfers, receptions and computations in which at least one of these devices takes part."""
+    """Transfers, receptions and computations with at least one of these devices."""
     sent, heard, made = usage.transfers, usage.receptions, usage.computes
     heard, made = heard[heard["receiver"] >= 0], made[made["device"] >= 0]
     if len(devices) == usage.devices:
@@ -103,7 +103,7 @@ def _among(column: pd.Series[int], devices: IntArray) -> Mask:
 
 
 def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
-    """The simulated time up to which what happens fits; infinite if all fits."""
+    """The simulated time up to which the records fit; infinite if all fit."""
     if len(sent) + len(heard) + len(made) <= MOST_ROWS:
         return np.inf
     heard_s = sent.set_index("transfer")["requested_s"].reindex(heard["transfer"])

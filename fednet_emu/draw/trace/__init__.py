@@ -1,1 +1,1 @@
-"""Write a run as a trace for Perfetto: timelines of all devices that can be zoomed and searched."""
+"""Perfetto traces of runs: zoomable and searchable timelines of all devices."""

@@ -1,6 +1,6 @@
-"""Write what happened on the tracks of devices and media, in batches of ascending times.
+"""Write activities on the tracks of devices and media, in batches of ascending times.
 
-Slices that overlap on a track go into lanes of their own, and slices without a gap between them into one turn.
+Overlapping slices of a track have lanes of their own; consecutive slices without a gap form a turn.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TOLD = {
     COMPUTING: ("compute", "flop", "energy_j"),
     WAITING: ("transfer",),
 }
-"""What is told about the slices of a device."""
+"""The annotations of device slices."""
 Batch = tuple[IntArray, Bytes]
-"""Places of messages in the order of the file, and the messages."""
+"""Positions of messages in the file, and the messages."""
 _COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
 
 
@@ -38,7 +38,7 @@ class Activity:
     Args:
         file: the trace.
         tracks: its tracks.
-        cuts_ns: times past which no turn of a device goes, the ends of rounds.
+        cuts_ns: the ends of rounds, which end all turns.
         named: returns the names of turns that begin at given times.
     """
 
@@ -50,12 +50,12 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and of media; none of a later call may start before one of this.
+        """Write slices of devices and of media; slices of a later call may not start before those of this one.
 
         Args:
-            rows: what devices did, of type `ROW`.
-            sent: what was on the air, of type `SENT`.
-            receivers: the receivers of those transmissions that have several, by the number of the transfer.
+            rows: device slices, of type `ROW`.
+            sent: transmissions, of type `SENT`.
+            receivers: the receivers of transmissions with several, by the number of the transfer.
         """
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"])
         track = np.append(track_number(DEVICE, rows["device"]), medium)
@@ -72,12 +72,12 @@ class Activity:
         self._file.write(interleaved([order for order, _ in batches], [batch for _, batch in batches]))
 
     def finish(self) -> None:
-        """End the turns that are open."""
+        """End the open turns."""
         track, ended_ns = self._turns.open()
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """What devices did, in turns: the END of a turn is before what follows, its BEGIN before what is in it."""
+        """Device slices, in turns: the END of a turn precedes the next slice, its BEGIN precedes its first slice."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -94,7 +94,7 @@ class Activity:
     def _of_media(
         self, sent: Rows, medium: IntArray, place: IntArray, receivers: Mapping[int, IntArray]
     ) -> Iterator[Batch]:
-        """What was on the air; transmissions with equally many flows are one batch."""
+        """Transmissions; those with equal numbers of flows are one batch."""
         lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
         track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"], lane)
         self._tracks.describe(track)
@@ -113,7 +113,7 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Numbers in the order of which slices come in the file: by their starts, then by their ranks (0 to 2)."""
+    """The order of slices in the file: by start, then by rank (0 to 2)."""
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -125,7 +125,7 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Flows of transmissions of one kind with equally many receivers each, [transmissions, flows]."""
+    """Flows of transmissions of one direction with equal numbers of receivers, [transmissions, flows]."""
     kind, transfer = sent["kind"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:
@@ -139,7 +139,7 @@ def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
 
 
 class Reach:
-    """Until when each track has been busy, over a sequence of batches."""
+    """The end of the last slice of each track, over a sequence of batches."""
 
     def __init__(self) -> None:
         self.until_ns: dict[int, int] = {}
@@ -171,7 +171,7 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track on which slices overlap: those in use with their ends, and those that are free."""
+    """The lanes of a track with overlapping slices: busy ones with their ends, and free ones."""
 
     busy: list[tuple[int, int]]
     free: list[int]
@@ -186,16 +186,16 @@ class _Packed(NamedTuple):
 
 
 class Lanes:
-    """Gives slices that overlap on a track lanes of their own, numbered from 0."""
+    """Assigns lanes, numbered from 0, to overlapping slices of a track."""
 
     def __init__(self) -> None:
         self._reach = Reach()
         self._packed: dict[int, _Packed] = {}
 
     def of(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> IntArray:
-        """Lane of each slice, [slices]; slices come in the order of their tracks, on each in the order of starts.
+        """Lane of each slice, [slices]; slices are ordered by track, then by start.
 
-        A later call must not bring slices that start before one of an earlier call on the same track.
+        Slices of a later call may not start before those of an earlier call on the same track.
         """
         lane = np.zeros(len(track), np.int64)
         earlier_ns = self._reach.before(track, ended_ns)
@@ -213,15 +213,15 @@ class Lanes:
 
 
 class Turns:
-    """Joins slices of a track that follow each other without a gap into turns; a turn does not go past a cut."""
+    """Joins consecutive slices of a track without a gap into turns; cuts end a turn."""
 
     def __init__(self, cuts_ns: IntArray) -> None:
         self._reach, self._cuts_ns = Reach(), cuts_ns
 
     def begin(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[Mask, IntArray]:
-        """Whether a turn begins with each slice, and when the turn before it ended, in ns; NEVER_NS if there was none.
+        """Whether a turn begins with each slice, and the end of the turn before, in ns; NEVER_NS if there was none.
 
-        Slices come in the order of their tracks, on each in the order of starts, over all calls.
+        Slices are ordered by track, then by start, over all calls.
         """
         earlier_ns = self._reach.before(track, ended_ns)
         return (started_ns > earlier_ns) | ((started_ns == earlier_ns) & np.isin(started_ns, self._cuts_ns)), earlier_ns

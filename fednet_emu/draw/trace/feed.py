@@ -1,4 +1,4 @@
-"""Read the tables of a run side by side in parts, in the order of their ends, and hold rows for the order of starts."""
+"""Read the tables of a run in parts, in order of their ends, and sort rows by their starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
 PART_ROWS = 1 << 14
-"""Rows of a table that are read at once."""
+"""Number of rows of a table that are read at once."""
 
 TRANSFERS = ("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s",
              "ended_s", "air_bit", "lost", "energy_j", "receive_j", "cell")  # fmt: skip
@@ -31,12 +31,12 @@ Columns = dict[str, Any]
 
 
 class Part(NamedTuple):
-    """What was recorded in a stretch of time.
+    """The records of a time interval.
 
     Attributes:
-        until_ns: simulated time by which everything has ended that is in this part or an earlier one.
+        until_ns: simulated time by which all records of this and earlier parts have ended.
         transfers: transfers that ended in it.
-        receptions: the receivers of those of them that have several.
+        receptions: the receivers of its transfers with several receivers.
         computes: computations that ended in it; `compute` is the row in the table.
     """
 
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 
 def parts(run: RunRecords) -> Iterator[Part]:
-    """Read transfers, receptions and computations of a run in the order of their ends."""
+    """Read transfers, receptions and computations of a run in order of their ends."""
     transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
     receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
     computes = _Table(run, "computes", COMPUTES, "ended_s")
@@ -73,16 +73,16 @@ def longest_ns(run: RunRecords) -> int:
 
 
 def nanoseconds(times_s: Any) -> IntArray:
-    """Times in ns as the clock counted them, from times in seconds; NaN becomes NEVER_NS.
+    """Times in ns of the clock, from times in seconds; NaN becomes NEVER_NS.
 
-    Exact up to 2^51 ns, 26 days; beyond that a float64 of seconds holds no single nanoseconds.
+    Exact up to 2^51 ns, 26 days; beyond that a float64 of seconds does not resolve nanoseconds.
     """
     times_ns = np.rint(np.asarray(times_s, np.float64) * 1e9)
     return np.where(np.isnan(times_ns), NEVER_NS, times_ns).astype(np.int64)
 
 
 class _Table:
-    """One table, read ahead by one part; its rows are in ascending order of the column `by`."""
+    """One table, read ahead by one part; its rows ascend in the column `by`."""
 
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
@@ -91,16 +91,16 @@ class _Table:
 
     @property
     def left(self) -> bool:
-        """Whether there are rows that have not been taken."""
+        """Whether there are unread rows."""
         return len(self._rows) > 0
 
     @property
     def known_until(self) -> float:
-        """The order of the last row read so far."""
+        """The value of `by` of the last row read so far."""
         return float(self._rows[self._by].iloc[-1])
 
     def until(self, order: float) -> pd.DataFrame:
-        """Take all rows up to this place in the order."""
+        """Take all rows up to this value of `by`."""
         taken = []
         while self.left:
             end = int(np.searchsorted(self._rows[self._by].to_numpy(), order, side="right"))
@@ -125,14 +125,14 @@ def _columns(table: pd.DataFrame) -> Columns:
 
 
 def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
-    """The codes of words that are the categories of a column."""
+    """The codes of words in a categorical column."""
     known = values.astype("category").cat
     code = np.array([words.index(word) for word in known.categories], np.int64)
     return code[known.codes.to_numpy()] if len(code) else np.zeros(len(values), np.int64)
 
 
 class Held:
-    """Takes rows in the order in which they were recorded and gives them back in the order of a time column.
+    """Takes rows in recorded order and returns them in order of a time column.
 
     Args:
         row: type of the rows.
@@ -150,11 +150,11 @@ class Held:
 
     @property
     def worth_while(self) -> bool:
-        """Whether so many rows have come that looking through all of them costs little for each."""
+        """Whether enough rows were added to make a search of all of them cheap per row."""
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
-        """Give back all rows up to a time; no later row may be earlier than that."""
+        """Return all rows up to a time; no later row may be earlier."""
         rows = np.concatenate([self._rows, *self._new])
         ready = rows[self._by] <= known_ns
         self._rows, self._new, self._count = rows[~ready], [], 0

@@ -1,4 +1,4 @@
-"""Names and numbers in a trace: the tree of tracks, and what slices and flows are called."""
+"""Names and numbers in a trace: the tree of tracks, and names of slices and flows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from fednet_emu.records.rows import KINDS
 
 RUN, ROUNDS, SCORE, CELL, MEDIUM, ON_AIR, COUNTER, DEVICES, DEVICE = range(1, 10)
 """Kinds of tracks: the process of the run with its rounds and scores; the process of each cell with the group of its
-medium, which has a track for each kind of link and counters, and the group of its devices."""
+medium, which has a track per direction and counters, and the group of its devices.
+"""
 _KIND_BITS, _INDEX_BITS = 4, 28
 
 
@@ -32,10 +33,11 @@ def track_parts(track: int) -> tuple[int, int]:
 
 
 COUNTERS = (("active senders", "senders"), ("queue length", "transfers"), ("bits on the air", "bit"))
-"""Titles and units of the counters of each cell and kind of link: transfers on the air, transfers that wait for it, and
-bits on the air so far."""
+"""Titles and units of the counters of each cell and direction: transfers on the air, waiting transfers, and bits on the
+air so far.
+"""
 ENERGY = 0
-"""The counter of the whole run: joules spent so far."""
+"""The counter of the whole run: joules so far."""
 
 
 def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
@@ -44,7 +46,7 @@ def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
 
 
 def counter_parts(number: int) -> tuple[int, int, int]:
-    """What a counter counts, its cell and its kind of link."""
+    """Quantity, cell and direction of a counter."""
     rest, what = divmod(number - 1, len(COUNTERS))
     cell, kind = divmod(rest, len(KINDS))
     return what, cell, kind
@@ -53,16 +55,17 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 # ---- names of slices ------------------------------------------------------------------------------------------------
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
-"""What a sender's and what a receiver's slice is called, for each kind of transfer; the server is no device."""
+"""Names of a sender's and a receiver's slice, for each direction; the server is no device."""
 _REASONS = 28
-"""Room for this many reasons of losses, those of plug-ins included."""
+"""Reserved number of reasons of losses, including those of plug-ins."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""Numbers of the names of computations and of waits for the channel, to which that of the reason is added why one was
-stopped, or why a transfer never came on the air."""
+"""Numbers of the names of computations and of waits for the channel; the number of the reason is added for stopped
+computations and for transfers that never were on the air.
+"""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
-"""Numbers of the names of round 0 and device 0; that of the server comes before."""
+"""Numbers of the names of round 0 and device 0, which the name of the server precedes."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
@@ -84,15 +87,15 @@ def fixed_names() -> list[tuple[int, str]]:
 # ---- flows: arrows from slice to slice, which have the number in common ---------------------------------------------
 
 HEARD, USED, MADE, SENT, NO_PAYLOAD, NO_INPUT, NO_RESULT = range(1, 8)
-"""Kinds of flows: from a transmission on the air to what a receiver hears of it, from the reception of a payload to the
-computation with it, from the computation that made a payload to its transmission, from a device that sends over the air
-to the average of what has arrived. The others lead nowhere: they stand where a device's part in a transfer has no
-payload that is known, and where a computation uses or makes none."""
+"""Kinds of flows: from a transmission to its reception, from the reception of a payload to the computation with it,
+from the computation of a payload to its transmission, from a device that sends over the air to the average. The others
+lead nowhere: they replace missing payloads of transfers, and missing inputs and results of computations.
+"""
 _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Number of a flow of a transfer, payload or computation, and, where it is of several, of a device."""
+    """Number of a flow of a transfer, payload or computation, and of a device if there are several."""
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 
@@ -105,7 +108,7 @@ class Tracks:
 
     Args:
         file: the trace.
-        cell_of: cell of each device, [devices]; devices beyond them are in cell 0.
+        cell_of: cell of each device, [devices]; further devices are in cell 0.
         title: name of the run.
     """
 
@@ -122,12 +125,12 @@ class Tracks:
         return np.where(inside, self._cell_of[np.where(inside, device, 0)], 0)
 
     def describe(self, tracks: IntArray) -> None:
-        """Write the descriptions of tracks that have none yet, and of those above them."""
+        """Write the descriptions of new tracks and their parents."""
         for track in np.unique(tracks).tolist():
             self._describe(track)
 
     def name(self, devices: IntArray) -> None:
-        """Write the names of devices that have none yet."""
+        """Write the names of new devices."""
         new = sorted(set(np.unique(devices).tolist()) - self._named)
         if new:
             self._file.write(packets.names_packet((DEVICE_NAME + device, device_label(device)) for device in new))

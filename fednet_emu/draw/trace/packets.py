@@ -1,15 +1,15 @@
-"""The packets of a Perfetto trace: tracks, names, slices, instants and counters, single or many of equal shape at once.
+"""The packets of a Perfetto trace: tracks, names, slices, instants and counters, single or in batches of equal form.
 
 A trace is a sequence of `TracePacket` messages. Field numbers are those of google/perfetto,
 protos/perfetto/trace/trace_packet.proto and protos/perfetto/trace/track_event/.
 
-Two properties of the reader shape this file. An END closes the slice that was opened last on its track, so slices on
-one track must be nested or disjoint. Packets are sorted by time, and those of the same time keep their order in the
-file, so on every track an END must be written before a BEGIN of the same time.
+Two properties of the reader determine this file. An END closes the last opened slice of its track, so slices on one
+track must be nested or disjoint. Packets are sorted by time, stably, so on every track an END must be written before a
+BEGIN of the same time.
 
-Source of the encoding: the protobuf encoding guide. A number in a message may be a varint (7 bits in each byte, the
-lowest first, the highest bit set in all bytes but the last). A varint may be longer than necessary; that gives all
-messages of a shape the same length, so that a batch of them is a matrix of bytes.
+Source of the encoding: the protobuf encoding guide. A number in a message may be a varint (7 bits per byte, lowest
+first, the highest bit set in all bytes but the last). A varint may be longer than necessary; so all messages of a form
+have the same length, and a batch of them is a matrix of bytes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 BLOCK = 1 << 11
-"""Messages that are encoded at a time, so that they stay in the processor's cache."""
+"""Number of messages that are encoded together, chosen for the processor's cache."""
 VARINT, FIXED64, LENGTH = 0, 1, 2
-"""Wire types: how the value of a field is encoded."""
+"""Wire types: encodings of the value of a field."""
 
 
 def varint(number: int) -> bytes:
@@ -42,7 +42,7 @@ def varint(number: int) -> bytes:
 
 
 def tag(field: int, wire_type: int) -> bytes:
-    """Encode what comes before the value of a field: its number and its wire type."""
+    """Encode the number and wire type of a field."""
     return varint(field << 3 | wire_type)
 
 
@@ -59,11 +59,11 @@ def message(*fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 class Blank:
-    """A place in a message that differs from message to message.
+    """A variable part of a message.
 
     Args:
         width: its length in bytes.
-        fixed: whether it holds 8 bytes as they are in memory, little-endian, instead of a varint of `width` bytes.
+        fixed: whether it holds 8 bytes, little-endian, instead of a varint of `width` bytes.
     """
 
     def __init__(self, width: int, *, fixed: bool = False) -> None:
@@ -88,12 +88,12 @@ Part = bytes | Blank
 
 
 def blank_number(field: int, width: int) -> list[Part]:
-    """A field with a number below 2^(7 width) that differs from message to message."""
+    """A variable field with a number below 2^(7 width)."""
     return [tag(field, VARINT), Blank(width)]
 
 
 def blank_fixed(field: int) -> list[Part]:
-    """A field with a float64 or an unsigned number of 64 bits that differs from message to message."""
+    """A variable field with a float64 or an unsigned number of 64 bits."""
     return [tag(field, FIXED64), Blank(8, fixed=True)]
 
 
@@ -103,7 +103,7 @@ def nested(field: int, parts: Sequence[Part]) -> list[Part]:
 
 
 class Form:
-    """Messages of one shape: constant bytes, and blanks that are filled in for many messages at once."""
+    """Messages of one form: constant bytes, and blanks that are filled in for many messages at once."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         constant = b"".join(bytes(len(part)) if isinstance(part, Blank) else part for part in parts)
@@ -112,7 +112,7 @@ class Form:
         self._blanks = [(end, part) for end, part in zip(ends, parts, strict=True) if isinstance(part, Blank)]
 
     def filled(self, *values: Any) -> Bytes:
-        """Encode many messages, [messages, bytes], from one array [messages] for each blank, in their order."""
+        """Encode many messages, [messages, bytes], from one array [messages] for each blank, in order."""
         rows = np.empty((len(values[0]), len(self._constant)), np.uint8)
         for first in range(0, len(rows), BLOCK):
             some = slice(first, first + BLOCK)
@@ -126,7 +126,7 @@ def interleaved(order: Sequence[NDArray[Any]], rows: Sequence[Bytes]) -> bytes:
     """Join batches of messages in a common order.
 
     Args:
-        order: for each batch, a number for each message; the result is in ascending order of them.
+        order: a number for each message of each batch; the result is in ascending order of them.
         rows: the batches, each [messages, size].
     """
     messages: list[bytes] = []
@@ -142,23 +142,23 @@ TIMESTAMP, SEQUENCE, FLAGS = 8, 10, 13
 TRACK_EVENT, INTERNED, DESCRIPTOR = 11, 12, 60
 """Fields of a packet."""
 FIRST, OTHERS = 1, 2
-"""Sequence flags: of the packet before which no names are known, and of those that use names."""
+"""Sequence flags: of the first packet, before which no names are known, and of packets that use names."""
 OURS = (SEQUENCE, 1)
 EXPLICIT = 3
-"""The order of tracks below another one: by their ranks."""
+"""The order of tracks below another one: by rank."""
 
 TYPE, TRACK, NAME, COUNTED, FLOW, ANNOTATION = 9, 11, 10, 44, 47, 4
 """Fields of a track event."""
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """Types of track events."""
 EVENT_NAMES, ANNOTATION_NAMES = 2, 3
-"""Fields of interned data, which give a number to each name."""
+"""Fields of interned data, which assign numbers to names."""
 
 TIME_BYTES, TRACK_BYTES, NAME_BYTES, COUNT_BYTES = 9, 7, 4, 6
 """Bytes of varints: times in ns below 2^63, numbers of tracks, of names, and of rows in tables."""
 
 ANNOTATIONS = ("transfer", "compute", "size_bit", "rate_bps", "flop", "energy_j", "round", "arrived")
-"""What is told about slices, in the units of the tables."""
+"""The annotations of slices, in the units of the tables."""
 _COUNTS = ("transfer", "compute", "size_bit", "round", "arrived")
 
 
@@ -169,7 +169,7 @@ def head(names: Iterable[tuple[int, str]]) -> bytes:
 
 
 def names_packet(names: Iterable[tuple[int, str]]) -> bytes:
-    """A packet with more names of slices, each with its number."""
+    """A packet with further names of slices, each with its number."""
     return _packet((FLAGS, OTHERS), (INTERNED, message(*_names(names))))
 
 
@@ -179,7 +179,7 @@ def process(track: int, number: int, name: str) -> bytes:
     Args:
         track: number of its own track.
         number: number of the process, from 1; processes are shown in this order.
-        name: what is shown.
+        name: its shown name.
     """
     return _packet((DESCRIPTOR, message((1, track), (3, message((1, number), (6, name))), (11, EXPLICIT))))
 
@@ -189,15 +189,15 @@ def track(number: int, parent: int, name: str, rank: int = 0) -> bytes:
 
     Args:
         number: its number in the trace.
-        parent: the process or track below which it is shown; tracks with the same parent and name are shown as one.
-        name: what is shown.
-        rank: its place among the tracks of its parent.
+        parent: the parent process or track; tracks with the same parent and name are shown as one.
+        name: its shown name.
+        rank: its position among the tracks of its parent.
     """
     return _packet((DESCRIPTOR, message((1, number), (5, parent), (2, name), (11, EXPLICIT), (12, rank))))
 
 
 def counter_track(number: int, parent: int, name: str, unit: str, rank: int = 0) -> bytes:
-    """A packet that describes a track whose value changes over time; the arguments are those of `track`."""
+    """A packet that describes a counter track; see `track` for the arguments."""
     return _packet((DESCRIPTOR, message((1, number), (5, parent), (2, name), (8, message((6, unit))), (12, rank))))
 
 

@@ -1,4 +1,4 @@
-"""From the records of a stretch of time: slices of devices and media, and changes of counters, as rows."""
+"""Slices of devices and media, and changes of counters, as rows, from the records of a time interval."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS
 
 ON_AIR, COMPUTING, WAITING = range(3)
-"""Forms of slices, which differ in what is told about them."""
+"""Forms of slices, which differ in their annotations."""
 
 ROW = np.dtype([
     ("device", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("form", np.int64), ("name", np.int64),
     ("row", np.int64), ("amount", np.float64), ("rate_bps", np.float64), ("energy_j", np.float64),
     ("comes", np.int64), ("goes", np.int64), ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a device: its row in the table of transfers or computations, its size in bits or FLOP, the flows that lead
-to it and from it. Of slices that start at the same time a flow goes to that of the higher rank; media have rank 1."""
+"""A slice of a device: its row in the table of transfers or computations, its size in bits or FLOP, incoming and
+outgoing flows. Of slices with equal starts a flow goes to that of the higher rank; media have rank 1.
+"""
 
 ON_MEDIUM = np.dtype([
     ("cell", np.int64), ("kind", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a medium; `device` is that at the other end of the server, SEVERAL for a broadcast, or the sender."""
+"""A slice of a medium; `device` is the device of a transfer with the server, SEVERAL for a broadcast, or the sender."""
 
 STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
 """A change of a counter."""
@@ -38,14 +39,14 @@ UPLINK, DOWNLINK, SIDELINK = range(len(KINDS))
 
 
 def device_slices(part: Part) -> Rows:
-    """What devices and server did: transfers, the waits for them, and computations."""
+    """Slices of devices and server: transfers, waits, and computations."""
     sent, heard, made = part.transfers, part.receptions, part.computes
     legs = _legs(sent, heard)
     return np.concatenate([_on_air(sent, *legs), _waiting(sent, *legs), _computing(made)])
 
 
 def medium_slices(part: Part, cell: IntArray) -> Rows:
-    """What was on the air; `cell` is that of each transfer."""
+    """Transmissions; `cell` is that of each transfer."""
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), ON_MEDIUM)
@@ -58,7 +59,7 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
 
 
 def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
-    """Who takes part in which transfer: place in `sent`, device, whether it receives, why it missed it (0: it did not).
+    """Participations in transfers: position in `sent`, device, whether it receives, and the reason of loss (0: none).
 
     The server is left out.
     """
@@ -93,7 +94,7 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    """Waits for the channel: those of the sender, or of the receivers if the server sends."""
+    """Waits for the channel: of the sender, or of the receivers if the server sends."""
     never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
@@ -122,7 +123,7 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 
 
 def steps(part: Part, cell: IntArray) -> Rows:
-    """All changes of counters, in no order; `cell` is that of each transfer."""
+    """All changes of counters, unordered; `cell` is that of each transfer."""
     sent, made = part.transfers, part.computes
     senders, queue, bits = (names.counter_number(what, cell, sent["kind"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
@@ -150,11 +151,11 @@ class Counters:
         self._value: dict[int, float] = {}
 
     def values(self, changes: Rows, from_ns: int) -> Iterator[tuple[int, IntArray, Array]]:
-        """For each counter that changes: its number, instants in ns, and its value from each instant on.
+        """For each changing counter: its number, instants in ns, and its value from each instant on.
 
         Args:
             changes: all changes up to some time, without those of earlier batches.
-            from_ns: what happened before is told as one change at this time.
+            from_ns: earlier changes are one change at this time.
         """
         changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
         numbers, first = np.unique(changes["counter"], return_index=True)

@@ -35,19 +35,19 @@ from fednet_emu.records.reasons import CODE
 ROUND_TRACK = int(track_number(ROUNDS))
 NOBODY: IntArray = np.empty(0, np.int64)
 Show = Callable[[int, int], None]
-"""Called from time to time with the simulated time in ns that has been dealt with, and the slices written so far."""
+"""Callback for progress, with the processed simulated time in ns and the number of slices so far."""
 
 
 def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show | None = None) -> int:
-    """Write a run as a Perfetto trace, at once or not at all; return the number of slices.
+    """Write a run as a Perfetto trace atomically; return the number of slices.
 
-    Memory does not grow with the length of the run: the tables are read in parts, and what has been read waits only as
-    long as the longest transfer or computation of the run takes.
+    Memory does not grow with the length of the run: the tables are read in parts, and rows are kept only for the length
+    of the longest transfer or computation.
 
     Args:
         run: the run.
-        path: the file; folders above it are made.
-        window: what is written.
+        path: the file; parent folders are created.
+        window: time window and devices.
         show: shows progress.
 
     Raises:
@@ -68,7 +68,7 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
 
 
 class _Trace:
-    """A trace on its way into a file."""
+    """A trace that is being written."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, window: Window) -> None:
         self._run, self._file, self._window = run, file, window
@@ -80,14 +80,14 @@ class _Trace:
         self._receivers: dict[int, IntArray] = {}
 
     def write(self, show: Show | None) -> int:
-        """Write everything; return the number of slices."""
+        """Write the trace; return the number of slices."""
         self._file.write(packets.head(names.fixed_names()))
         rounds = self._rounds.write()
         self._write_scores()
         lag_ns = longest_ns(self._run)
         for part in parts(self._run):
             self._take(part)
-            known_ns = part.until_ns - lag_ns  # what comes later ends later, so it was requested later than that
+            known_ns = part.until_ns - lag_ns  # later rows end later, so they were requested later than that
             if self._devices.worth_while or self._steps.worth_while:
                 self._release(known_ns)
             if show is not None:
@@ -127,7 +127,7 @@ class _Trace:
             self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
 
     def _write_scores(self) -> None:
-        """Write accuracy, loss and whatever else was evaluated as counters; older runs lack some."""
+        """Write accuracy, loss and other scores as counters; older runs lack some."""
         table = self._run.table("evaluations")
         at_ns = nanoseconds(table["simulated_s"])
         for place, name in enumerate(SCORES):
@@ -143,7 +143,7 @@ class _Trace:
 
 
 class Rounds:
-    """The rounds of a run as slices, and the averages that end them; all rounds are in memory, 32 bytes each."""
+    """The rounds of a run as slices, and the averages at their ends; all rounds are in memory, 32 bytes each."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
@@ -154,7 +154,7 @@ class Rounds:
         self._told = 0
 
     def names(self, started_ns: IntArray) -> IntArray:
-        """The names of the rounds in which turns begin; outside of all rounds it is that of a turn."""
+        """The names of the rounds in which turns begin; a generic name outside all rounds."""
         if not len(self.number):
             return np.full(len(started_ns), names.TURN)
         place = np.searchsorted(self._started_ns, started_ns, side="right") - 1
@@ -162,7 +162,7 @@ class Rounds:
         return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
 
     def write(self) -> int:
-        """Write the rounds that overlap the window, and the names of all; return how many these are."""
+        """Write the rounds that overlap the window, and the names of all; return their number."""
         shown = self._window.overlaps(self._started_ns, self.ended_ns)
         if not shown.any():
             return 0
@@ -176,12 +176,12 @@ class Rounds:
         return len(number)
 
     def arrive(self, sent: Columns, shown: Mask) -> None:
-        """Take note of the updates among these transfers that have reached the server; `shown` are rows that may."""
+        """Record the updates among these transfers that reached the server; `shown` are the rows to include."""
         chosen = shown & (sent["kind"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["lost"] == CODE[""])
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:
-        """Write the averages at the ends of rounds up to a time by which all that has arrived is known."""
+        """Write the averages at the ends of rounds up to a time by which all arrivals are known."""
         due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
         ended_ns = self.ended_ns[self._told : due]
         last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
@@ -197,7 +197,7 @@ class Rounds:
 
 
 def _serving_cells(run: RunRecords) -> IntArray:
-    """Cell that serves each device at the start, [devices]; empty for a run that did not record it: all in cell 0."""
+    """Initial cell of each device, [devices]; empty for a run without this record: all in cell 0."""
     if not run.has(SCENE):
         return NOBODY
     scene = run.table(SCENE, ("device", "cell"))

@@ -1,1 +1,1 @@
-"""Figures that belong to one published method."""
+"""Figures of single published methods."""

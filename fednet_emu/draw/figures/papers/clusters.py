@@ -1,4 +1,4 @@
-"""Draw the graph that an algorithm learned, over time, as heat maps side by side and as an animation."""
+"""Draw the learned graph of an algorithm over time, as heat maps and as an animation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fednet_emu.arrays import Array
 from fednet_emu.draw.style import SMALL_PT, WIDTH_IN, new_figure, paper_style, wrapped
 
 SNAPSHOTS = 4
-"""Number of heat maps for each run: the first record, the last one, and evenly spaced ones between them."""
+"""Number of heat maps per run: the first and last record, and evenly spaced ones between them."""
 TIED = 0.5
 FRAMES_PER_S = 4
 RESOLUTION_DPI = 150
 
 
 def weights_figure(weights: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
-    """Draw the weights of all pairs of devices in a few rounds, with one row of heat maps for each run.
+    """Draw the weights of all pairs of devices in some rounds, one row of heat maps per run.
 
     Args:
         weights: label and series `weights` of each run: columns round, i, j, weight, one row per pair and record.
@@ -71,7 +71,7 @@ def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
 def weight_matrices(weights: pd.DataFrame) -> tuple[list[int], Array]:
     """Return the recorded rounds, and the symmetric weights [rounds, devices, devices] after each of them.
 
-    Devices are sorted by their clusters in the last record, so that clusters appear as blocks on the diagonal.
+    Devices are ordered by their clusters in the last record, so clusters are blocks on the diagonal.
     """
     devices = np.union1d(weights["i"], weights["j"])
     rounds, record = np.unique(weights["round"], return_inverse=True)

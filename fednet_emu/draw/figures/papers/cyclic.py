@@ -1,4 +1,4 @@
-"""Figures of cyclic participation: cycle times of runs and studies, the distance from the optimum with its bound."""
+"""Figures of cyclic participation: cycle times of runs and studies, distance from the optimum and its bound."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fednet_emu.draw.style import (
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
 PANEL_IN, SPAN = 1.7, 10.0
-"""Height of a panel in inches; and the ratio of largest to smallest time beyond which the scale is logarithmic."""
+"""Height of a panel in inches; ratio of largest to smallest time from which the scale is logarithmic."""
 
 
 def cycle_figure(tables: Tables) -> Figure:
-    """Draw the mean cycle time against the number of groups, with a line for each grouping and access scheme.
+    """Draw the mean cycle time against the number of groups, one line per grouping and access scheme.
 
     Runs with equal grouping, access scheme and number of groups, such as those of several seeds, are averaged.
     """
@@ -67,13 +67,12 @@ def _finished(figure: Figure) -> Figure:
 
 
 def groups_figure(view: StudyRecords) -> Figure | None:
-    """Draw cycle time and time to the target against the number of groups, with a line for each way of grouping.
+    """Draw cycle time and time to the target against the number of groups, one line per kind of grouping.
 
-    Each point is one setting of the study: the mean over its seeds with its 95 % interval. Seeds that never reached the
-    target are left out of the mean.
+    Each point is one setting of the study: mean over seeds with 95 % interval, without seeds that missed the target.
 
     Returns:
-        None unless runs recorded `cyclic_turns`, and some way of grouping formed different numbers of groups.
+        None unless runs recorded `cyclic_turns`, and some grouping has different numbers of groups.
     """
     if "groups_formed" not in view.cells:
         return None

@@ -1,4 +1,4 @@
-"""Device-to-device learning: draw the changing clusters, and the number of devices that the server samples."""
+"""Device-to-device learning: the changing clusters, and the number of sampled devices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PANELS = 3
 FRAMES_PER_S = 2
 ANIMATION_DPI = 110
 LINK_PT, ARROW_PT = 0.35, 0.7
-"""Widths of links that work both ways, and of arrows for those that work one way only."""
+"""Widths of two-way links, and of arrows for one-way links."""
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 
@@ -44,7 +44,7 @@ LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 def connectivity_figure(tables: Labelled) -> Figure:
     """Draw the number of requested uploads over rounds, and below it the connectivity factor.
 
-    The connectivity factor is drawn as measured (solid) and as its bound (dotted), with its limit as a horizontal line.
+    The connectivity factor is drawn as measured (solid) and as bounded (dotted), with its limit as a horizontal line.
     """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -73,9 +73,9 @@ def connectivity_figure(tables: Labelled) -> Figure:
 
 
 def clusters_figure(tables: Labelled) -> Figure:
-    """Draw the clusters of the first run in the first, the middle and the last round that it recorded.
+    """Draw the clusters of the first run in the first, middle and last recorded round.
 
-    All rounds have the same axes, in metres where devices are drawn at their true positions.
+    All rounds have the same axes, in metres if devices are drawn at their positions.
     """
     rows = tables[0][1]
     rounds = rows["round"].unique()
@@ -93,7 +93,7 @@ def clusters_figure(tables: Labelled) -> Figure:
 
 
 def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
-    """Write the recorded rounds as a looping GIF, one frame per round, all with the same axes.
+    """Write the recorded rounds as a looping GIF, one frame per round, with the same axes.
 
     Args:
         rows: series `d2d_clusters` of one run.
@@ -117,8 +117,8 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
     """Draw devices in the colours of their clusters, filled if they upload; one-way links are arrows.
 
-    Devices are drawn at their true positions if, over all rounds, links are short compared with the extent of all
-    devices, else on a circle for each cluster.
+    Devices are drawn at their positions if, over all rounds, links are short compared with the extent of all devices,
+    otherwise on a circle per cluster.
     """
     mine = rows[rows["round"] == number]
     true = true_places(rows)
@@ -153,7 +153,7 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
 
 
 def _entries() -> tuple[list[Artist], list[str]]:
-    """The legend of pictures of clusters."""
+    """The legend of cluster figures."""
     dot: dict[str, Any] = {
         "linestyle": "",
         "marker": "o",
@@ -187,19 +187,19 @@ def true_places(rows: pd.DataFrame) -> bool:
 
 
 def places_of(rows: pd.DataFrame, *, true: bool) -> dict[int, Array]:
-    """Return the position [2] at which each device of a round is drawn, by device number."""
+    """Return the drawn position [2] of each device of a round, by device number."""
     return _positions(rows)[0] if true else circles([list(members) for members in rows["devices"]])
 
 
 def _positions(rows: pd.DataFrame) -> tuple[dict[int, Array], Array]:
-    """The true positions of the devices of a round, in metres, by device number, and together as [devices, 2]."""
+    """The positions of the devices of a round, in metres, by device number, and as [devices, 2]."""
     devices = np.concatenate([*rows["devices"]]).astype(np.int64)
     xy_m = np.stack([np.concatenate([*rows["x_m"]]), np.concatenate([*rows["y_m"]])], axis=1)
     return dict(zip(devices.tolist(), xy_m, strict=True)), xy_m
 
 
 def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The horizontal and the vertical range of all places in all rounds."""
+    """The horizontal and vertical range of all positions in all rounds."""
     true = true_places(rows)
     xy = np.array([place for _, mine in rows.groupby("round") for place in places_of(mine, true=true).values()])
     low, high = xy.min(axis=0), xy.max(axis=0)

@@ -1,4 +1,4 @@
-"""Figures of the series that algorithms record in addition to the standard tables, and of batteries, by their names."""
+"""Figures of the series of algorithms and of batteries, by their names."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ FEDUL_PANELS = {
 }
 """Columns of the series `fedul`, and their names in the figure."""
 INSTANTS = 1000
-"""Instants at which charges are drawn, when many batteries make lines with a point for each row too heavy."""
+"""Number of instants of charge curves if there are too many batteries for a point per row."""
 FEW = 8
-"""Most devices whose lines have names; more are thin lines around their median."""
+"""Largest number of devices with labelled lines; more are thin lines around their median."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
     """Draw the number of active workers S(t), and below it the number of planes, over simulated time, for each run.
 
-    A number that never changes, in any run, has no panel: the axis of the other one says it.
+    A number that is constant in all runs has no panel: the axis of the other one names it.
     """
     told = {name: {float(v) for _, table in tables for v in table[name].dropna().unique()} for name in ASPIRE_PANELS}
     varied = [name for name in ASPIRE_PANELS if len(told[name]) > 1] or ["planes"]
@@ -70,7 +70,7 @@ def aspire_figure(tables: Tables) -> Figure:
 
 
 def fedul_figure(tables: Tables) -> Figure:
-    """Draw each measure that some run has against the round, in a panel of its own, with a line for each run."""
+    """Draw each measure of any run against the round, in one panel each, with a line per run."""
     measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
@@ -89,7 +89,7 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Draw the charge of each battery over time, in a panel for each run; charges are straight lines between rows."""
+    """Draw the charge of each battery over time, one panel per run; charges are linear between rows."""
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     most_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(most_j, ENERGIES)
@@ -150,7 +150,7 @@ SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 def series_figures(
     runs: Sequence[RunRecords], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
-    """Draw the series that at least one run has recorded, and return the figures by the name of the series.
+    """Draw the series of at least one run, and return the figures by the name of the series.
 
     Raises:
         DataError: a table of a run is unreadable.
@@ -164,7 +164,7 @@ def series_figures(
 
 
 def save_animations(runs: Sequence[RunRecords], folder: Path) -> list[Path]:
-    """Write an animated GIF of each series for which `SERIES_ANIMATIONS` has an entry, and return the files.
+    """Write an animated GIF of each series in `SERIES_ANIMATIONS`, and return the files.
 
     With several runs, each file name ends with the number of the run, counted from 1.
 
