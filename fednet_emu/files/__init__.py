@@ -1,1 +1,1 @@
-"""Files of data that the package reads, wherever they come from."""
+"""Readers and writers of data files."""

@@ -1,4 +1,4 @@
-"""Paths that users give, and the data folder, which holds recorded data and data sets."""
+"""Paths given by users, and the data folder with recorded data and data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fednet_emu.limits import is_unicode
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file at a path; False, not an error, for a name that no file can have."""
+    """Whether a file exists at a path; False, not an error, for a name that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -22,7 +22,7 @@ def is_file(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a file or folder at a path; devices and pipes, which may have no end, do not count."""
+    """Whether a file or folder exists at a path; devices and pipes, which may be endless, do not count."""
     try:
         return path.is_file() or path.is_dir()
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def exists(path: Path) -> bool:
 
 
 def expanded(path: Path) -> Path | None:
-    """Return a path with its leading `~` or `~user` replaced by a home folder; None if there is no such user."""
+    """Return a path with its leading `~` or `~user` replaced by a home folder; None for an unknown user."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -38,7 +38,7 @@ def expanded(path: Path) -> Path | None:
 
 
 def folder_to_write(path: Path | str, option: str) -> Path:
-    """Return the folder that a user names for results, with `~` replaced.
+    """Return the folder for results at a user's path, with `~` replaced.
 
     Raises:
         FednetError: no folder can have this name; the text begins with `option`.
@@ -58,11 +58,11 @@ def folder_to_write(path: Path | str, option: str) -> Path:
 
 
 DATA_VARIABLE = "FEDNET_DATA"
-"""The environment variable that names the data folder when the command does not."""
+"""The environment variable with the default data folder."""
 
 
 Read = dict[str, Path]
-"""Data files and folders that were read, by the name under which each was requested."""
+"""Data files and folders that were read, by requested name."""
 
 _noted: ContextVar[Read | None] = ContextVar("noted", default=None)
 _LIBRARY = "channels"
@@ -70,10 +70,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: the one given, else the one that FEDNET_DATA names, else None.
+    """Return the folder of data files: the given one, or that of FEDNET_DATA, or None.
 
     Raises:
-        DataError: it begins with the `~user` of a user who does not exist.
+        DataError: it begins with the `~user` of an unknown user.
     """
     named = data_dir or os.environ.get(DATA_VARIABLE)
     if not named:
@@ -87,10 +87,10 @@ def data_folder(data_dir: Path | str | None) -> Path | None:
 def locate(name: str, data_dir: Path | None) -> Path:
     """Find the file or folder with this name: first in the data folder, then in the current folder.
 
-    Names that begin with `channels/` are also looked up in the package's library and in the source checkout around it.
+    Names that begin with `channels/` are also searched in the package's library and in the source checkout around it.
 
     Raises:
-        DataError: No such file or folder exists in any of these places.
+        DataError: the file or folder exists in none of these places.
     """
     folder = data_folder(data_dir)
     wanted = expanded(Path(name)) or Path(name)
@@ -116,7 +116,7 @@ def noting() -> Iterator[Read]:
 
 
 def note(name: str, path: Path) -> Path:
-    """Note that a file or folder is about to be read (see `noting`), and return its path."""
+    """Record that a file or folder is about to be read (see `noting`), and return its path."""
     read = _noted.get()
     if read is not None:
         read[name] = path

@@ -1,4 +1,4 @@
-"""Floating car data of Eclipse SUMO: where each vehicle was at each time step."""
+"""Floating car data of Eclipse SUMO: the position of each vehicle at each time step."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 _HOW = "write it with sumo --fcd-output, in metres (without --fcd-output.geo), with the attributes id, x and y"
 _OWNERS = ("vehicle_", "timestep_vehicle_", "", "person_", "timestep_person_", "container_", "timestep_container_")
-"""What names of columns begin with: SUMO takes the kind of the first road user of the run for all of them."""
+"""Prefixes of column names: SUMO takes the kind of the first road user of the run for all of them."""
 _DEGREES_S = 0.01
-"""Fastest movement in degrees per s: a kilometre. In metres it is a vehicle that stands."""
+"""Fastest movement in degrees per s: a kilometre. In metres this is a standing vehicle."""
 
 Columns = tuple[Array, list[Any], Array, Array]
-"""Time in s, id, x and y of each row; the id is None in a time step without vehicles, x and y then are nan."""
+"""Time in s, id, x and y of each row; in a time step without vehicles the id is None, and x and y are NaN."""
 
 
 class Recording(NamedTuple):
-    """Rows of vehicles at time steps, in the order of time.
+    """Rows of vehicles at time steps, in order of time.
 
     Attributes:
-        vehicle: Numbers [rows] of the vehicles, which count them as they appear.
+        vehicle: Numbers [rows] of the vehicles, in the order of their appearance.
         rows: Time in s since the first time step, x and y in m, [rows, 3].
-        step_s: The shortest time in s from one time step to the next.
+        step_s: The shortest time in s between time steps.
     """
 
     vehicle: IntArray
@@ -49,10 +49,10 @@ class Recording(NamedTuple):
 
 @remembered
 def read_fcd(path: Path) -> Recording:
-    """Read floating car data; the ending of its name says the format: .xml, .csv or .parquet, and .gz of the first two.
+    """Read floating car data; the format follows from the name: .xml, .csv or .parquet, and .gz of the first two.
 
     Raises:
-        DataError: The file is not in this form, or its positions cannot be metres.
+        DataError: The file has another form, or its positions cannot be metres.
     """
     name = path.name.removesuffix(".gz")
     read = next((read for ending, read in _FORMATS.items() if name.endswith(ending)), None)
@@ -127,7 +127,7 @@ def _from_xml(path: Path) -> Columns:
 
 
 def _from_csv(path: Path) -> Columns:
-    """Columns of a CSV file, whose header shows what separates them."""
+    """Columns of a CSV file, whose header determines the separator."""
     import pandas as pd
 
     text = read_text(path).rstrip("\n")
@@ -165,10 +165,10 @@ def _from_parquet(path: Path) -> Columns:
 
 
 def _chosen(names: list[str]) -> dict[str, str]:
-    """The columns of a table: time, id, x and y, and where there are such, lane and edge; by what they hold.
+    """The columns time, id, x and y of a table, and lane and edge if present, by their content.
 
     Raises:
-        ValueError: One is missing, or is there twice.
+        ValueError: A column is missing or duplicated.
     """
     owner = next((its for its in _OWNERS if {f"{its}id", f"{its}x", f"{its}y"} <= set(names)), "vehicle_")
     time = next((its for its in ("timestep_time", "time") if its in names), "timestep_time")
@@ -183,11 +183,11 @@ def _chosen(names: list[str]) -> dict[str, str]:
 def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
     """Columns of a table of SUMO; a row without an id is a time step.
 
-    A vehicle has a lane, a person or container an edge instead, whatever the columns are called. A table with neither
-    holds vehicles only.
+    A vehicle has a lane, a person or container an edge instead, whatever the names of the columns. A table with neither
+    has vehicles only.
 
     Raises:
-        ValueError: A value is no number, or vehicles cannot be told from persons.
+        ValueError: A value is not a number, or vehicles cannot be distinguished from persons.
     """
     import pandas as pd
 

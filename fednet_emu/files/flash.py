@@ -28,8 +28,9 @@ FEMNIST_BATCH_S = MappingProxyType(
         "Google Pixel 4": (0.179, 0.0023),
     }
 )
-"""Mean and standard deviation of the seconds that FLASH measured per batch of its FEMNIST CNN, for the three phones to
-which it maps all others by score (the batch size is not stated; FLASH's default is 10)."""
+"""Mean and standard deviation of FLASH's measured seconds per batch of its FEMNIST CNN, for the three phones to which
+it maps all others by score (the batch size is not stated; FLASH's default is 10).
+"""
 
 _UNKNOWN = "unknown"
 _REMEDY = "name the folder with the files of FLASH's device_util"
@@ -37,7 +38,7 @@ _REMEDY = "name the folder with the files of FLASH's device_util"
 
 @dataclass(frozen=True, eq=False)
 class LinkSpeeds:
-    """Normal laws of users' link speeds in bit/s, arrays [users]; FLASH draws again while a draw is negative."""
+    """Normal distributions of users' link speeds in bit/s, arrays [users]; FLASH repeats negative draws."""
 
     users: tuple[str, ...]
     down_mean_bps: Array
@@ -51,7 +52,7 @@ class LayerTimes:
     """Training times of one kind of layer on one phone.
 
     Attributes:
-        features: Input size, output size, batch size and sequence length, each divided by its largest, [n, 4].
+        features: Input size, output size, batch size and sequence length, each divided by its maximum, [n, 4].
         time_s: Seconds, [n].
     """
 
@@ -63,7 +64,7 @@ def link_speeds(folder: Path) -> LinkSpeeds:
     """The speeds of `speed_distri.json`, whose unit is 1024 byte/s, in bit/s.
 
     Raises:
-        DataError: The file is missing or not in FLASH's form.
+        DataError: The file is missing or has another form.
     """
     path = folder / "speed_distri.json"
     laws = _object(path)
@@ -77,10 +78,10 @@ def link_speeds(folder: Path) -> LinkSpeeds:
 
 
 def benchmark_scores(folder: Path) -> dict[str, float]:
-    """AI-Benchmark score of each phone of `benchmark2score.json`, fastest first; higher is faster.
+    """AI-Benchmark score of each phone of `benchmark2score.json`, fastest first.
 
     Raises:
-        DataError: The file is missing or not in FLASH's form.
+        DataError: The file is missing or has another form.
     """
     path = folder / "benchmark2score.json"
     scores = _object(path)
@@ -90,10 +91,10 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Score of each phone model that real users reported, by `real2benchmark.json`, where the benchmark knows it.
+    """Score of each phone model reported by real users, by `real2benchmark.json`, if the benchmark has it.
 
     Raises:
-        DataError: A file is missing or not in FLASH's form.
+        DataError: A file is missing or has another form.
     """
     scores = benchmark_scores(folder)
     names = _object(folder / "real2benchmark.json")
@@ -101,12 +102,12 @@ def user_scores(folder: Path) -> dict[str, float]:
 
 
 def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "output"]) -> LayerTimes:
-    """Measured training times of a layer on a phone, by `regression/<phone>_<layer>.json.gz`.
+    """Measured training times of a layer on a phone, from `regression/<phone>_<layer>.json.gz`.
 
     Phones are "nexus6", "redmi_note8" and "sumsung_note10" (sic).
 
     Raises:
-        DataError: The file is missing or not in FLASH's form.
+        DataError: The file is missing or has another form.
     """
     path = folder / "regression" / f"{phone}_{layer}.json.gz"
     content = _object(path)
@@ -122,14 +123,14 @@ def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "o
 def batch_times_s(
     scores: Array, reference_scores: dict[str, float], rule: Literal["nearest", "interpolated"] = "nearest"
 ) -> Array:
-    """Seconds per batch of FLASH's FEMNIST CNN on phones of these scores [n].
+    """Seconds per batch of FLASH's FEMNIST CNN on phones with these scores [n].
 
     A score is not a speed: from the slowest to the fastest measured phone it grows 87-fold, the speed 9-fold.
 
     Args:
         scores: AI-Benchmark scores.
-        reference_scores: Scores by phone, as from `benchmark_scores`; the three measured phones must be among them.
-        rule: "nearest" takes the time of the measured phone of the nearest score, as FLASH does. "interpolated" is
+        reference_scores: Scores by phone, as from `benchmark_scores`, including the three measured phones.
+        rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated" is
             linear in the logarithms between the three, and constant beyond them.
 
     Raises:
@@ -148,7 +149,7 @@ def batch_times_s(
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file that may also be there as .gz."""
+    """The JSON object in a file, or in its .gz version."""
     zipped = path.with_name(f"{path.name}.gz")
     content = read_bytes(zipped if not path.exists() and zipped.exists() else path)
     try:

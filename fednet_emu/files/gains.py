@@ -1,4 +1,4 @@
-"""Gains of links between stations and places on a grid, as a ray tracer finds them.
+"""Gains of links between stations and grid points, from a ray tracer.
 
 Two forms: an .npz file of this package, which `examples/trace_a_street.py` writes, and a folder of DeepMIMO 4.
 """
@@ -28,16 +28,16 @@ _DIRECT = 0.0
 
 
 class Gains(NamedTuple):
-    """Gains on a grid of X by Y places at one height.
+    """Gains on a grid of X by Y points at one height.
 
     Attributes:
         x_m, y_m: Coordinates of its lines, [X] and [Y], increasing.
-        height_m: Height of all places.
-        gain_db: Power gain in dB, [stations, X, Y]; minus infinity where nothing arrives.
-        los: Where there is line of sight, in that shape.
+        height_m: Height of all points.
+        gain_db: Power gain in dB, [stations, X, Y]; minus infinity without a path.
+        los: Line of sight, [stations, X, Y].
         stations_m: Coordinates of the stations, [stations, 3].
-        carrier_hz: Carrier in Hz; None where the file does not say.
-        direct_db: Gains [paths] of direct paths, with their lengths in m [paths]; for a check against free space.
+        carrier_hz: Carrier in Hz; None if unknown.
+        direct_db: Gains [paths] of direct paths, with their lengths in m [paths], for a check against free space.
     """
 
     x_m: Array
@@ -55,7 +55,7 @@ def read_gains(path: Path) -> Gains:
     """Read an .npz file of gains, or a folder of DeepMIMO.
 
     Raises:
-        DataError: It is not in this form, has gains that are no numbers, or its places are no full grid.
+        DataError: It has another form, gains that are not numbers, or points that are not a full grid.
     """
     return _from_deepmimo(path) if path.is_dir() else _from_npz(path)
 
@@ -88,7 +88,7 @@ def _on_grid(
     carrier_hz: float | None,
     direct_db: tuple[Array, Array],
 ) -> Gains:
-    """Put rows of places [n, 3], gains and sight [n, stations] on their grid."""
+    """Arrange rows of points [n, 3], gains and line of sight [n, stations] on their grid."""
     xyz_m, gain_db, los = rows
     if not len(xyz_m) or not len(stations_m):
         raise DataError(where, "has no places or no stations", how)
@@ -116,16 +116,16 @@ def _on_grid(
 
 
 def _lines(values_m: Array) -> tuple[Array, IntArray]:
-    """The lines of a grid on one axis, and the line of each value; a tenth of a millimetre does not part them."""
+    """The lines of a grid on one axis, and the line of each value; values within a tenth of a millimetre are equal."""
     _, first, line = np.unique(np.round(values_m, 4), return_index=True, return_inverse=True)
     return values_m[first], line
 
 
 def _from_deepmimo(path: Path) -> Gains:
-    """Read DeepMIMO: the set of receivers with most places, from all transmitters.
+    """Read DeepMIMO: the set of receivers with the most points, from all transmitters.
 
     Raises:
-        DataError: Arrays are missing or have other shapes, or receivers are no full grid.
+        DataError: Arrays are missing or have other shapes, or the receivers are not a full grid.
     """
     found = [(match, file) for file in sorted(path.iterdir()) if (match := _FILE.fullmatch(file.name))]
     if not found:

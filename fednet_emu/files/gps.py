@@ -1,4 +1,4 @@
-"""Fixes of GPS receivers: rows of time, id, latitude and longitude, and the forms of GPX, GeoLife and T-Drive."""
+"""Fixes of GPS receivers: rows of time, id, latitude and longitude, and the formats GPX, GeoLife and T-Drive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GEOLIFE_HEADER = 6
 
 
 class Fix(NamedTuple):
-    """Where a receiver was: the line of the file, whose it is, time in s since 1970 or another start, and degrees."""
+    """A position of a receiver: line of the file, owner, time in s since 1970 or another start, and degrees."""
 
     line: int
     owner: str
@@ -35,12 +35,12 @@ class Fix(NamedTuple):
 
 
 def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
-    """The fixes [rows, 3] of time in s, latitude and longitude in degrees, by file and owner, in their order.
+    """The fixes [rows, 3] of time in s, latitude and longitude in degrees, by file and owner, in order.
 
     Of several fixes at one time the first is taken. A receiver with one fix stays there for a second.
 
     Raises:
-        DataError: A file cannot be read, or a fix is malformed or earlier than the one before it; it is named.
+        DataError: A file cannot be read, or a fix is malformed or out of order; the error names it.
     """
     tracks: dict[str, Array] = {}
     for name, text in read_texts(path, select):
@@ -62,7 +62,7 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
 
 def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
-    """What reads a text, by its first line."""
+    """The reader of a text, by its first line."""
     first = next(lines(text), (0, ""))[1]
     if first.startswith("<"):
         return _gpx
@@ -72,7 +72,7 @@ def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
 
 
 def _moment_s(text: str) -> float:
-    """Seconds, or a time of UTC as seconds since 1970."""
+    """Seconds, or a UTC time as seconds since 1970."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

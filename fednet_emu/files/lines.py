@@ -1,7 +1,7 @@
-"""Lines of text files: the strict numbers, rows and tables that all formats of recorded data share.
+"""Lines of text files: strict numbers, rows and tables of all formats of recorded data.
 
-Blank lines and lines that begin with `#` are comments. Whatever else does not match the grammar of a format is refused
-with the file, the line, the value, and what would be right.
+Blank lines and lines that begin with `#` are comments. Other text that does not match the grammar of a format is
+refused with file, line, value and remedy.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 
 LONGEST_S = 1e10
-"""Largest time in s, before or after 0: 317 years, which holds Unix time in seconds, but not in milliseconds."""
+"""Largest time in s, before or after 0: 317 years, enough for Unix time in seconds, but not in milliseconds."""
 MOST_BPS = 1e15
 """Largest recorded rate in bit/s."""
 LEAST_BPS = 1e-9
-"""Least recorded rate in bit/s, other than 0."""
+"""Smallest positive recorded rate in bit/s."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 Grammar = Callable[[str], Any]
-"""The grammar of a field: the value of its text. It raises ValueError with what is wrong, such as "is no number"."""
+"""The grammar of a field, which returns the value of its text, or raises ValueError with the problem, such as "is no
+number".
+"""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """A finite decimal number within bounds; no `nan`, no decimal comma, no underscores.
+    """A finite decimal number within bounds, without `nan`, decimal comma and underscores.
 
     Raises:
-        ValueError: It is something else; the text is what is wrong.
+        ValueError: The text is something else; the message is the problem.
     """
     if not _NUMBER.fullmatch(text):
         raise ValueError("is no number")
@@ -84,7 +86,7 @@ def rate(unit_bps: float) -> Grammar:
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers, from 1 on, and contents of the lines of a text, without blanks around them, blank lines and comments."""
+    """Numbers, from 1 on, and stripped contents of the lines of a text, without blank lines and comments."""
     for count, line in enumerate(text.split("\n"), 1):
         if (stripped := line.strip()) and not stripped.startswith("#"):
             yield count, stripped
@@ -99,7 +101,7 @@ def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequenc
     """The values of the cells of a line.
 
     Raises:
-        DataError: One does not match the grammar of its field; it is named.
+        DataError: A cell does not match the grammar of its field; the error names it.
     """
     values = []
     for (name, field), cell in zip(fields.items(), cells, strict=True):
@@ -113,13 +115,13 @@ def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequenc
 def rows(
     where: str, text: str, fields: Mapping[str, Grammar], how: str, *, more: bool = False
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Numbers of lines, and the values of their fields, which blanks or tabs separate.
+    """Line numbers, and the values of their fields, which blanks or tabs separate.
 
     Args:
         where: The name of the text, for errors.
         text: The text, without a header.
         fields: The grammar of each field, by name, in the order of the line.
-        how: What would be right, for errors.
+        how: The remedy, for errors.
         more: Whether further fields may follow, which are ignored.
 
     Raises:
@@ -133,12 +135,12 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Numbers of lines, and their cells by column, of a table whose first line names its columns.
+    """Line numbers, and their cells by column, of a table with column names in its first line.
 
     Commas, semicolons or tabs separate.
 
     Raises:
-        DataError: A needed column is missing or there twice, or a line has another number of fields.
+        DataError: A required column is missing or duplicated, or a line has another number of fields.
     """
     found = lines(text)
     first, header = next(found, (1, ""))
@@ -157,7 +159,7 @@ def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[
 
 
 def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
-    """As `rows`, of a table as `records` reads it; columns that are no fields are ignored."""
+    """Like `rows`, for a table of `records`; other columns are ignored."""
     for count, cells in records(where, text, fields, how):
         yield count, parsed(where, count, fields, [cells[name] for name in fields], how)
 
@@ -170,7 +172,7 @@ def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Arr
     """The numbers [columns, rows] of rows that begin with a time.
 
     Raises:
-        DataError: There are no rows, or time goes back; the line is named.
+        DataError: There are no rows, or time decreases; the error names the line.
     """
     table: list[list[Any]] = []
     for count, values in found:

@@ -1,7 +1,7 @@
-"""Arrays in .npz files: zip archives with an array in each member, as `np.savez` writes them.
+"""Arrays in .npz files: zip archives with an array in each member, as written by `np.savez`.
 
-The header of an array is read here and not by NumPy, which evaluates it as Python: what is no plain header, or states
-another size than its member has, is refused before anything of that size is made.
+The header of an array is parsed here and not by NumPy, which evaluates it as Python: a header of another form, or with
+another size than its member, is refused before memory is allocated.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -32,9 +32,9 @@ _HEADER = re.compile(
 _LENGTH_BYTE = {1: 2, 2: 4, 3: 4}
 """Bytes of a header's length, by the version of the format."""
 _LONGEST_BYTE = 2_000
-"""Longest header; that of an array of numbers has some 100 bytes, with 64 axes 1,500."""
+"""Longest header; that of an array of numbers has about 100 bytes, with 64 axes 1,500."""
 _MAGIC_BYTE = 8
-"""Bytes of what a member begins with: the name of the format, and its version."""
+"""Bytes at the start of a member: the name of the format, and its version."""
 _BLOCK_BYTE = 1 << 20
 _BROKEN = (
     OSError,
@@ -43,7 +43,7 @@ _BROKEN = (
     OverflowError,
     TypeError,
     MemoryError,
-    RuntimeError,  # of encrypted members, and of methods and versions that are not known
+    RuntimeError,  # of encrypted members, and of unknown methods and versions
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -51,7 +51,7 @@ _BROKEN = (
 
 
 class _Header(NamedTuple):
-    """What the header of an array says."""
+    """The header of an array."""
 
     dtype: np.dtype[Any]
     order: Literal["C", "F"]
@@ -61,16 +61,16 @@ class _Header(NamedTuple):
 def read_arrays(
     path: Path, how: str, names: Collection[str] | None = None, *, limited: bool = False
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz, .npz.gz or .npz.xz file by name, in its order; they can be written to.
+    """The writable arrays of an .npz, .npz.gz or .npz.xz file by name, in order.
 
     Args:
         path: the file.
-        how: what would be right, for the error.
-        names: which arrays; None for all that there are. Those that the file lacks are left out.
-        limited: whether the file is a recording, which must not unpack to more than any other.
+        how: the remedy, for the error.
+        names: the requested arrays; None for all. Missing ones are left out.
+        limited: whether the file is a recording, with the limit of unpacked size.
 
     Raises:
-        DataError: the file is damaged, or holds something else than arrays of plain types.
+        DataError: the file is damaged, or contains other data than arrays of plain types.
     """
     with _archive(path, how) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
@@ -91,7 +91,7 @@ def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _archive(path: Path, how: str) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; whatever is found to be wrong with it becomes a DataError."""
+    """Open an archive; every error in it becomes a DataError."""
     try:
         packed = path.name.endswith((".gz", ".xz"))
         with zipfile.ZipFile(io.BytesIO(read_bytes(path)) if packed else path) as archive:
@@ -111,7 +111,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], member: zipfile.ZipInfo) -> _Header:
-    """The header of a member, behind which the stream then is; a ValueError for one that needs pickle or is damaged."""
+    """The header of a member, after which the stream is positioned; a ValueError if it needs pickle or is damaged."""
     magic = stream.read(_MAGIC_BYTE)
     version = magic[6] if len(magic) == _MAGIC_BYTE and magic.startswith(np.lib.format.MAGIC_PREFIX) else 0
     length_byte = _LENGTH_BYTE.get(version, 0)

@@ -1,4 +1,4 @@
-"""Finding and reading files of recorded data: single files, folders and archives alike."""
+"""Find and read files of recorded data: single files, folders and archives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked when it is gzip, whatever its name, or its name ends in .gz or .xz.
+    """The content of a file, unpacked if it is gzip, whatever its name, or its name ends in .gz or .xz.
 
     Raises:
         DataError: It cannot be read or unpacked, or is too large.
@@ -39,11 +39,11 @@ def read_bytes(path: Path) -> bytes:
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
     """Names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
 
-    A single file, plain, gzip or .xz, is one text, whatever `select` says; in that pattern of the names inside, with /
-    between folders, `*` matches any characters, / too. Texts are as `decoded` gives them.
+    A single file, plain, gzip or .xz, is one text, whatever `select` is; in that pattern of the names inside, with /
+    between folders, `*` matches any characters, including /. Texts are those of `decoded`.
 
     Raises:
-        DataError: Something cannot be read, is no text or too large, or nothing is selected.
+        DataError: A file cannot be read, is no text or too large, or no file is selected.
     """
     found = False
     for name, content in _contents(path, select):
@@ -66,7 +66,7 @@ def decoded(where: str, content: bytes) -> str:
     r"""A text in UTF-8, or in UTF-16 with a byte order mark, without that mark, and with lines that end in `\n`.
 
     Raises:
-        DataError: It is something else.
+        DataError: The content is no such text.
     """
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -77,10 +77,10 @@ def decoded(where: str, content: bytes) -> str:
 
 
 def check_size(path: Path, size_byte: int) -> None:
-    """Check what a file or archive holds against the limit: a few kilobytes may unpack to any size.
+    """Check the content of a file or archive against the limit: a few kilobytes may unpack to any size.
 
     Raises:
-        DataError: It is too much.
+        DataError: It is too large.
     """
     if size_byte > MAX_RECORDING_BYTE:
         problem = f"holds more than {MAX_RECORDING_BYTE / 2**30:g} GiB when unpacked"
@@ -88,7 +88,7 @@ def check_size(path: Path, size_byte: int) -> None:
 
 
 class _Reader:
-    """Reads what one file or archive holds, up to the limit for all of it."""
+    """Reads the content of one file or archive, up to the limit for all of it."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read_byte = path, 0
@@ -144,7 +144,7 @@ def _tar_contents(path: Path, select: str, reader: _Reader) -> Iterator[tuple[st
 
 
 def _selected(names: list[str], select: str) -> list[str]:
-    """The names that match, without folders and what macOS adds to archives."""
+    """The names that match, without folders and additions of macOS."""
     return [
         name
         for name in names

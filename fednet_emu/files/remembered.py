@@ -1,4 +1,4 @@
-"""Files that are read once, though a scenario is looked at before its run."""
+"""Cache of files that are read before and during a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """Keep what the function has read of the latest file until the file changes; callers must not modify it."""
+    """Keep the result of the function for the latest file until the file changes; callers must not modify it."""
 
     @lru_cache(maxsize=1)
     def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:
@@ -21,7 +21,7 @@ def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
 
     @wraps(read)
     def reading(path: Path) -> Content:
-        if not is_file(path):  # a folder does not say when a file in it changes
+        if not is_file(path):  # a folder does not show when a file in it changes
             return read(path)
         state = path.stat()
         return kept(path, state.st_size, state.st_mtime_ns)

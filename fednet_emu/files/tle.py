@@ -1,7 +1,7 @@
 """Orbits of satellites: two-line elements, with or without names, and Orbit Mean-Elements Messages (OMM).
 
-Forms: Hoots and Roehrich, Spacetrack Report No. 3, 1980; Vallado et al., AIAA 2006-6753; CCSDS 502.0-B-3, in CSV, JSON
-or XML, as CelesTrak and Space-Track serve it.
+Formats: Hoots and Roehrich, Spacetrack Report No. 3, 1980; Vallado et al., AIAA 2006-6753; CCSDS 502.0-B-3, in CSV,
+JSON or XML, as published by CelesTrak and Space-Track.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Elements(NamedTuple):
     """The elements of a satellite.
 
     Attributes:
-        content: The two lines; or, of an OMM, the fields that `sgp4.omm` takes.
+        content: The two lines; or, of an OMM, the fields for `sgp4.omm`.
         where: The file and line, or the number of the satellite in it.
     """
 
@@ -45,10 +45,10 @@ class Elements(NamedTuple):
 
 
 def read_elements(path: Path) -> list[Elements]:
-    """The satellites of a file, in its order; its content says its form.
+    """The satellites of a file, in order; the format follows from the content.
 
     Raises:
-        DataError: The file cannot be read, or a line or satellite is malformed; it is named.
+        DataError: The file cannot be read, or a line or satellite is malformed; the error names it.
     """
     text = read_text(path).rstrip()
     if text.lstrip()[:1] in ("{", "[", "<"):
@@ -140,7 +140,7 @@ _FIELDS: dict[str, Grammar] = {
     "MEAN_ANOMALY": _DEGREES,
     "BSTAR": number,
 }
-"""What SGP4 needs; mean motion in revolutions a day, angles in degrees."""
+"""The fields that SGP4 needs; mean motion in revolutions a day, angles in degrees."""
 _ASIDE = {
     "CLASSIFICATION_TYPE": "U",
     "OBJECT_ID": "",
@@ -149,7 +149,7 @@ _ASIDE = {
     "ELEMENT_SET_NO": "0",
 }
 _ASIDE |= {"REV_AT_EPOCH": "0", "MEAN_MOTION_DOT": "0", "MEAN_MOTION_DDOT": "0"}
-"""What `sgp4.omm` wants, too, and the orbit does not depend on; its catalogue numbers end at 339999."""
+"""Further fields of `sgp4.omm` without effect on the orbit; its catalogue numbers end at 339999."""
 _STATED = {"MEAN_ELEMENT_THEORY": "SGP4", "REF_FRAME": "TEME", "TIME_SYSTEM": "UTC", "EPHEMERIS_TYPE": "0"}
 
 
@@ -157,7 +157,7 @@ def _from_omm(where: str, fields: Mapping[str, Any]) -> Elements:
     """Elements from the fields of a message.
 
     Raises:
-        DataError: One is missing, or is not what it should be.
+        DataError: A field is missing or invalid.
     """
     if missing := [name for name in _FIELDS if not isinstance(fields.get(name), str)]:
         raise DataError(where, f"lacks {', '.join(missing)}, got {', '.join(fields)[:200] or 'nothing'}", _HOW_OMM)

@@ -1,4 +1,4 @@
-"""Files that are written at once or not at all, and checksums that show whether they are still as they were written."""
+"""Atomically written files, and checksums that detect changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART = ".fednet-part"
-"""Ending of the names of files that are being written; what is left of them after a kill may be deleted."""
+"""Ending of the names of files that are being written; remaining ones after a kill may be deleted."""
 FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
-"""What a text in a CSV file begins with that a spreadsheet would not show as it is; some are run as formulas."""
+"""Beginnings of texts in CSV files that a spreadsheet does not show verbatim; some are run as formulas."""
 RETRY = "make room, or make the folder writable, and give the same command again"
 
 
@@ -32,12 +32,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically; what is not a number is null."""
+    """Write a JSON file atomically; NaN becomes null."""
     write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a Parquet table atomically; its rows come in parts, at least one, with equal columns."""
+    """Write a Parquet table atomically; its rows come in one or more parts with equal columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -52,7 +52,7 @@ def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
 
 
 def csv_text(table: pd.DataFrame, digits: int) -> str:
-    """Return a table as CSV, with so many significant digits; `read_csv` reads it back.
+    """Return a table as CSV, with `digits` significant digits; `read_csv` reads it back.
 
     A text that a spreadsheet would take for a formula begins with an apostrophe; one that reads as a number does not.
     """
@@ -61,7 +61,7 @@ def csv_text(table: pd.DataFrame, digits: int) -> str:
 
 
 def read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """Read what `csv_text` has made; the options are those of `pandas.read_csv`."""
+    """Read a file of `csv_text`; the options are those of `pandas.read_csv`."""
     import pandas as pd
 
     found = pd.read_csv(path, **options)
@@ -69,7 +69,7 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """Change the names of the columns, and all that is in those that are not numbers."""
+    """Change the names of the columns, and the content of non-numeric columns."""
     texts = {
         str(name): table[name].astype(object).map(change).astype(object)
         for name in table
@@ -112,7 +112,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextmanager
 def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn an error of the operating system inside the `with` block into one sentence about a path.
+    """Convert an error of the operating system inside the `with` block to one sentence about a path.
 
     Raises:
         DataError: it cannot be `what`: written, replaced, ...
@@ -124,7 +124,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return what is wrong with a file, empty if nothing: it is missing, or has another checksum, if that is known."""
+    """Return the problem of a file, empty without one: it is missing, or has another checksum, if that is known."""
     if not path.is_file():
         return "no such file"
     if expected is None:

@@ -3,7 +3,7 @@
 Beutel, Topal, Mathur, Qiu, Fernandez-Marques, Gao, Sani, Li, Parcollet, de Gusmão, Lane: "Flower: A Friendly Federated
 Learning Framework", 2020, https://arxiv.org/abs/2007.14390; the interface is that of https://flower.ai, 1.26 and later.
 
-The app is not changed. What it sends travels over the emulated network, its clients compute at the speed of their
+The app runs without changes. Its messages travel over the emulated network, its clients compute at the speed of their
 devices, and its `time.sleep` and `time.time` are simulated time.
 """
 
@@ -27,22 +27,24 @@ from fednet_emu.flower.work import FlowerWork
 
 
 class FlowerApp(Algorithm):
-    """An app of the framework Flower; data, partition and model are the app's own."""
+    """An app of the framework Flower with its own data, partition and model."""
 
     own_learning: ClassVar[bool] = True
     movable: ClassVar[bool] = True
     run_config: dict[str, Any] = Field(default_factory=dict)
     """Changes of the app's run configuration, as with `flwr run --run-config`."""
     work: FlowerWork = FlowerWork()
-    """How much a client computes for a message, from which its computing time follows."""
+    """Operations of a client per message, which determine its computing time."""
     lost: Literal["error", "silence"] = "error"
-    """What the server app learns of a message or a reply that is lost. error: Flower's `Error` as the reply, at once;
-    silence: nothing, so that it waits until its timeout, or until the message expires."""
+    """Effect of a lost message or reply on the server app. error: Flower's `Error` as the reply, at once;
+    silence: no reply, so it waits until its timeout, or until the message expires.
+    """
     control: AnyControl = NoControl()
-    """The loops of a deployment, in which its processes look for messages; none leaves them out."""
+    """The polling loops of a deployment, in which its processes find messages; none omits them."""
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for replies (simulated s), if the app itself does not give up earlier; late
-    devices are cancelled. Null leaves it to the app."""
+    """Longest time that the server waits for replies (simulated s), if the app has no shorter timeout; late devices are
+    cancelled. Null leaves it to the app.
+    """
 
     @abstractmethod
     def config(self) -> Config:
@@ -50,7 +52,7 @@ class FlowerApp(Algorithm):
 
     @abstractmethod
     def home(self) -> AbstractContextManager[None]:
-        """What the app's modules need while it runs."""
+        """Context of the app's modules while it runs."""
 
     @abstractmethod
     def load_server(self) -> Any:
@@ -72,11 +74,11 @@ class FlowerApp(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """An app may decide anything by what it has learnt."""
+        """Always true: any decision of an app may depend on learning."""
         return True
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Flower itself may be missing."""
+        """An error if Flower is missing."""
         yield from super().conflicts(scenario)
         if self.lost == "silence" and not isinstance(self.control, NoControl):
             what = f"{self.control.kind} says itself when the server learns of a loss, got silence"
@@ -89,29 +91,29 @@ class FlowerApp(Algorithm):
 
 
 class Flower(FlowerApp):
-    """An app of the framework Flower, as its own folder describes it; data, partition and model are the app's own."""
+    """An app of the framework Flower in its own folder, with its own data, partition and model."""
 
     app: str = Field(min_length=1)
-    """The folder of the app, in which its `pyproject.toml` lies; a path from the current folder."""
+    """The folder of the app with its `pyproject.toml`; a path from the current folder."""
 
     def config(self) -> Config:
         """The run configuration of the folder, with the changes."""
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:
-        """Modules are imported from the folder, anew in each run."""
+        """Modules are imported from the folder again in each run."""
         from fednet_emu.flower.loading import importable
 
         return importable(AppFolder.read(self.app).path)
 
     def load_server(self) -> Any:
-        """The `ServerApp` that `pyproject.toml` names."""
+        """The `ServerApp` of `pyproject.toml`."""
         from fednet_emu.flower.loading import part_of
 
         return part_of(AppFolder.read(self.app), "server")
 
     def load_client(self) -> Any:
-        """The `ClientApp` that `pyproject.toml` names."""
+        """The `ClientApp` of `pyproject.toml`."""
         from fednet_emu.flower.loading import part_of
 
         return part_of(AppFolder.read(self.app), "client")
@@ -121,7 +123,7 @@ class Flower(FlowerApp):
         return AppFolder.read(self.app).sources()
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """An app that is not there, settings that it does not know, and Flower itself if it is missing."""
+        """Errors for a missing app, unknown settings, and missing Flower."""
         try:
             folder = AppFolder.read(self.app)
         except NoApp as problem:
@@ -132,7 +134,7 @@ class Flower(FlowerApp):
 
 
 class GivenFlower(FlowerApp):
-    """An app as objects of Python; a YAML scenario cannot name it."""
+    """An app as Python objects; a YAML scenario cannot name it."""
 
     movable: ClassVar[bool] = False
     server_app: Any
@@ -141,11 +143,11 @@ class GivenFlower(FlowerApp):
     """A `flwr.clientapp.ClientApp`."""
 
     def config(self) -> Config:
-        """The run configuration, which is given as a whole."""
+        """The complete run configuration."""
         return dict(flat(self.run_config))
 
     def home(self) -> AbstractContextManager[None]:
-        """Nothing: the modules are there."""
+        """Empty: the modules are loaded."""
         return nullcontext()
 
     @override
@@ -158,7 +160,7 @@ class GivenFlower(FlowerApp):
 
     @field_serializer("server_app", "client_app")
     def _described(self, given: Any) -> str:
-        """Description for the records of a run, because a scenario file cannot name a Python object."""
+        """Description for the records of a run, since a scenario file cannot name a Python object."""
         return f"a {type(given).__name__}"
 
 

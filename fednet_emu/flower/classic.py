@@ -1,8 +1,8 @@
 """Flower's classic interface: `flwr.server.strategy`, `Client` and `NumPyClient`, through its own compatibility layer.
 
 That layer sends one message per client from a pool of threads, and registers clients from another thread. Here the
-clients of a round are asked in greenlets, whose messages travel together, and registered when the server asks for them;
-all conversions are Flower's own.
+clients of a round run in greenlets, whose messages are sent together, and register when the server asks for them; all
+conversions are Flower's.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fednet_emu.flower.grid import EmulatedGrid
 from fednet_emu.flower.host import StandIn, StandIns
 
 LOOK_S = 1.0
-"""Simulated time between two looks for clients that are awaited, as in the strategies of the message interface."""
+"""Simulated polling interval for awaited clients, as in the strategies of the message interface."""
 
 
 def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return what these calls return or raise; each may send and wait once, and what they send travels together."""
+    """Return results or exceptions of these calls; each may send and wait once, and messages are sent together."""
     branches = [greenlet(_ended(call)) for call in calls]
     grid.together = _handed_up
     try:
@@ -40,13 +40,13 @@ def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]
 
 
 def _handed_up(messages: list[Message]) -> list[Message]:
-    """Called in a branch: hand its messages to who has started it, and wait there for the replies."""
+    """Hand the messages of a branch to its parent, and wait for the replies."""
     replies: list[Message] = getcurrent().parent.switch(messages)
     return replies
 
 
 def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call, which returns its exception instead of raising it."""
+    """The call with its exception returned instead of raised."""
 
     def end() -> Any:
         try:
@@ -58,7 +58,7 @@ def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:
-    """Results and failures, as Flower's server sorts them."""
+    """Results and failures, in the form of Flower's server."""
     results: list[Any] = []
     failures: list[Any] = []
     grid.scores.in_strategy = True
@@ -71,7 +71,7 @@ def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Call
 
 
 def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """The stand-in for `fit_clients` or `evaluate_clients`, which ask many clients for `what`."""
+    """Replacement of `fit_clients` or `evaluate_clients`, which send `what` to many clients."""
 
     def ask(client_instructions: Any, max_workers: int | None, timeout: float | None, group_id: int) -> Any:
         clients = [client for client, _ in client_instructions]
@@ -87,11 +87,11 @@ def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-# ---- who is there ----------------------------------------------------------------------------------------------------
+# ---- registration ----------------------------------------------------------------------------------------------------
 
 
 def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """The stand-in for `start_update_client_manager_thread`: no thread, but a look whenever somebody asks."""
+    """Replacement of `start_update_client_manager_thread`: an update at each access instead of a thread."""
 
     def register(grid: Any, client_manager: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(grid, EmulatedGrid):
@@ -106,14 +106,14 @@ def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Register:
-    """Keeps a client manager up to date with the nodes that are there, and waits for clients in simulated time."""
+    """Updates a client manager with the available nodes, and waits for clients in simulated time."""
 
     def __init__(self, grid: EmulatedGrid, manager: Any) -> None:
         self._grid, self._manager = grid, manager
         self._proxies: dict[int, Any] = {}
 
     def watch(self) -> None:
-        """Look now, and whenever the manager is asked from now on."""
+        """Update now, and at each access to the manager."""
         self._look()
         for name in ("num_available", "all"):
             setattr(self._manager, name, self._looking(getattr(self._manager, name)))
@@ -154,11 +154,11 @@ class _Register:
         return sample
 
 
-# ---- what it measures ------------------------------------------------------------------------------------------------
+# ---- metrics ---------------------------------------------------------------------------------------------------------
 
 
 def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
-    """The stand-in for `Server.evaluate_round`, which also tells what the strategy sums up."""
+    """Replacement of `Server.evaluate_round`, which also records the aggregated metrics of the strategy."""
 
     def noting(self: Any, server_round: int, timeout: float | None) -> Any:
         result = evaluate_round(self, server_round, timeout)
@@ -170,7 +170,7 @@ def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """The stand-in for `Server.fit`, whose strategy also tells what it evaluates itself."""
+    """Replacement of `Server.fit`, whose strategy also records its own evaluations."""
 
     def noting(self: Any, num_rounds: int, timeout: float | None) -> Any:
         strategy, own = self.strategy, {key: its for key, its in vars(self.strategy).items() if key == "evaluate"}
@@ -200,7 +200,7 @@ def _tell(server: Any, what: str, loss: float | None, metrics: dict[str, Any]) -
 
 
 def _classic() -> Iterator[StandIn]:
-    """What is replaced in Flower's server of the classic interface."""
+    """The replaced parts of Flower's classic server."""
     from flwr.server import server
     from flwr.server.compat import app
 
@@ -213,4 +213,4 @@ def _classic() -> Iterator[StandIn]:
 
 
 CLASSIC = StandIns(_classic)
-"""The stand-ins for parts of the classic interface."""
+"""The replacements of the classic interface."""

@@ -1,4 +1,4 @@
-"""What a client makes of a message, in whichever process: the `ClientApp` runs, with the device's memory and chance."""
+"""A client's answer to a message, in any process: the `ClientApp` with the device's state and random numbers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _KINDS = {"metrics": MetricRecord, "config": ConfigRecord}
 
 
 class Task(NamedTuple):
-    """A message for a device, and all that its reply depends on.
+    """A message for a device, and all inputs of its reply.
 
     Attributes:
         where: the device and the message, for errors.
         node: Flower's number of the device.
         seed: that of the random generators, 64 bits.
-        now_ns: when the message has come, in simulated time.
+        now_ns: arrival of the message, in simulated time.
         message: the message.
         content: its records.
-        node_config: what the device is configured with.
-        run_config: what the run is configured with.
-        state: what the device remembers, as `records` has it.
+        node_config: the configuration of the device.
+        run_config: the configuration of the run.
+        state: the state of the device, in the form of `records`.
         counts: whether the operations are counted.
     """
 
@@ -51,13 +51,13 @@ class Task(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What has come of a task, as plain values.
+    """The result of a task, as plain values.
 
     Attributes:
-        reply: the reply, as `plain` has it.
+        reply: the reply, in the form of `plain`.
         counted: its floating-point operations, if they were counted.
-        slept_s: how long the client has slept in simulated time, in s.
-        state: what the device remembers now, as `records` has it.
+        slept_s: time that the client has slept in simulated time, in s.
+        state: the new state of the device, in the form of `records`.
     """
 
     reply: tuple[str, Any]
@@ -67,14 +67,14 @@ class Done(NamedTuple):
 
 
 Result = Callable[[], Done]
-"""Waits for what comes of a task, and raises `AppFailed` if the `ClientApp` does."""
+"""Waits for the result of a task, and raises `AppFailed` if the `ClientApp` fails."""
 
 
 def done(app: ClientApp, task: Task) -> Done:
-    """Let a client answer.
+    """Run a client.
 
     Raises:
-        AppFailed: the `ClientApp` raises.
+        AppFailed: the `ClientApp` fails.
     """
     slept_s: list[float] = []
     own, state = copy(task.message), content_of(task.state)
@@ -96,7 +96,7 @@ def done(app: ClientApp, task: Task) -> Done:
     return Done(plain(reply), counter.total if counter else None, sum(slept_s), records(context.state))
 
 
-# ---- replies and states as plain values, which a checkpoint holds without code, and back -----------------------------
+# ---- replies and states as plain values, which are stored without code -----------------------------------------------
 
 
 def plain(reply: Message) -> tuple[str, Any]:
@@ -107,7 +107,7 @@ def plain(reply: Message) -> tuple[str, Any]:
 
 
 def reply_of(kept: Sequence[Any], message: Message) -> Message:
-    """The reply that `plain` has turned into values, to the message that it answers."""
+    """The reply to a message from the values of `plain`."""
     kind, value = kept
     return Message(content_of(value) if kind == "content" else Error(*value), reply_to=message)
 
@@ -118,7 +118,7 @@ def records(content: RecordDict) -> list[Any]:
 
 
 def content_of(kept: Sequence[Any]) -> RecordDict:
-    """The records that `records` has turned into values."""
+    """The records from the values of `records`."""
     return RecordDict({name: _made(kind, value) for name, kind, value in kept})
 
 

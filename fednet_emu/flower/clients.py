@@ -1,4 +1,4 @@
-"""The devices' side of an app: each remembers something, and answers messages with the `ClientApp`."""
+"""The devices of an app: each has a state, and answers messages with the `ClientApp`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fednet_emu.flower.work import FlowerWork, Toll
 
 
 class Answer(NamedTuple):
-    """What a device makes of a message: its reply, the operations that this takes, and how long it sleeps, in s."""
+    """The answer of a device: its reply, its operations, and its sleeping time, in s."""
 
     reply: Message
     flop: float
@@ -29,8 +29,8 @@ class Answering(NamedTuple):
     """A device that answers a message.
 
     Attributes:
-        answer: waits for what comes of it, and returns that; raises `AppFailed` if the `ClientApp` does.
-        flop: the operations that this takes, if they are known before the reply.
+        answer: waits for the answer and returns it; raises `AppFailed` if the `ClientApp` fails.
+        flop: its operations, if they are known before the reply.
     """
 
     answer: Callable[[], Answer]
@@ -41,8 +41,8 @@ class Answering(NamedTuple):
 class Clients:
     """The devices of a run.
 
-    A reply is waited for where simulated time needs it, so that several clients can train at once: when the device
-    begins to compute, or, where the operations are known from an earlier message, when it has computed.
+    The host waits for a reply only where simulated time needs it, so that several clients train in parallel: when the
+    device begins to compute, or, if the operations are known from an earlier message, when it has computed.
     """
 
     def __init__(self, fed: Federation, config: Config, work: FlowerWork, executor: Executor) -> None:
@@ -53,12 +53,12 @@ class Clients:
         self._toll = Toll(work)
 
     def begin(self, device: Device, message: Message, content: RecordDict) -> Answering:
-        """Let a device begin to answer a message now; what it was answering before is completed first.
+        """Start the answer of a device to a message now; its previous answer is completed first.
 
-        Random numbers depend on the device, the type of the message, and how many of this type it has got before.
+        Random numbers depend on the device, the type of the message, and the number of earlier messages of this type.
 
         Raises:
-            AppFailed: the `ClientApp` has raised, for the message before.
+            AppFailed: the `ClientApp` failed on the previous message.
         """
         k, kind = device.index, str(message.metadata.message_type)
         if k in self._answering:
@@ -87,7 +87,7 @@ class Clients:
         return begun
 
     def _kept(self, key: str, result: Result) -> Result:
-        """The result, which is kept in case the run is cut off as soon as it has been waited for."""
+        """The result, which is stored for a resumed run when it is available."""
 
         def waited_for() -> Done:
             done = result()
@@ -97,7 +97,7 @@ class Clients:
         return waited_for
 
     def _settle(self, device: Device, message: Message, content: RecordDict, done: Done) -> Answer:
-        """Note what has come of a message, and return the answer."""
+        """Record the result of a message, and return the answer."""
         k, kind = device.index, str(message.metadata.message_type)
         del self._answering[k]
         self._states[k] = done.state

@@ -1,4 +1,4 @@
-"""The loops by which Flower's processes find each other's messages in a deployment, which a simulation leaves out."""
+"""The polling loops by which Flower's processes find messages in a deployment, which Flower's simulation omits."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from fednet_emu.federation import Federation, Process
 
 NS_PER_S = 1_000_000_000
 NODE_POLL_S = 3.0
-"""How often an idle SuperNode asks for messages."""
+"""Polling interval of an idle SuperNode."""
 TASK_POLL_S = 1.0
-"""How often SuperExec looks for a task."""
+"""Polling interval of SuperExec."""
 REPLY_POLL_S = 0.5
-"""How often a SuperNode looks for the reply of its `ClientApp`, since it has the message."""
+"""Interval at which a SuperNode looks for the reply of its `ClientApp`, from the arrival of the message on."""
 APP_POLL_S = 3.0
-"""How long a `ServerApp` pauses between two collections of replies."""
+"""Pause of a `ServerApp` between two collections of replies."""
 BACKOFF_S, MOST_BACKOFF_S, JITTER = 1.0, 10.0, 0.2
-"""First pause of a collection that waits for a reply under way, and longest one: it doubles, and varies by a share."""
+"""First and longest pause of a collection that waits for an announced reply: it doubles, with relative jitter."""
 PUSH_SESSION_S = 180.0
-"""How long a reply that was announced may take, until it counts as lost."""
+"""Longest time of an announced reply before it counts as lost."""
 OFFLINE_S = 60.0
-"""After how long without a heartbeat a SuperNode counts as offline."""
+"""Time without a heartbeat after which a SuperNode is offline."""
 FETCH_TRIPS, PUSH_TRIPS = 4, 6
-"""Round trips beside the data: of a message to a SuperNode, and of a reply."""
+"""Round trips in addition to the data: of a message to a SuperNode, and of a reply."""
 
 
 class Control(Component):
-    """What passes between a message and whoever waits for it."""
+    """Delays between a message and its receiver."""
 
 
 class NoControl(Control):
-    """Nothing: all know at once of what is there for them."""
+    """No delays: messages are available at once."""
 
     kind = "none"
 
@@ -44,20 +44,24 @@ class NoControl(Control):
 class Flower141(Control):
     """The polling loops of a deployment of Flower 1.41 or 1.42.
 
-    A SuperNode asks every 3 s, SuperExec every 1 s, the SuperNode looks for its reply every 0.5 s, and the `ServerApp`
-    collects every 3 s; a collection that finds a reply under way waits 1, 2, 4, 8, 10 s, within 20 %. A reply that is
-    lost in mid-upload is an error 180 s after it began, a device that is lost otherwise after 60 s. Phases come from a
-    named stream. Source: constants of the packages flwr 1.41 and 1.42, which a test compares with the installed one.
+    A SuperNode polls every 3 s, SuperExec every 1 s, the SuperNode looks for its reply every 0.5 s, and the `ServerApp`
+    collects every 3 s; a collection that finds an announced reply waits 1, 2, 4, 8, 10 s, within 20 %. A reply that is
+    lost during its upload is an error 180 s after its start, a device that is lost otherwise after 60 s. Phases come
+    from a named stream. Source: constants of the packages flwr 1.41 and 1.42, which a test compares with the installed
+    one.
     """
 
     kind = "flower-1.41"
     start_s: float = Field(1.3, ge=0)
-    """Time in s in which a process of Flower starts and imports the app: for each message, as Flower keeps none. The
-    default is what a live run of one SuperNode has measured (Flower 1.42, an app with NumPy, a core of a server). It
-    depends on the host, and on how many start there at once: three on two cores took 2.3 s. A live run measures and
-    prints it (`live.start_s` of its summary)."""
+    """Time in s to start a process of Flower and import the app, for each message, as Flower keeps no process. The
+    default was measured in a live run of one SuperNode (Flower 1.42, an app with NumPy, a core of a server). It depends
+    on the host, and on the number of simultaneous starts: three on two cores took 2.3 s. A live run measures and prints
+    it (`live.start_s` of its summary).
+    """
     rtt_s: float = Field(0.0, ge=0)
-    """Round-trip time in s between a device and the server beside the air. A message takes 4 of them, a reply 6."""
+    """Round-trip time in s between a device and the server in addition to the air. A message takes 4 round trips, a
+    reply 6.
+    """
 
 
 CONTROLS = kinds(NoControl, Flower141)
@@ -71,7 +75,7 @@ class Loops:
     def __init__(self, control: Flower141, fed: Federation) -> None:
         self._control, self._fed = control, fed
         self._draws: dict[int, Generator] = {}
-        self._free_ns: dict[int, int] = {}  # when each SuperNode has asked for messages, once it was idle
+        self._free_ns: dict[int, int] = {}  # start of the polling of each idle SuperNode
         self._busy: set[int] = set()
 
     def _uniform(self, device: int) -> float:
@@ -81,7 +85,7 @@ class Loops:
         return float(draws.random())
 
     def fetch(self, device: int) -> Process:
-        """Until the SuperNode of a device has asked for its next message; it is then busy until `release`."""
+        """Wait until the SuperNode of a device has fetched its next message; it is then busy until `release`."""
         while device in self._busy:
             yield self._fed.sleep(REPLY_POLL_S)
         self._busy.add(device)
@@ -92,27 +96,27 @@ class Loops:
         yield self._fed.sleep(wait_ns / NS_PER_S + FETCH_TRIPS * self._control.rtt_s)
 
     def start(self, device: int) -> Process:
-        """Until the `ClientApp` of a device runs, from the instant at which its SuperNode has the message."""
+        """Wait until the `ClientApp` of a device runs, from the arrival of the message at its SuperNode."""
         yield self._fed.sleep(self._uniform(device) * TASK_POLL_S + self._control.start_s)
 
     def notice(self, fetched_ns: int) -> Process:
-        """Until the SuperNode, which has had the message since then, sees the reply and has announced it."""
+        """Wait until the SuperNode, which received the message at `fetched_ns`, has seen and announced the reply."""
         wait_ns = -(self._fed.clock.now - fetched_ns) % round(REPLY_POLL_S * NS_PER_S)
         yield self._fed.sleep(wait_ns / NS_PER_S + PUSH_TRIPS * self._control.rtt_s)
 
     def release(self, device: int) -> None:
-        """The SuperNode of a device asks for the next message now."""
+        """The SuperNode of a device polls for the next message now."""
         self._busy.discard(device)
         self._free_ns[device] = self._fed.clock.now
 
     def unnoticed_s(self, announced_ns: int | None) -> float:
-        """How long from now the server knows nothing of a loss, of a reply that was announced then, if it was."""
+        """Time from now until the server knows of a loss, of a reply announced at `announced_ns` or of a device."""
         if announced_ns is None:
             return OFFLINE_S
         return PUSH_SESSION_S - (self._fed.clock.now - announced_ns) / NS_PER_S
 
     def collect(self, ready: Container[str], number: str) -> Process:
-        """Until a reply under way is ready, as a collection finds out."""
+        """Wait until a collection finds that an announced reply is complete."""
         pause_s = BACKOFF_S
         while number not in ready:
             spread = 1.0 + JITTER * (2.0 * self._uniform(self._fed.server.index) - 1.0)

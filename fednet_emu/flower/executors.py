@@ -1,4 +1,4 @@
-"""Who runs the clients: this process, one after the other, or several processes, side by side."""
+"""Execution of clients: in this process, one after the other, or in several processes in parallel."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from fednet_emu.host import Beside, clean_context, end_with_parent
 
 @final
 class InProcess:
-    """This process: a client that begins has answered.
+    """This process: a started client is complete.
 
     Attributes:
-        app: the `ClientApp`; it is given once it has been imported.
+        app: the `ClientApp`, set after its import.
     """
 
     app: ClientApp
 
     def start(self, task: Task) -> Result:
-        """Let a client answer. What it raises is raised where its answer is waited for, as by other processes."""
+        """Run a client. Its exception is raised where the answer is awaited, as with other processes."""
         try:
             its = done(self.app, task)
         except AppFailed as failed:
@@ -45,7 +45,7 @@ class InProcess:
 
 
 class _Outcome(NamedTuple):
-    """What a process makes of a task, and what it has logged meanwhile, as levels and texts."""
+    """The result of a task in a process, and its log, as levels and texts."""
 
     result: Done | AppFailed
     log: list[tuple[int, str]]
@@ -53,16 +53,16 @@ class _Outcome(NamedTuple):
 
 @final
 class WorkerProcesses:
-    """Processes, each with the modules of the app. A task goes to the one that fewest results are awaited from.
+    """Processes with the modules of the app. A task goes to the process with the fewest awaited results.
 
-    So the process in which a client trains depends on the simulated order alone, never on the host's speed.
+    So the process of a client depends on the simulated order, not on the host's speed.
 
     Args:
         source: the app.
         count: number of processes.
 
     Raises:
-        ScenarioError: the app is given as objects, where other processes cannot have it.
+        ScenarioError: the app is given as objects that other processes cannot have.
     """
 
     def __init__(self, source: App, count: int) -> None:
@@ -71,7 +71,7 @@ class WorkerProcesses:
         self._workers: list[_Worker] = []
 
     def start(self, task: Task) -> Result:
-        """Let a client begin to answer in one of the processes."""
+        """Start a client in one of the processes."""
         if not self._workers:
             self._workers = [_Worker(self._context, self._source) for _ in range(self._count)]
         worker = min(self._workers, key=lambda its: its.awaited)  # the first of several
@@ -87,11 +87,11 @@ class WorkerProcesses:
 
 @final
 class _Worker:
-    """A process with the app, as seen from the run's.
+    """A process with the app, as seen from the main process.
 
     Attributes:
-        awaited: number of results that somebody has yet to ask for.
-        connection: the way to it.
+        awaited: number of results that are not collected yet.
+        connection: the connection to it.
     """
 
     def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
@@ -102,7 +102,7 @@ class _Worker:
         self._under_way: tuple[Task, list[_Outcome]] | None = None
 
     def start(self, task: Task, workers: list[_Worker]) -> Result:
-        """Queue a task. One at a time is sent, so that neither side waits for the other to read."""
+        """Queue a task. Tasks are sent one at a time, so that neither side blocks on writing."""
         outcomes: list[_Outcome] = []
         self.awaited += 1
         self._waiting.append((task, outcomes))
@@ -132,7 +132,7 @@ class _Worker:
         return self._under_way is not None
 
     def receive(self) -> None:
-        """Take what the process has sent, and give it the next task."""
+        """Take the sent results, and send the next task."""
         assert self._under_way is not None, "only what is busy sends"
         task, outcomes = self._under_way
         self._under_way = None
@@ -157,7 +157,7 @@ class _Worker:
         return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
-        """Let the process end: at once if a client is training there."""
+        """End the process: at once if a client is training."""
         self._process.dismiss(at_once=self.busy)
 
     def end(self) -> None:
@@ -173,7 +173,7 @@ def _receive(workers: list[_Worker]) -> None:
 
 
 def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
-    """The way to start processes that have the app.
+    """The context for starting processes with the app.
 
     Raises:
         ScenarioError: there is none.
@@ -204,13 +204,13 @@ Executor = InProcess | WorkerProcesses
 
 
 def _threads() -> tuple[int, int | None]:
-    """Numbers of threads within operations of torch and of NumPy, on which the last bits of their results depend."""
+    """Numbers of threads within operations of torch and NumPy, which determine the last bits of their results."""
     blas = (its["num_threads"] for its in threadpool_info() if its["user_api"] == "blas")
     return torch.get_num_threads(), max(blas, default=None)
 
 
 class _Collected(logging.Handler):
-    """Collects what is logged, as levels and texts."""
+    """Collects log records, as levels and texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class _Collected(logging.Handler):
 
 
 def _serve(tasks: Any, source: App, threads: tuple[int, int | None]) -> None:
-    """Answer tasks until the run has ended; this is the main function of a process."""
+    """Run tasks until the run has ended; this is the main function of a process."""
     end_with_parent()
     handler = _Collected()
     OURS.handlers, OURS.propagate = [handler], False

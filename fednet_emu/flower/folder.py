@@ -1,4 +1,4 @@
-"""The folder of a Flower app: what its `pyproject.toml` says. Nothing of the app or of Flower is imported."""
+"""The folder of a Flower app and its `pyproject.toml`. Neither the app nor Flower is imported."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fednet_emu.errors import did_you_mean, visible
 PROJECT = "pyproject.toml"
 TABLE = "tool.flwr.app.components"
 NOT_SOURCES = {"__pycache__", "build", "node_modules", "site-packages"}
-"""Folders in which an app keeps no code of its own, beside hidden ones."""
+"""Folders without code of the app, in addition to hidden ones."""
 
 Config = dict[str, bool | int | float | str]
 """A run configuration: keys of nested tables are joined by dots, as in Flower."""
 
 
 class NoApp(ValueError):  # noqa: N818  (what is wrong with the folder)
-    """A folder holds no Flower app; the text is what follows the name of the setting."""
+    """A folder without a Flower app; the text follows the name of the setting."""
 
 
 class AppFolder(NamedTuple):
@@ -30,8 +30,8 @@ class AppFolder(NamedTuple):
         path: its folder.
         server: the `ServerApp`, as `package.module:name`.
         client: the `ClientApp`, likewise.
-        config: the run configuration that it has by default.
-        nodes: the number of nodes that its own simulation has, if it says so.
+        config: the default run configuration.
+        nodes: the number of nodes of its own simulation, if stated.
     """
 
     path: Path
@@ -42,10 +42,10 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read what an app says about itself.
+        """Read the description of an app.
 
         Raises:
-            NoApp: there is no app in this folder.
+            NoApp: the folder has no app.
         """
         path = Path(name).expanduser()
         remedy = f"give the folder of a Flower app, in which {PROJECT} lies"
@@ -61,7 +61,7 @@ class AppFolder(NamedTuple):
         return cls(path.resolve(), str(parts["serverapp"]), str(parts["clientapp"]), config, _nodes(project))
 
     def sources(self) -> list[Path]:
-        """The files with the app's code and configuration, in order; not those of an environment inside the folder."""
+        """The files with the app's code and configuration, in order, without a virtual environment in it."""
         found = []
         for place, folders, names in os.walk(self.path):
             folders[:] = [name for name in folders if not name.startswith(".") and name not in NOT_SOURCES]
@@ -73,7 +73,7 @@ class AppFolder(NamedTuple):
         return {**self.config, **dict(flat(changes))}
 
     def problems(self, changes: Mapping[str, Any]) -> Iterator[str]:
-        """Say which changes of the run configuration the app does not know, or are no values of one."""
+        """The changes of the run configuration that the app does not know, or that have invalid values."""
         for key, value in flat(changes):
             if key not in self.config:
                 known = did_you_mean(key, self.config) or f"; its settings are: {', '.join(self.config) or 'none'}"
@@ -108,7 +108,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _nodes(project: Mapping[str, Any]) -> int | None:
-    """The number of supernodes of the app's default federation, which older templates of Flower write down."""
+    """The number of supernodes of the app's default federation, which older templates of Flower state."""
     federations = _table(project, "tool.flwr.federations")
     options = _table(federations, f"{federations.get('default')}.options")
     nodes = options.get("num-supernodes")

@@ -1,7 +1,7 @@
-"""Flower's `Grid` on the emulated network: what a `ServerApp` sends and waits for, and how it waits.
+"""Flower's `Grid` on the emulated network, through which a `ServerApp` sends and waits.
 
-It runs in a greenlet: where it would block, it hands a process to the engine by `wait` and goes on with that process's
-result. There is no thread, so that nothing depends on the host's scheduling.
+The app runs in a greenlet: where it would block, it hands a process to the engine by `wait` and continues with the
+result of that process. There are no threads, so nothing depends on the host's scheduling.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fednet_emu.flower.scores import Scores
 from fednet_emu.flower.versions import FIRST_NODE, empty_run
 
 WARNINGS = 10
-"""Ignored requests to end before a program is abandoned."""
+"""Number of ignored requests to end after which a program is abandoned."""
 POLL_S = 0.1
-"""Simulated time that an app loses which pulls again and again in one instant, as with Flower's own in-memory Grid."""
+"""Simulated time of a repeated pull at one instant, as in Flower's own in-memory Grid."""
 LOOKS = 1000
-"""After this many queries at one simulated time, an app counts as polling and loses as much time."""
+"""Number of queries at one simulated time from which an app counts as polling, which takes simulated time."""
 VAIN_WAITS = 1000
-"""An app that waits so many times while nothing is under way and nobody can come has no end."""
+"""Number of waits without active messages and absent devices from which an app has no end."""
 VAIN_WAITS_FOR_SOMEBODY = 100_000
-"""The same where devices come and go: a day, with the second that Flower's strategies wait each time."""
+"""The same number with absent devices: a day, with the second that Flower's strategies wait each time."""
 
 
 @final
@@ -38,7 +38,7 @@ class Program:
 
     Args:
         main: the program; it calls `wait` wherever it blocks.
-        inside: makes the context in which each of its steps runs.
+        inside: makes the context of each of its steps.
     """
 
     def __init__(self, main: Callable[[], Any], inside: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -52,16 +52,16 @@ class Program:
         return getcurrent() is self._greenlet
 
     def wait(self, process: Process) -> Any:
-        """Called by the program: let a process run, and return its result. The program ends here if the run is over."""
+        """Called by the program: run a process, and return its result. The program ends here if the run is over."""
         if self._closing:
             self._told_to_end += 1
             if self._told_to_end > WARNINGS:
-                self._greenlet.parent.switch(None)  # a bare `except` in a loop; nobody comes back here
+                self._greenlet.parent.switch(None)  # a bare `except` in a loop; the program does not return here
             raise GreenletExit
         return self._greenlet.parent.switch(process)
 
     def process(self) -> Process:
-        """Run the program to its end. An exception of a process that it waits for ends it, and goes on from here."""
+        """Run the program to its end. An exception of an awaited process ends it, and is raised here."""
         answer: Any = None
         try:
             while True:
@@ -83,12 +83,12 @@ class Program:
 
 @final
 class EmulatedGrid(Grid):  # type: ignore[misc]
-    """The nodes are the devices that are there; sending and waiting take simulated time.
+    """The nodes are the available devices; sending and waiting take simulated time.
 
     Attributes:
-        scores: records what clients and strategies measure.
-        program: the server app; it is given before it runs.
-        together: what sends messages instead while several callers are to send at once; None otherwise.
+        scores: records the metrics of clients and strategies.
+        program: the server app, set before it runs.
+        together: replaces sending while several callers send together; None otherwise.
     """
 
     def __init__(self, fed: Federation, post: Post, scores: Scores) -> None:
@@ -116,11 +116,11 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """A message, as its constructor makes it."""
+        """A message of Flower's constructor."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
-        """The nodes whose devices are there now, in order."""
+        """The nodes of the available devices, in order."""
         self._looks = self._looks + 1 if self._looked_ns == self._fed.clock.now else 1
         self._looked_ns = self._fed.clock.now
         if self._looks > LOOKS:
@@ -133,7 +133,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return list(self._wait(self._post.push(self._post.letters(list(messages)))))
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies to these messages that have come since."""
+        """The replies to these messages that have arrived."""
         numbers = list(message_ids)
         replies: list[Message] = self._wait(self._post.pull(numbers))
         if replies:
@@ -145,7 +145,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and wait for the replies, `timeout` simulated seconds at most."""
+        """Send messages and wait for the replies, at most `timeout` simulated seconds."""
         given = list(messages)
         if self.together is not None:
             return self.together(given)
@@ -173,10 +173,10 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return self.program.wait(process)
 
     def _wait_in_vain(self) -> None:
-        """Notice an app that waits for what can never come, for example for more nodes than there are.
+        """Detect an app that waits for an impossible event, for example for more nodes than exist.
 
         Raises:
-            Deadlock: nothing is under way, all devices are there, and the app has waited many times.
+            Deadlock: no message is active, no device is absent, and the app has waited many times.
         """
         self._vain += 1
         always = self._fed.presence.always

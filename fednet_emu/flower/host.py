@@ -1,9 +1,9 @@
-"""What an app shares with the emulator's process: attributes, clocks, random generators, the folder, its exceptions.
+"""Resources that an app shares with the emulator's process: attributes, clocks, random generators, folder, exceptions.
 
-Simulated time stands for the host's where code asks `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter`
-or Flower: while the stand-ins are installed, they ask the simulated clock in a thread that is inside `simulated`, and
-the host everywhere else. Code that has kept a stand-in can go on using it. The standard library's own waiting, for
-threads, processes and coroutines, keeps the host's clock: simulated time stands still meanwhile.
+Simulated time replaces the host's where code calls `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter` or
+Flower's clock: the replacements read the simulated clock in a thread that is inside `simulated`, and the host's clock
+elsewhere. Code may keep a replacement. The standard library's own waiting, for threads, processes and coroutines, uses
+the host's clock; simulated time does not advance meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HERE = str(Path(__file__).parent)
 
 
 class StandIn(NamedTuple):
-    """An attribute of a module or class, and what stands for it."""
+    """An attribute of a module or class, and its replacement."""
 
     owner: Any
     name: str
@@ -52,7 +52,7 @@ class StandIns:
     """Attributes that are replaced while at least one run needs it.
 
     Args:
-        find: tells what to replace, when the first run begins.
+        find: returns the replacements, when the first run begins.
     """
 
     def __init__(self, find: Callable[[], Iterable[StandIn]]) -> None:
@@ -62,7 +62,7 @@ class StandIns:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Replace the attributes in this block; the last of several blocks puts back what was there."""
+        """Replace the attributes in this block; the last of several blocks restores them."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -83,11 +83,11 @@ class StandIns:
 
 
 class SimulatedTime(NamedTuple):
-    """What stands for the host's clock.
+    """The replacement of the host's clock.
 
     Attributes:
         now_ns: returns the simulated time in ns.
-        sleep: lets simulated time in s pass.
+        sleep: advances simulated time by a duration in s.
     """
 
     now_ns: Callable[[], int]
@@ -106,7 +106,7 @@ _host_sleep, host_time_s = time.sleep, time.time
 
 @contextmanager
 def simulated(clock: SimulatedTime) -> Iterator[None]:
-    """Let code in this block, in this thread, find simulated time."""
+    """Code in this block, in this thread, reads simulated time."""
     before, _here.clock = _here.clock, clock
     try:
         yield
@@ -116,7 +116,7 @@ def simulated(clock: SimulatedTime) -> Iterator[None]:
 
 @contextmanager
 def at(now_ns: int) -> Iterator[None]:
-    """Let code in this block, in this thread, find this moment of simulated time; it must not sleep."""
+    """Code in this block, in this thread, reads this simulated time; it must not sleep."""
     with simulated(SimulatedTime(lambda: now_ns, _awake)):
         yield
 
@@ -134,7 +134,7 @@ def _awake(_seconds: float) -> None:
 
 
 def _read(real: Callable[[], Any], by_ns: Callable[[int], Any]) -> Callable[[], Any]:
-    """The stand-in for a function that reads a clock, by what it makes of simulated time."""
+    """The replacement of a function that reads a clock, by its conversion of simulated time."""
 
     def stand_in() -> Any:
         clock = _here.clock
@@ -165,12 +165,12 @@ _WAITING = (
     "concurrent.futures._base",
     *(f"multiprocessing.{part}" for part in ("connection", "managers", "pool", "queues", "synchronize")),
 )
-"""Modules that look on `time` for how long they still wait for the host."""
+"""Modules that use `time` to wait for the host."""
 _HOST = SimpleNamespace(**vars(time))
 
 
 def _clocks() -> Iterator[StandIn]:
-    """The clocks in the module `time`, and in those of Flower that have imported them by name, and Flower's own."""
+    """The clocks in the module `time`, in modules of Flower that import them by name, and Flower's own."""
     for module in map(import_module, _WAITING):
         yield StandIn(module, "time", _HOST)
     theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
@@ -185,7 +185,7 @@ def _clocks() -> Iterator[StandIn]:
 
 
 CLOCKS = StandIns(_clocks)
-"""The stand-ins for the host's clocks."""
+"""The replacements of the host's clocks."""
 
 
 # ---- random numbers, the current folder, exceptions ------------------------------------------------------------------
@@ -193,7 +193,7 @@ CLOCKS = StandIns(_clocks)
 
 @final
 class Generators:
-    """One stream of random numbers, on which the global generators are while a block of code runs.
+    """A stream of random numbers for the global generators while a block of code runs.
 
     Args:
         key: the seed, 64 bits.
@@ -205,7 +205,7 @@ class Generators:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let code in this block draw from this stream, from where the last block left it."""
+        """Code in this block draws from this stream, which continues from the previous block."""
         with _GENERATORS:
             host = _state()
             if self._state is None:
@@ -243,14 +243,14 @@ def _restore(state: Any) -> None:
 
 @final
 class CurrentFolder:
-    """Where an app is; it begins where the emulator is."""
+    """The current folder of an app; it begins at the emulator's."""
 
     def __init__(self) -> None:
         self._own: str | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let code in this block be where the last block has left it, and the emulator where it was."""
+        """Code in this block has the folder of the previous block; the emulator's folder is restored."""
         host = _folder()
         if self._own is not None:
             os.chdir(self._own)
@@ -284,7 +284,7 @@ def app_code(where: str) -> Iterator[None]:
         yield
     except (FednetError, GreenletExit, GeneratorExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # Flower has some of its own that are no Exception
+    except BaseException as error:  # Flower has some that are no Exception
         steps = traceback.extract_tb(error.__traceback__)
         theirs = traceback.StackSummary.from_list([step for step in steps if not step.filename.startswith(_HERE)])
         text = "".join([*theirs.format(), *traceback.format_exception_only(error)])

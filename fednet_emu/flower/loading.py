@@ -1,4 +1,4 @@
-"""Import the parts of an app from its folder, and forget its modules after the run."""
+"""Import the parts of an app from its folder, and remove its modules after the run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Let modules of this folder be imported in this block, before others of the same name, and anew in each run.
+    """Modules of this folder can be imported in this block, before others of the same name, and again in each run.
 
-    No bytecode is written: Python takes it for that of a file which is edited within a second and keeps its size.
+    No bytecode is written: Python would use it for a file that is edited within a second and keeps its size.
     """
     with _ALONE:
         sys.path.insert(0, str(folder))
@@ -49,7 +49,7 @@ def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
     """Import the `ServerApp` or the `ClientApp` of an app.
 
     Raises:
-        ScenarioError: it is none.
+        ScenarioError: the object is of another type.
     """
     reference, wanted = (folder.server, ServerApp) if part == "server" else (folder.client, ClientApp)
     module_name, _, name = reference.partition(":")
@@ -66,20 +66,20 @@ def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
 
 
 def _names_of(folder: Path) -> list[str]:
-    """Names of loaded modules for which an import would now find a module of the folder."""
+    """Names of loaded modules for which an import would find a module of the folder."""
     entries = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
     own = {name for name in entries & set(sys.modules) if _found_in(folder, name)}
     return [name for name in sys.modules if name.partition(".")[0] in own]
 
 
 def _found_in(folder: Path, name: str) -> bool:
-    """Whether an import finds this module in the folder, and not, for example, a package beside which lie data."""
+    """Whether an import finds this module in the folder, and not, for example, a package with such a data folder."""
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None)
     return spec is not None and _is_from(folder, spec.origin, spec.submodule_search_locations or ())
 
 
 def _is_from(folder: Path, file: str | None, places: Iterable[str]) -> bool:
-    """Whether a module is the folder's own; the packages of a virtual environment inside the folder are not."""
+    """Whether a module belongs to the folder; packages of a virtual environment inside the folder do not."""
     paths = [Path(file)] if file is not None else [Path(place) for place in list(places)[:1]]
     return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)

@@ -1,6 +1,6 @@
 """The messages of an app as processes of simulated time: downlink, computing, uplink; and its rounds.
 
-A round begins with messages that ask for training, and ends at the next ones.
+A round begins with messages that request training, and ends at the next ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fednet_emu.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, sta
 Lost = Literal["error", "silence"]
 
 ERROR_BYTE = 8
-"""Size of the code of an error; its reason counts beside it, a byte per character in UTF-8."""
+"""Size of the code of an error; its reason is added, a byte per character in UTF-8."""
 
 
 class Over(Exception):  # noqa: N818  (what has happened)
@@ -35,7 +35,7 @@ class Turns:
     """Counts the rounds of an app and records them.
 
     Attributes:
-        going_on: whether a round has begun and not ended.
+        going_on: whether a round is active.
     """
 
     def __init__(self, fed: Federation) -> None:
@@ -46,13 +46,13 @@ class Turns:
 
     @property
     def number(self) -> int:
-        """The round that is going on, or that has ended last; 0 before the first."""
+        """The active round, or the last one; 0 before the first."""
         return self._fed.round + self.going_on
 
     def begin(self, invited: int) -> None:
-        """Messages that ask this many devices for training are about to be sent.
+        """Messages that request training from this many devices are about to be sent.
 
-        Messages sent one by one in the same instant belong to the same round.
+        Messages sent one by one at the same instant belong to the same round.
 
         Raises:
             Over: the round before them has ended, and a stop rule ends the run.
@@ -66,11 +66,11 @@ class Turns:
         self._invited += invited
 
     def arrived(self, count: int) -> None:
-        """The app has got this many replies to messages that asked for training."""
+        """The app has received this many replies to training messages."""
         self._arrived += count
 
     def end(self) -> None:
-        """Record the round that is going on, if there is one."""
+        """Record the active round, if there is one."""
         if self.going_on:
             self.going_on = False
             invited, arrived, self._invited, self._arrived = self._invited, self._arrived, 0, 0
@@ -78,7 +78,7 @@ class Turns:
 
 
 class Letter(NamedTuple):
-    """A message on its way: what it is, its records as they were when it was sent, and what is put on the air."""
+    """A message in transit: metadata, a copy of its records, and the transmitted payload."""
 
     message: Message
     content: RecordDict
@@ -86,7 +86,7 @@ class Letter(NamedTuple):
 
     @property
     def device(self) -> int:
-        """The number of the device that it is for."""
+        """The number of the receiving device."""
         return int(self.message.metadata.dst_node_id) - FIRST_NODE
 
 
@@ -96,11 +96,11 @@ class Post:
 
     Args:
         fed: the federation.
-        clients: the devices' side of the app.
+        clients: the devices of the app.
         turns: the app's rounds.
-        lost: what the server learns of a message that is lost.
-        deadline_s: longest time that it waits for replies; None for no limit but the app's own.
-        loops: those in which processes look for messages; None if all know of them at once.
+        lost: the effect of a lost message on the server.
+        deadline_s: longest time that it waits for replies; None for the app's own limit.
+        loops: the polling loops; None without.
     """
 
     def __init__(
@@ -114,27 +114,27 @@ class Post:
     ) -> None:
         self._fed, self._clients, self._turns, self._lost, self._deadline_s = fed, clients, turns, lost, deadline_s
         self._loops = loops
-        self._announced_ns: dict[str, int] = {}  # replies that are being sent, or have come
+        self._announced_ns: dict[str, int] = {}  # replies that are being sent, or have arrived
         self._sent = 0
         self._ready: dict[str, Message] = {}
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Number messages, and keep what they hold now; those of equal records can be one broadcast.
+        """Number messages, and copy their content; those of equal records can be one broadcast.
 
         Raises:
-            ValueError: there is no such node.
+            ValueError: a node does not exist.
         """
         before = copied = mark = None
         groups: dict[tuple[bytes | None, int], Shared] = {}
-        seen: Counter[tuple[bytes | None, int]] = Counter()  # who is sent the same twice gets it twice
+        seen: Counter[tuple[bytes | None, int]] = Counter()  # a receiver of two equal messages receives both
         made = []
         for message in messages:
             node, content = int(message.metadata.dst_node_id), message.content
             if not FIRST_NODE <= node < FIRST_NODE + self._fed.n_devices:
                 known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as get_node_ids says"
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
-            if content is not before:  # strategies give the same records to many
+            if content is not before:  # strategies send the same records to many
                 before, copied, mark = content, copy.deepcopy(content), fingerprint(content)
             seen[mark, node] += 1
             payload = groups.setdefault((mark, seen[mark, node]), self._fed.shared(copied))
@@ -144,10 +144,10 @@ class Post:
         return made
 
     def exchange(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
-        """Send messages, wait for the replies, and return those that have come in time.
+        """Send messages, wait for the replies, and return those in time.
 
-        Devices that are late are cancelled. Where losses are silent, the server waits for the lost ones, too. What has
-        not come when the messages expire is an error.
+        Late devices are cancelled. If losses are silent, the server also waits for lost replies. A reply missing at the
+        expiry of its message is an error.
         """
         if self._loops is not None:
             return (yield from self._collected(letters, timeout_s))
@@ -172,9 +172,9 @@ class Post:
         yield
 
     def pull(self, numbers: Sequence[str]) -> Process:
-        """Return the replies to these messages that have come and were not pulled before.
+        """Return the replies to these messages that have arrived and were not pulled before.
 
-        With loops, it waits for those that have been announced.
+        With loops, it waits for announced replies.
         """
         there = [number for number in numbers if number in self._ready or number in self._announced_ns]
         for number in there:
@@ -184,7 +184,7 @@ class Post:
         return self._handed([self._ready.pop(number) for number in there])
 
     def _collected(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
-        """Send messages, and collect the replies again and again until all are there, or time is over."""
+        """Send messages, and collect the replies repeatedly until all have arrived, or time is over."""
         limits = [limit for limit in (timeout_s, self._deadline_s) if limit is not None]
         end_s = self._fed.now_s + min(limits, default=math.inf)
         numbers: list[str] = yield from self.push(letters)
@@ -243,7 +243,7 @@ class Post:
             yield from loops.start(letter.device)
         answering = self._clients.begin(device, message, letter.content)
         if answering.flop is None:
-            yield fed.sleep(0.0)  # so that all whose messages come in this instant have begun
+            yield fed.sleep(0.0)  # so that all whose messages arrive at this instant have begun
         flop = answering.answer().flop if answering.flop is None else answering.flop
         yield device.compute(Work(flop, None))
         answer = answering.answer()
@@ -258,7 +258,7 @@ class Post:
         return sent
 
     def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
-        """What the server learns of a message: the reply, an error, or nothing."""
+        """The server's result of a message: the reply, an error, or none."""
         if not result.lost:
             reply: Message = result.payload
             return reply
@@ -275,9 +275,9 @@ class Post:
 
 
 def size_bit(message: Message) -> int:
-    """Size of a message: that of its records, as `flwr.clientapp.mod.message_size_mod` counts them, or of its error.
+    """Size of a message: that of its records, counted as in `flwr.clientapp.mod.message_size_mod`, or of its error.
 
-    A message's own metadata and the framing of the transport are no part of it; `network.overhead` can add those.
+    The metadata of a message and the framing of the transport are not included; `network.overhead` can add them.
     """
     if not message.has_content():
         return 8 * (ERROR_BYTE + len((message.error.reason or "").encode()))
@@ -285,7 +285,7 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Size of a record; empty texts, bytes and lists, which Flower cannot count, have the size of their name alone."""
+    """Size of a record; empty texts, bytes and lists, which Flower cannot count, have the size of their name."""
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):
@@ -295,7 +295,7 @@ def _byte(record: Any) -> int:
 
 
 def is_training(message: Message) -> bool:
-    """Whether a message asks for training: its type is `train`, or `train.<action>`."""
+    """Whether a message requests training: its type is `train`, or `train.<action>`."""
     return str(message.metadata.message_type).partition(".")[0] == "train"
 
 

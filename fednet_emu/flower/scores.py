@@ -1,4 +1,4 @@
-"""Metrics that clients and strategies return, as evaluations, tables of devices, and series."""
+"""Metrics of clients and strategies, as evaluations, tables of devices, and series."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Metrics = Mapping[str, Any]
 
 @final
 class Scores:
-    """Records what an app measures.
+    """Records the metrics of an app.
 
     Attributes:
-        in_strategy: whether a strategy of Flower is at work, which sums up the clients' metrics itself.
+        in_strategy: whether a strategy of Flower is active, which aggregates the clients' metrics.
     """
 
     def __init__(self, fed: Federation, turns: Turns) -> None:
@@ -39,7 +39,7 @@ class Scores:
         self._central = False
 
     def replies(self, replies: Sequence[Message]) -> None:
-        """The app has got these replies of clients."""
+        """Record replies of clients."""
         evaluated = []
         for reply in replies:
             if reply.has_content():
@@ -53,7 +53,7 @@ class Scores:
             self._report(_mean(evaluated))
 
     def summed_up(self, what: str, metrics: Metrics | None) -> None:
-        """The strategy has summed up what clients returned: `train` or `evaluate`; or has evaluated: `central`."""
+        """Record aggregated metrics of a strategy (`train` or `evaluate`), or of its own evaluation (`central`)."""
         if not metrics:
             return
         self._series("server_metrics", metrics, source=what)
@@ -81,7 +81,7 @@ class Scores:
 
 
 def found(metrics: Metrics, names: frozenset[str]) -> float | None:
-    """The first metric that has one of these names, without regard to case and hyphens; None if there is none."""
+    """The first metric with one of these names, ignoring case and hyphens; None if there is none."""
     return next(
         (
             float(value)
@@ -93,19 +93,19 @@ def found(metrics: Metrics, names: frozenset[str]) -> float | None:
 
 
 def _metrics(reply: Message) -> dict[str, Any]:
-    """The metrics of a reply, with those that the classic interface keeps in a `ConfigRecord`."""
+    """The metrics of a reply, including those in a `ConfigRecord` of the classic interface."""
     records = reply.content.items()
     parts = [its for key, its in records if key.endswith("res.metrics") or isinstance(its, MetricRecord)]
     return {key: value for part in parts for key, value in part.items()}
 
 
 def _examples(metrics: Metrics) -> float:
-    """The number of examples that metrics are about; 0 if they do not say."""
+    """The number of examples of metrics; 0 if unknown."""
     return next((float(metrics[name]) for name in EXAMPLES if name in metrics), 0.0)
 
 
 def _mean(each: Sequence[Metrics]) -> dict[str, float]:
-    """The mean of metrics that all have, weighted by the number of examples where all name it."""
+    """The mean of common metrics, weighted by the number of examples if all state it."""
     weights = list(map(_examples, each))
     if not all(weights):
         weights = [1.0] * len(each)
@@ -121,7 +121,7 @@ def _mean(each: Sequence[Metrics]) -> dict[str, float]:
 
 
 def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
-    """`Strategy.start`, which also tells the scores of the grid's run what it sums up and evaluates."""
+    """`Strategy.start`, which also records aggregated and own evaluations in the scores of the grid."""
     signature = inspect.signature(start)
 
     def observed_start(self: Any, grid: Any, *args: Any, **options: Any) -> Any:
@@ -140,7 +140,7 @@ def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
-    """Let a strategy tell what it sums up."""
+    """Make a strategy record its aggregated metrics."""
     tellers: dict[str, Callable[[Any], None]] = {
         "aggregate_train": lambda result: scores.summed_up("train", result[1]),
         "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),
@@ -168,4 +168,4 @@ def _recorded(function: Callable[..., Any], record: Callable[[Any], None]) -> Ca
 
 
 STRATEGIES = StandIns(lambda: [StandIn(Strategy, "start", _observed(Strategy.start))])
-"""The stand-in for `Strategy.start`."""
+"""The replacement of `Strategy.start`."""

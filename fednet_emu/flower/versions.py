@@ -1,4 +1,4 @@
-"""What differs between Flower's versions, 1.26 and later, or is not public: the one file that knows."""
+"""Differences between Flower's versions, 1.26 and later, and non-public parts, in one file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OURS = logging.getLogger("fednet_emu")
 
 
 def stamp(message: Message, number: int) -> None:
-    """Give a message that the server sends its number and its ends, as Flower's server does."""
+    """Set the number and endpoints of a message of the server, as Flower's server does."""
     message.metadata.__dict__.update(_message_id=str(number), _run_id=RUN_ID, _src_node_id=SERVER_NODE)
 
 
 @contextmanager
 def identity(node: int) -> Iterator[None]:
-    """Let messages that are made in this block come from this node (Flower 1.37 and later read it from a class)."""
+    """Messages made in this block come from this node (Flower 1.37 and later read it from a class)."""
     known = _task_identity()
     if known is None:
         yield
@@ -63,7 +63,7 @@ def empty_run() -> Any:
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Write what Flower logs to the log of the run instead of the terminal."""
+    """Redirect Flower's log to the log of the run."""
     theirs = logging.getLogger("flwr")
     before = list(theirs.handlers), theirs.propagate
     theirs.handlers, theirs.propagate = [_Forward()], False
@@ -74,7 +74,7 @@ def logged() -> Iterator[None]:
 
 
 class _Forward(logging.Handler):
-    """Hands records on, with the host's time in place of the simulated one."""
+    """Forwards records with the host's time instead of the simulated one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.INFO and OURS.isEnabledFor(record.levelno):

@@ -1,4 +1,4 @@
-"""What an app's answers cost: floating-point operations, given per example, counted by PyTorch, or estimated."""
+"""Floating-point operations of an app's answers: given per example, counted by PyTorch, or estimated."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
 EXAMPLES = ("num-examples", "num_examples")
-"""The metric of a reply that says how many examples it is about; the second is that of the classic interface."""
+"""The metrics with the number of examples of a reply; the second is that of the classic interface."""
 
 
 FLOP_PER_PARAMETER = {"train": 6.0, "evaluate": 2.0}
-"""Operations per parameter and example where none is counted: a multiply-add forward, and two backward."""
+"""Operations per parameter and example without a count: a multiply-add forward, and two backward."""
 
 
 class FlowerWork(Component):
-    """How much a client computes for a message."""
+    """Operations of a client per message."""
 
     flop_per_example: float | None = Field(None, ge=0)
-    """Floating-point operations of training for each of the `num-examples` of its reply, all local epochs together.
-    null counts the operations of the first message of each type at each device, with PyTorch's FLOP counter; an app
-    that trains without PyTorch is taken to need 6 per parameter and example, and 2 in evaluation."""
+    """Floating-point operations of training for each of the `num-examples` of its reply, over all local epochs. null
+    counts the operations of the first message of each type at each device, with PyTorch's FLOP counter; an app that
+    trains without PyTorch is assumed to need 6 per parameter and example, and 2 in evaluation.
+    """
     evaluate_flop_per_example: float | None = Field(None, ge=0)
-    """The same for evaluation; null takes a third of `flop_per_example`, because there is no backward pass."""
+    """Floating-point operations of evaluation per example; null takes a third of `flop_per_example`, as there is no
+    backward pass.
+    """
 
 
 @final
 class Toll:
-    """Tells the operations of messages."""
+    """Computes the operations of messages."""
 
     def __init__(self, work: FlowerWork) -> None:
         self._work = work
@@ -45,11 +48,11 @@ class Toll:
         self._warned = False
 
     def counts(self, device: Device, kind: str) -> bool:
-        """Whether the operations of this message are to be counted: those of the first of its type at the device."""
+        """Whether the operations of this message are counted: those of the first of its type at the device."""
         return self._work.flop_per_example is None and (device.index, kind) not in self._counted
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:
-        """So many operations have been counted for a message of this type at a device, if they were counted."""
+        """Record the counted operations of a message of this type at a device, if they were counted."""
         if counted is None:
             return
         self._counted[device.index, kind] = counted
@@ -57,14 +60,14 @@ class Toll:
             self._most_in_training = max(counted, self._most_in_training or 0)
 
     def before(self, device: Device, kind: str) -> float | None:
-        """The operations for a message of this type, as far as they are known before the reply."""
+        """The operations of a message of this type, if they are known before the reply."""
         if self._work.flop_per_example is None:
             counted = self._counted.get((device.index, kind))
             return None if counted == 0 and self._is_estimated(kind) else counted
         return None if self._per_example(kind) else 0.0
 
     def flop(self, device: Device, kind: str, content: RecordDict, reply: Message) -> float:
-        """The operations for a message of this type, with these records.
+        """The operations of a message of this type, with these records.
 
         Raises:
             ScenarioError: they are unknown.
@@ -88,9 +91,9 @@ class Toll:
         return 0.0
 
     def _is_estimated(self, kind: str) -> bool:
-        """Whether messages of this type in which nothing is counted are work all the same: the app is without PyTorch.
+        """Whether the operations of messages of this type without a count are estimated: the app does not use PyTorch.
 
-        An evaluation in which nothing is counted is none if PyTorch does count the training.
+        An evaluation without counted operations needs none if PyTorch does count the training.
         """
         category = _category(kind)
         return category == "train" or (category == "evaluate" and self._most_in_training == 0)
@@ -125,10 +128,10 @@ def _n_parameters(content: RecordDict) -> int:
 
 
 def _examples(device: Device, kind: str, reply: Any) -> float:
-    """The number of examples that a reply names.
+    """The number of examples in a reply.
 
     Raises:
-        ScenarioError: it names none.
+        ScenarioError: the reply does not state it.
     """
     if not reply.has_content():
         return 0.0

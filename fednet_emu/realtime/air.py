@@ -13,14 +13,15 @@ from fednet_emu.kernel.work import BIT, done_ns
 from fednet_emu.realtime.pace import Pace
 
 CONTROL_BYTE = 200
-"""Largest packet that waits for no turn: acknowledgements and handshakes go between two packets of others."""
+"""Largest packet that does not wait for a turn: acknowledgements and handshakes are sent between packets of others."""
 TURN_NS = 100_000_000
-"""How long a link keeps its turn after its last packet that is larger. Others use the air meanwhile, so that this costs
-nothing; it is longer than a busy host lets a sender wait for a processor."""
+"""Time that a link keeps its turn after its last larger packet. Others use the air meanwhile; it is longer than the
+wait of a sender for a processor on a busy host.
+"""
 
 
 class Departure(NamedTuple):
-    """A packet that has left the air: of which link, what, and when (ns) it came, its first bit left, and its last.
+    """A packet that has left the air: its link, content, and the instants (ns) of its arrival, first bit and last bit.
 
     `power_ns` is the integral, over its time on the air, of the share of the sender's power.
     """
@@ -38,18 +39,18 @@ class _Link:
 
     def __init__(self, number: int) -> None:
         self.number, self.cell = number, 0
-        self.queue: deque[tuple[bytes, int]] = deque()  # packets, and when they came
+        self.queue: deque[tuple[bytes, int]] = deque()  # packets and their arrivals
         self.queued_byte = 0
         self.left = 0  # work of the head at `since_ns`
         self.since_ns = self.started_ns = 0
         self.per_ns, self.power, self.power_ns = 0, 0.0, 0.0
         self.on_air = False
-        self.turn_ns = -TURN_NS  # when its turn was asked for
-        self.data_ns = -TURN_NS  # when its last packet left that was no control packet
-        self.dry_ns = FOREVER_NS  # since when its queue is empty while it is on the air
+        self.turn_ns = -TURN_NS  # request of its turn
+        self.data_ns = -TURN_NS  # departure of its last packet that was no control packet
+        self.dry_ns = FOREVER_NS  # start of its empty queue while it is on the air
 
     def claim(self) -> tuple[int, int, int]:
-        """Rank a new head: control packets come first, then turns in their order; a turn is asked for if it is due."""
+        """Rank a new head: control packets first, then turns in order; a turn is requested if necessary."""
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
             return 0, arrived_ns, self.number
@@ -62,7 +63,7 @@ _number = attrgetter("number")
 
 
 class _Cell:
-    """The places of a cell: how many are free, and a heap of the links that wait for one."""
+    """The places of a cell: the number of free ones, and a heap of waiting links."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -70,26 +71,26 @@ class _Cell:
 
 
 class LiveAir:
-    """The packets of one direction, whose links share a band as the access scheme says.
+    """The packets of one direction, whose links share a band by the access scheme.
 
     Without a limit of places, a link with packets is on the air until its queue has been empty for the hold time. With
-    one, links take turns in the order in which they asked; whoever has the first turn sends whenever it has packets,
-    and keeps it for `TURN_NS` after its last one. A packet that is on the air is never interrupted, and one of at most
-    `CONTROL_BYTE` goes before all others.
+    a limit, links take turns in the order of their requests; the link with the first turn sends whenever it has
+    packets, and keeps the turn for `TURN_NS` after its last one. A packet on the air is never interrupted, and one of
+    at most `CONTROL_BYTE` precedes all others.
 
-    All times are scenario time in ns. A departure follows from the instants at which packets came and from the rates,
-    never from the instant at which it is asked for: whoever asks late gets the same departures.
+    All times are scenario time in ns. A departure follows from the arrivals of packets and from the rates, not from the
+    instant of the call: a late caller gets the same departures.
 
     Args:
         pace: the rates.
-        places: largest number of links of a cell on the air at once; None for no limit.
-        queue_byte: room in the queue of each link; what does not fit is dropped.
-        hold_ns: how long a link counts as on the air after its queue ran dry, where there is no limit of places.
+        places: largest number of simultaneous links of a cell on the air; None for no limit.
+        queue_byte: capacity of the queue of each link; further packets are dropped.
+        hold_ns: time that a link counts as on the air after its queue became empty, without a limit of places.
 
     Attributes:
         next_ns: the instant of the next departure or change of rates; `departures` must be called before the next `put`
             after it.
-        awaited_ns: `next_ns` while a packet is on its way; without one nothing can leave before the next `put`.
+        awaited_ns: `next_ns` while a packet is on the air; without one no packet can leave before the next `put`.
     """
 
     def __init__(self, pace: Pace, *, places: int | None, queue_byte: int, hold_ns: int) -> None:
@@ -98,14 +99,14 @@ class LiveAir:
         self._cells: dict[int, _Cell] = {}
         self._on_air: list[_Link] = []
         self._ends: list[tuple[int, int, _Link]] = []  # heap of the ends of all heads on the air
-        self._holds: deque[tuple[int, _Link]] = deque()  # when links leave whose queue is dry, if it stays so
+        self._holds: deque[tuple[int, _Link]] = deque()  # instants at which links with empty queues leave
         self._edge_ns = FOREVER_NS
         self.next_ns = self.awaited_ns = FOREVER_NS
 
     def put(self, link: int, packet: bytes, now_ns: int) -> bool:
-        """Queue a packet that comes now; False if its queue is full and it is dropped.
+        """Queue an arriving packet; False if its queue is full and it is dropped.
 
-        `departures` must have been called for this instant, or for an earlier one with `next_ns` still ahead.
+        `departures` must have been called for this instant, or for an earlier one with `next_ns` in the future.
         """
         its = self._links.get(link)
         if its is None:
@@ -123,7 +124,7 @@ class LiveAir:
         return True
 
     def departures(self, until_ns: int) -> list[Departure]:
-        """Let time pass until an instant; return the packets that have left by then, in order."""
+        """Advance time to an instant; return the packets that have left by then, in order."""
         gone: list[Departure] = []
         while self.next_ns <= until_ns:
             now_ns = self.next_ns
@@ -150,7 +151,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Put the head of a queue on the air, of which so much work is done already."""
+        """Put the head of a queue on the air, of which `done` work is complete."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0
@@ -158,7 +159,7 @@ class LiveAir:
             heappush(self._ends, (now_ns + done_ns(link.left, link.per_ns), link.number, link))
 
     def _depart(self, now_ns: int) -> Departure:
-        """The packet whose end is first leaves; its link goes on, leaves its place to another, or falls silent."""
+        """Remove the packet with the first end; its link continues, gives its place to another, or becomes silent."""
         link = heappop(self._ends)[2]
         packet, arrived_ns = link.queue.popleft()
         link.queued_byte -= len(packet)
@@ -175,10 +176,10 @@ class LiveAir:
             self._holds.append((now_ns + self._hold_ns, link))
         return left
 
-    # ---- who is on the air -------------------------------------------------------------------------------------------
+    # ---- turns -------------------------------------------------------------------------------------------------------
 
     def _ask(self, link: _Link, now_ns: int) -> None:
-        """Ask for a place for the link's head."""
+        """Request a place for the link's head."""
         link.cell = self._pace.cell(link.number, now_ns)
         if self._places is None:
             self._enter(link, now_ns)
@@ -191,7 +192,7 @@ class LiveAir:
             self._rate(now_ns)
 
     def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
-        """After a packet of a link with a place: the link goes on, unless it is silent or another comes first."""
+        """After a packet of a link with a place: the link continues, unless it is silent or another comes first."""
         if len(gone) > CONTROL_BYTE:
             link.data_ns = now_ns
         waiting = self._cells[link.cell].waiting
@@ -206,13 +207,13 @@ class LiveAir:
         self._rate(now_ns)
 
     def _fill(self, cell: _Cell, now_ns: int) -> None:
-        """Those who wait take free places."""
+        """Give free places to waiting links."""
         while cell.free and cell.waiting:
             cell.free -= 1
             self._enter(heappop(cell.waiting)[1], now_ns)
 
     def _enter(self, link: _Link, now_ns: int) -> None:
-        insort(self._on_air, link, key=_number)  # in one order, so that rates that are known are found again
+        insort(self._on_air, link, key=_number)  # in one order, so that known rates are found again
         link.on_air, link.per_ns, link.power = True, 0, 0.0
         self._begin(link, now_ns, 0)
 
@@ -225,7 +226,7 @@ class LiveAir:
     # ---- rates -------------------------------------------------------------------------------------------------------
 
     def _rate(self, now_ns: int) -> None:
-        """Subtract what the heads have carried so far, and ask for the rates from now on."""
+        """Subtract the completed work of the heads, and update the rates."""
         on_air = self._on_air
         for link in on_air:
             span_ns = now_ns - link.since_ns

@@ -1,4 +1,4 @@
-"""The records of a live run: its messages as rows of the ledger, with what was predicted, and how late the host was."""
+"""Records of a live run: its messages as rows of the ledger, predictions, and the delays of the host."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TransferRow
 
 LATE_NS = 5_000_000
-"""A packet that is written so much later than it is due counts as late."""
+"""Delay of writing from which a packet counts as late."""
 MOST_LATE = 0.01
 """Largest share of late packets of a run that is not doubtful."""
 MOST_WAITING = 0.1
-"""Largest share of its time for which a program of such a run may have waited for a processor."""
+"""Largest share of its time that a program of such a run may have waited for a processor."""
 STARVED = 0.02
-"""A message whose queue was empty for more than this share of its time, beside TCP's predicted gaps, says nothing about
-the air."""
+"""Share of a message's time with an empty queue, beyond TCP's predicted gaps, from which it has starved."""
 
 
 class Ran(NamedTuple):
-    """How long a program has run, how long of this it has waited for a processor, in ns, and how it has ended.
+    """Duration of a program, its wait for a processor, in ns, and its exit.
 
-    `code` is its exit code, minus the signal that killed it; 0, too, where the end of the run has ended it.
+    `code` is its exit code, minus the signal that killed it; 0 if the end of the run ended it.
     """
 
     node: int
@@ -45,7 +44,7 @@ class Ran(NamedTuple):
 def write_messages(
     fed: Federation, messages: Sequence[Message], predictions: Sequence[Prediction | None]
 ) -> list[float]:
-    """Add a row of `transfers` and one of `live_messages` for each message, in the order of their ends.
+    """Add a row of `transfers` and one of `live_messages` for each message, in order of their ends.
 
     Returns:
         The relative errors of the predictions, of messages that did not starve.
@@ -76,7 +75,7 @@ def write_messages(
 
 
 def _write_transfer(fed: Federation, message: Message) -> None:
-    """Add the row of a message; its size is what was sent, headers and repetitions included, also where it was lost."""
+    """Add the row of a message; its size is the transmitted one, with headers and retransmissions."""
     ledger, network, kind = fed.ledger, fed.network, KINDS.index("uplink" if message.upwards else "downlink")
     medium = network.uplink if message.upwards else network.downlink
     sender, receiver = (message.device, SERVER) if message.upwards else (SERVER, message.device)
@@ -97,7 +96,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
 
 
 def _away_ns(presence: Presence, message: Message) -> int:
-    """How long the device of a message was away while the message was under way."""
+    """Time that the device of a message was absent during the message."""
     if presence.always:
         return 0
     now_ns, away_ns, own = message.arrived_ns, 0, presence.only(np.array([message.device]))
@@ -115,7 +114,7 @@ def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
 
 
 def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:
-    """Add the table `live_host`, with a row for each second, and `live_programs`; return entries of the summary."""
+    """Add the table `live_host`, with a row per second, and `live_programs`; return entries of the summary."""
     for second, late in sorted(late_ns.items()):
         half, most = np.quantile(np.frombuffer(late, np.int64), (0.5, 0.99)) / NS_PER_S
         ledger.record("live_host", simulated_s=second, packets=len(late), late_p50_s=half, late_p99_s=most)
@@ -133,7 +132,7 @@ def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequ
 
 
 def doubts(host: Mapping[str, Any], programs: Sequence[Ran]) -> str:
-    """Why the times of a run say little, because this machine was too busy; empty if they can be used."""
+    """Reasons why the host was too busy for valid times; empty if there are none."""
     found = []
     if host["late_share"] > MOST_LATE:
         found.append(f"{host['late_share']:.1%} of the packets were written more than {LATE_NS / 1e6:g} ms late")

@@ -1,4 +1,4 @@
-"""A Flower app played live: its SuperLink, its SuperNodes and its run as programs, and the records of what it does."""
+"""A Flower app in a live run: its SuperLink, SuperNodes and run as programs, and the records of its actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fednet_emu.records.rows import KINDS, ComputeRow, EvaluationRow, RoundRow
 from fednet_emu.scenario.model import Scenario
 
 OLDEST = (1, 41)
-"""The first version of Flower whose SuperLink speaks HTTP."""
+"""The first version of Flower whose SuperLink uses HTTP."""
 PORT = 8000
 _REGISTERED = b"SuperNode ID: "
 _HOOK = Path(__file__).parent / "hook"
@@ -36,12 +36,12 @@ _SCRATCH = "flower"
 
 
 class FlowerPrograms:
-    """The programs of an app: a SuperLink, a SuperNode on each device, and `flwr run` beside the SuperLink.
+    """The programs of an app: a SuperLink, a SuperNode on each device, and `flwr run` next to the SuperLink.
 
     Args:
         fed: network and devices.
         scenario: its algorithm is the app.
-        folder: the run folder, in which Flower gets a folder of its own until `close`.
+        folder: the run folder, in which Flower has a folder of its own until `close`.
 
     Raises:
         ScenarioError: the app cannot be played live.
@@ -69,7 +69,7 @@ class FlowerPrograms:
         """Remove Flower's folders."""
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    # ---- what is started ---------------------------------------------------------------------------------------------
+    # ---- programs ----------------------------------------------------------------------------------------------------
 
     def filled(self, device: int, devices: int) -> tuple[list[str], dict[str, str]]:
         """The command of a device, or of the server, and the variables of its environment."""
@@ -82,7 +82,7 @@ class FlowerPrograms:
         return [str(self._bin / command[0]), *command[1:]], self._environment(device)
 
     def run(self) -> tuple[list[str], dict[str, str]]:
-        """The command that submits the app and stays until its run has ended, and the variables of its environment."""
+        """The command that submits the app and ends with its run, and the variables of its environment."""
         settings = " ".join(f"{key}={json.dumps(value)}" for key, value in self._app.run_config.items())
         how = ["--run-config", settings] if settings else []
         app = str(Path(self._app.app).expanduser().resolve())
@@ -100,7 +100,7 @@ class FlowerPrograms:
         }
 
     def _work(self, device: int) -> dict[str, Any]:
-        """How long computations of a device take in the scenario."""
+        """Computing times of a device in the scenario."""
         work, processors = self._app.work, self._fed.processors
         training, evaluation = work.flop_per_example, work.evaluate_flop_per_example
         if training is not None and evaluation is None:
@@ -113,14 +113,14 @@ class FlowerPrograms:
             "factors": [straggler.duration_s(1.0, device, 0.0, uniform(key, count)) for count in range(_DRAWS)],
         }
 
-    # ---- what it does ------------------------------------------------------------------------------------------------
+    # ---- notes -------------------------------------------------------------------------------------------------------
 
     def registered(self, outputs: list[Path]) -> bool:
-        """Whether all SuperNodes say in their outputs that the SuperLink knows them."""
+        """Whether all SuperNodes report in their outputs that they are registered."""
         return all(path.exists() and _REGISTERED in path.read_bytes() for path in outputs)
 
     def look(self) -> None:
-        """Read what has been noted on the server since."""
+        """Read the new notes of the server."""
         path = self._file(SERVER)
         if path.exists() and path.stat().st_size > self._read:
             with path.open("rb") as file:
@@ -131,25 +131,25 @@ class FlowerPrograms:
 
     @property
     def began_ns(self) -> int | None:
-        """When the `ServerApp` began, by the host's monotonic clock; None before."""
+        """The start of the `ServerApp`, by the host's monotonic clock; None before."""
         return next((note["ns"] for note in self._notes if note["what"] == "begin"), None)
 
     @property
     def error(self) -> str | None:
-        """What the `ServerApp` has raised, empty if nothing; None before it has ended."""
+        """The exception of the `ServerApp`, empty without one; None before it has ended."""
         return next((note["error"] for note in self._notes if note["what"] == "end"), None)
 
     def _file(self, device: int) -> Path:
         return self._scratch / f"notes-{device}.jsonl"
 
-    # ---- its records -------------------------------------------------------------------------------------------------
+    # ---- records -----------------------------------------------------------------------------------------------------
 
     def write(self, origin_ns: int) -> float | None:
         """Add rows of `computes`, `rounds` and `evaluations`, and series of metrics.
 
         Returns:
-            How long processes have taken to start, on average, in s: the `start_s` of `algorithm.control` on this
-            machine. It is the time from a message to the begin of its computation, less half of SuperExec's period.
+            Mean start time of processes, in s: the `start_s` of `algorithm.control` on this machine. It is the time
+            from a message to the start of its computation, minus half of SuperExec's period.
         """
         self.look()
         files = [(device, self._file(device)) for device in range(self._fed.n_devices)]
@@ -186,7 +186,7 @@ class FlowerPrograms:
 
 
 class _Rounds:
-    """Rounds and scores from the notes. A round begins with messages that ask for training, and ends at others."""
+    """Rounds and scores from the notes. A round begins with messages that request training, and ends with others."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed
@@ -195,7 +195,7 @@ class _Rounds:
         self._central = False
 
     def add(self, note: Mapping[str, Any], now_ns: int) -> None:
-        """Take in a note."""
+        """Add a note."""
         what = note["what"]
         if what in ("sent", "end") and (what == "end" or note["count"].get("train")):
             self._end(now_ns)
@@ -242,10 +242,10 @@ def _link() -> str:
 
 
 def _refuse(app: Flower, scenario: Scenario, programs: Path) -> None:
-    """Refuse what cannot be played live of an app.
+    """Refuse parts of an app that cannot be played live.
 
     Raises:
-        ScenarioError: says what.
+        ScenarioError: names the part.
     """
     found = version("flwr")
     if tuple(map(int, found.split(".")[:2])) < OLDEST:

@@ -1,4 +1,4 @@
-"""The hub: one loop through which every packet of a live run passes."""
+"""The hub: one loop that handles every packet of a live run."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ _IPV4 = 4
 
 
 class Hub:
-    """Reads packets from the nodes, lets each pass through the air, and writes it to its receiver when it is due.
+    """Reads packets from the nodes, passes each through the air, and writes it to its receiver at its due time.
 
-    Instants of departures are computed in scenario time from the instants of arrivals; lateness of the host moves the
-    writing of one packet and adds up to nothing.
+    Departures are computed in scenario time from arrivals; a late host delays the writing of one packet, and delays do
+    not accumulate.
 
     Args:
         clock: scenario time in ns, of the host's clock.
-        ports: the file descriptor of each node, read and written a packet at a time without waiting.
+        ports: the file descriptor of each node, read and written one packet at a time without blocking.
         uplink: the air from devices to the server.
         downlink: the air from the server to devices.
-        latency_ns: time beside the air that each packet takes, one way.
-        is_there: tells whether a device is there at an instant; packets to and from others vanish. None: always.
+        latency_ns: one-way delay of each packet in addition to the air.
+        is_there: returns whether a device is available at an instant; packets to and from absent devices are dropped.
+            None: always.
 
     Attributes:
-        traffic: what has passed.
-        vanished: packets whose device was away, uplink and downlink.
-        strays: packets that went to nobody, or from device to device.
-        late_ns: for each second of scenario time, how late each packet was written.
+        traffic: the passed packets.
+        vanished: packets of absent devices, uplink and downlink.
+        strays: packets without a receiver, or from device to device.
+        late_ns: for each second of scenario time, the delay of each written packet.
     """
 
     def __init__(
@@ -56,30 +57,29 @@ class Hub:
             port: {way(node, other): other for other in ports if (other == SERVER_NODE) != (node == SERVER_NODE)}
             for node, port in ports.items()
         }
-        self._due: deque[tuple[int, int, bytes]] = deque()  # when packets arrive that have left the air, in order
+        self._due: deque[tuple[int, int, bytes]] = deque()  # arrivals of packets that have left the air, in order
         self._is_there = is_there
         self.traffic, self.strays, self.vanished = Traffic(), 0, [0, 0]
         self.late_ns: dict[int, array[int]] = defaultdict(lambda: array("q"))
 
     def play(self, longest_s: float, *also: int) -> list[int]:
-        """Pass packets until one of these other file descriptors can be read, or for so long.
+        """Pass packets until one of these other file descriptors is readable, or for `longest_s`.
 
-        Each pass waits for the next packet, from a node or from the air, writes what is due by then, and takes in what
-        has come.
+        Each pass waits for the next packet, from a node or from the air, writes due packets, and reads new ones.
 
         Returns:
-            Those of `also` that can be read.
+            The readable ones of `also`.
         """
         clock, waited, (up, down) = self._clock, [*self._waited, *also], self._airs
         end_ns = clock() + to_ns(longest_s)
         while True:
-            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # nothing is due before
+            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # no packet is due before
             if self._due and self._due[0][0] < next_ns:
                 next_ns = self._due[0][0]
             wait_ns = (next_ns if next_ns < end_ns else end_ns) - clock()
             ready, _, _ = select.select(waited, [], [], wait_ns / NS_PER_S if wait_ns > 0 else 0.0)
             now_ns = clock()
-            self._advance(now_ns)  # a packet must not come to links that are behind the time
+            self._advance(now_ns)  # a packet must not arrive at links that are behind the time
             news = []
             for port in ready:
                 if port in self._node:
@@ -90,7 +90,7 @@ class Hub:
                 return news
 
     def relay(self, longest_s: float, *also: int) -> list[int]:
-        """Pass packets at once, and without a record, before scenario time begins, once."""
+        """Pass packets at once and without a record, before scenario time begins."""
         ready, _, _ = select.select([*self._waited, *also], [], [], longest_s)
         for port in ready:
             for packet, receiver in self._packets(port) if port in self._node else ():
@@ -98,7 +98,7 @@ class Hub:
         return [port for port in ready if port in also]
 
     def _read(self, port: int, now_ns: int) -> None:
-        """Put packets that have come from a node on the air."""
+        """Put new packets of a node on the air."""
         node, is_there = self._node[port], self._is_there
         downwards = node == SERVER_NODE
         put = self._airs[downwards].put
@@ -110,7 +110,7 @@ class Hub:
                 self.traffic.dropped[downwards] += 1
 
     def _packets(self, port: int) -> list[tuple[bytes, int]]:
-        """The packets that have come from a node, up to a number, and their receivers; strays are left out."""
+        """The new packets of a node, up to a number, and their receivers, without strays."""
         receivers, found = self._receivers[port], []
         try:
             for _ in range(_AT_ONCE):
@@ -125,7 +125,7 @@ class Hub:
         return found
 
     def _advance(self, now_ns: int) -> None:
-        """Let time pass until now in both directions, in order, and write the packets that are due."""
+        """Advance time to now in both directions, in order, and write the due packets."""
         up, down = self._airs
         while up.next_ns <= now_ns or down.next_ns <= now_ns:
             downwards = down.next_ns < up.next_ns
@@ -140,7 +140,7 @@ class Hub:
                 late_ns.append(now_ns - due_ns)
 
     def _depart(self, air: LiveAir, until_ns: int, *, downwards: bool) -> None:
-        """Let time pass in one direction; what leaves its air goes to its receiver, if that is there."""
+        """Advance time in one direction; departing packets go to their receivers, if these are available."""
         ports, latency_ns, is_there, passed = self._ports, self._latency_ns, self._is_there, self.traffic.passed
         for gone in air.departures(until_ns):
             if is_there is not None and not is_there(gone.link, gone.ended_ns):
@@ -153,5 +153,5 @@ class Hub:
     def _write(self, port: int, packet: bytes) -> None:
         try:
             os.write(port, packet)
-        except OSError:  # the receiver's interface takes no more, or is gone
+        except OSError:  # the receiver's interface is full or closed
             self.strays += 1

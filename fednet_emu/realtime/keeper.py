@@ -1,10 +1,10 @@
 """The process that keeps the namespaces of a live run, and starts the programs in them.
 
-It talks to the command over a socket, in JSON. The process that is started only enters a user, a mount and a PID
-namespace; its child is the first process in there, makes a network namespace with a TUN device for each node, and
-starts the programs. All of it ends with the command, however that ends: the kernel kills the first when its parent
-dies, the child with it, and everything in a PID namespace when its first process dies. The child ends, too, when the
-socket is closed. Namespaces and TUN devices have no names anywhere, so that the kernel removes them.
+It communicates with the command over a socket, in JSON. The started process only enters a user, a mount and a PID
+namespace; its child is the first process there, makes a network namespace with a TUN device for each node, and starts
+the programs. All processes end with the command, however it ends: the kernel kills the first when its parent dies, the
+child with it, and all processes of a PID namespace when its first process dies. The child also ends when the socket is
+closed. Namespaces and TUN devices have no names, so the kernel removes them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
     """Keep namespaces for the command behind the socket whose number is the first argument."""
     os.set_inheritable(int(sys.argv[1]), False)
     control = socket.socket(fileno=int(sys.argv[1]))
-    with suppress(ConnectionError):  # the command is gone, at whatever moment: nobody is there to be told
+    with suppress(ConnectionError):  # the command is gone: there is no receiver
         _keep(control)
 
 
@@ -41,7 +41,7 @@ def _keep(control: socket.socket) -> None:
     host_net = os.readlink("/proc/self/ns/net")
     try:
         linux.unshare(linux.NEW_USERS | linux.NEW_MOUNTS | linux.NEW_PIDS)
-        linux.die_with_parent()  # not before: new credentials forget it
+        linux.die_with_parent()  # not before: new credentials reset it
         _say(control, unshared=True)
         _heard(control)
         child = os.fork()
@@ -58,10 +58,10 @@ def _keep(control: socket.socket) -> None:
 
 
 def _heard(control: socket.socket) -> dict[str, Any]:
-    """What the command says next.
+    """The next request of the command.
 
     Raises:
-        ConnectionError: it has ended.
+        ConnectionError: the command has ended.
     """
     message = control.recv(_MOST_BYTE)
     if not message:
@@ -79,19 +79,19 @@ class _Keeper:
 
     Args:
         control: the socket to the command.
-        plan: addresses of the nodes, congestion control, and the user and the group of the programs.
-        host_net: what names the network namespace of the host.
+        plan: addresses of the nodes, congestion control, and user and group of the programs.
+        host_net: the network namespace of the host.
     """
 
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net
         self._nets: list[int] = []
         self._program: dict[int, int] = {}  # the number of the program of each process that was started here
-        self._watched: int | None = None  # the node that is to listen
+        self._watched: int | None = None  # the node that is expected to listen
         self._glances = 0
 
     def serve(self) -> NoReturn:
-        """Make the nodes, and do what the command asks, until it ends."""
+        """Make the nodes, and serve requests of the command until it ends."""
         step = "proc"
         with suppress(ConnectionError):
             try:
@@ -127,7 +127,7 @@ class _Keeper:
     def _start(
         self, program: int, node: int, command: list[str], more: dict[str, str], output: str, *, watch: bool
     ) -> None:
-        """Start a program in the namespace of a node; `watch` asks to be told when one listens there."""
+        """Start a program in the namespace of a node; `watch` requests a report when a program listens there."""
         process = os.fork()
         if process:
             self._program[process] = program
@@ -148,7 +148,7 @@ class _Keeper:
         os._exit(_NOT_STARTED)
 
     def _look(self) -> None:
-        """Tell who has ended, whether the server listens, and how long programs have waited for a processor."""
+        """Report ended programs, whether the server listens, and waits for a processor."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -166,7 +166,7 @@ class _Keeper:
             _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
-        """Whether somebody listens at a TCP port in the namespace of a node."""
+        """Whether a program listens at a TCP port in the namespace of a node."""
         linux.enter(self._nets[node])
         sockets = [line for name in ("tcp", "tcp6") for line in _lines(Path("/proc/thread-self/net") / name)]
         return any(line.split()[3] == _LISTENS for line in sockets)
@@ -177,7 +177,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _waited_ns(process: int) -> int:
-    """How long the threads of a process have waited for a processor until now, in ns; 0 if it has ended."""
+    """Time that the threads of a process have waited for a processor, in ns; 0 if it has ended."""
     total = 0
     try:
         for thread in Path(f"/proc/{process}/task").iterdir():

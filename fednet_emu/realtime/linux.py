@@ -1,6 +1,6 @@
-"""What live mode asks of Linux and Python 3.11 has no names for: namespaces, TUN devices, privileges.
+"""Linux calls of live mode that Python 3.11 lacks: namespaces, TUN devices, privileges.
 
-Imports nothing but the standard library: the process that keeps the namespaces starts quickly.
+Imports only the standard library, so that the process that keeps the namespaces starts quickly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def unshare(which: int) -> None:
-    """Enter new namespaces of these kinds; of a new PID namespace, the next child is the first process."""
+    """Enter new namespaces of these kinds; the next child is the first process of a new PID namespace."""
     _call("unshare", which)
 
 
@@ -48,7 +48,7 @@ def enter(namespace: int) -> None:
 
 
 def mount_proc() -> None:
-    """Mount /proc anew, so that it shows the processes of this PID namespace only."""
+    """Mount /proc again, so that it shows only the processes of this PID namespace."""
     _call("mount", b"none", b"/", None, _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", _NO_SUID_DEV_EXEC, None)
 
@@ -56,12 +56,12 @@ def mount_proc() -> None:
 def forbid_settings() -> None:
     """Make /proc, /sys and all mounts below them read-only in this mount namespace.
 
-    A program of root without capabilities could still change settings and control groups of the host there.
+    A root program without capabilities could otherwise change settings and control groups of the host.
     """
     for place in ("/proc", "/sys"):
         _call("mount", place.encode(), place.encode(), None, _BIND_ALL, None)
         below = [point for point in _mount_points() if point.startswith(f"{place}/")]
-        for point in [place, *sorted(below, key=len)]:  # a mount that another one hides is part of a parent by then
+        for point in [place, *sorted(below, key=len)]:  # a mount that another one hides is then part of a parent
             if os.path.exists(point) and not os.statvfs(point).f_flag & os.ST_RDONLY:
                 _call("mount", None, os.fsencode(point), None, _READ_ONLY | _NO_SUID_DEV_EXEC, None)
 
@@ -72,12 +72,12 @@ def _mount_points() -> list[str]:
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the thread that started it ends."""
+    """Kill this process when the thread that started it ends."""
     _call("prctl", _PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def wake_exactly() -> None:
-    """Let timers of this thread end at their time, not up to 50 us later."""
+    """Make timers of this thread exact, instead of up to 50 us late."""
     _call("prctl", _TIMER_SLACK, 1, 0, 0, 0)
 
 
@@ -94,7 +94,7 @@ def give_up_privileges(user: int, group: int) -> None:
 
 
 def map_users(process: int, users: Iterable[int], groups: Iterable[int]) -> None:
-    """Let these users and groups be themselves in the user namespace of a process, and no others exist there."""
+    """Map these users and groups to themselves in the user namespace of a process, without others."""
     folder = Path("/proc") / str(process)
     if os.geteuid() != 0:
         (folder / "setgroups").write_text("deny")
@@ -103,7 +103,7 @@ def map_users(process: int, users: Iterable[int], groups: Iterable[int]) -> None
 
 
 def open_tun() -> int:
-    """A new TUN device of this network namespace; it exists as long as the file descriptor is open somewhere."""
+    """A new TUN device of this network namespace; it exists while the file descriptor is open in any process."""
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     try:
         fcntl.ioctl(tun, _SET_INTERFACE, struct.pack("16sH22x", INTERFACE.encode(), _TUN_WITHOUT_HEADER))
@@ -114,10 +114,10 @@ def open_tun() -> int:
 
 
 def configure(address: str, congestion: str | None) -> str:
-    """Give the TUN device of this network namespace an address in a /16, and settle its TCP; return what that is.
+    """Set address (in a /16) and congestion control of the TUN device of this network namespace; return the latter.
 
     Raises:
-        OSError: `congestion` names a congestion control that the host does not allow in namespaces.
+        OSError: the host does not allow the congestion control `congestion` in namespaces.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for number, host in ((_SET_ADDRESS, address), (_SET_MASK, "255.255.0.0")):
@@ -130,7 +130,7 @@ def configure(address: str, congestion: str | None) -> str:
     if (net / "ipv6").exists():  # its solicitations would take airtime
         for name in ("all", "default"):
             (net / "ipv6/conf" / name / "disable_ipv6").write_text("1")
-    (net / "ipv4/tcp_no_metrics_save").write_text("1")  # no connection knows what the one before has learnt
+    (net / "ipv4/tcp_no_metrics_save").write_text("1")  # connections start without cached metrics
     chosen = net / "ipv4/tcp_congestion_control"
     if congestion is not None:
         chosen.write_text(congestion)

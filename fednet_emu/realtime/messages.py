@@ -1,9 +1,9 @@
-"""Messages: what programs send each other, found in the packets that pass.
+"""Messages of programs, reconstructed from packets.
 
-On each TCP connection, a message is a longest run of payload in one direction. Answers of at most `ANSWER_BYTE` in all
-(window updates and pings of HTTP/2, in TLS records) do not end it, unless they are messages of HTTP/1 in clear. What is
-separated by such an answer from the begin or the end of a run, and is less than `LEAST_BYTE`, is cut off. Lengths are
-enough for this, so that encryption is no obstacle.
+On each TCP connection, a message is a longest run of payload in one direction. Answers of at most `ANSWER_BYTE` in
+total (window updates and pings of HTTP/2, in TLS records) do not end it, unless they are messages of HTTP/1 in clear. A
+part of less than `LEAST_BYTE` before the first or after the last such answer is cut off. Only lengths are used, so
+encryption is no obstacle.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
-"""Largest payload in all of an answer that does not end a message."""
+"""Largest total payload of an answer that does not end a message."""
 LEAST_BYTE = 2000
 """Smallest payload of a message; the rest is control traffic."""
 _ROUND = 1 << 32
 _UNDER_WAY_NS = 1_000_000_000
-"""How long before its program was killed the last packet of a message may have left that was under way."""
+"""Largest time from the departure of the last packet of an active message until the kill of its program."""
 
 
 @dataclass(slots=True)
@@ -30,16 +30,16 @@ class Message:
     Attributes:
         upwards: whether it is on the uplink.
         device: the device that sends or receives it.
-        first, after: numbers of its first byte in the stream, and of the first after it.
-        arrived_ns: when its first packet came to the queue.
-        started_ns: when its first bit was sent.
-        ended_ns: when its last packet had left.
-        packets: how many of its packets have left.
-        repeated_byte: payload that was sent again.
-        air_byte: what was sent, headers and repetitions included.
-        starved_ns: how long the queue was empty between its packets; `gap_ns` is this before its first packet.
+        first, after: numbers of its first byte in the stream, and of the first byte after it.
+        arrived_ns: arrival of its first packet in the queue.
+        started_ns: transmission of its first bit.
+        ended_ns: departure of its last packet.
+        packets: number of its packets that have left.
+        repeated_byte: retransmitted payload.
+        air_byte: transmitted bytes, with headers and retransmissions.
+        starved_ns: time with an empty queue between its packets; `gap_ns` is this time before its first packet.
         power_ns: integral over time of the share of its sender's power.
-        lost: why it was never whole, in the words of `records/reasons.py`; empty for others.
+        lost: reason of an incomplete message, in the words of `records/reasons.py`; empty for others.
     """
 
     upwards: bool
@@ -59,7 +59,7 @@ class Message:
 
     @property
     def payload_byte(self) -> int:
-        """Bytes of the stream that it has."""
+        """Its bytes of the stream."""
         return (self.after - self.first) % _ROUND
 
     def add(self, packet: Departure, its: Segment) -> None:
@@ -77,7 +77,7 @@ class Message:
 
 
 def _whole(parts: Sequence[Message]) -> Message:
-    """The message of these parts, which follow each other."""
+    """The message of these consecutive parts."""
     first, last = parts[0], parts[-1]
     return Message(
         first.upwards,
@@ -132,7 +132,7 @@ class _Connection:
         return Message(upwards, packet.link, first, first, *times_ns, gap_ns=gap_ns)
 
     def end(self) -> Sequence[Message]:
-        """End the present run; return its message, if it has one."""
+        """End the current run; return its message, if it has one."""
         run, self._run, self._answer = self._run, [], None
         large = [place for place, part in enumerate(run) if part.payload_byte >= LEAST_BYTE]
         if large:
@@ -143,13 +143,13 @@ class _Connection:
 
 
 class Traffic:
-    """What has passed in both directions.
+    """The traffic of both directions.
 
     Attributes:
-        messages: the messages that have ended, in the order in which that was seen.
-        air_byte: bytes on the air, uplink and downlink, headers included.
-        dropped: packets for which a queue had no room, uplink and downlink.
-        died_ns: when the program of a device was killed.
+        messages: the ended messages, in the order of their detection.
+        air_byte: bytes on the air, uplink and downlink, with headers.
+        dropped: packets dropped by full queues, uplink and downlink.
+        died_ns: kill of the program of a device.
     """
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Traffic:
         self._connections: dict[tuple[int, int, int], _Connection] = {}
 
     def passed(self, packet: Departure, *, upwards: bool) -> None:
-        """Note a packet that has left the air."""
+        """Record a packet that has left the air."""
         self.air_byte[not upwards] += len(packet.packet)
         its = segment(packet.packet)
         if its is None:
@@ -177,7 +177,7 @@ class Traffic:
         self.messages += connection.add(packet, its, upwards=upwards)
 
     def close(self) -> None:
-        """End all messages; those of a killed program that nobody had answered, and that were under way, are lost."""
+        """End all messages; active, unanswered messages of a killed program are lost."""
         for (device, *_), connection in self._connections.items():
             for message in connection.end():
                 died_ns = self.died_ns.get(device)

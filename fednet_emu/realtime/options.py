@@ -1,4 +1,4 @@
-"""What is played live, and how: the programs, the options, and what in a scenario has no packets."""
+"""Programs and options of a live run, and features of scenarios that it does not support."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WAY_S = 0.0005
 
 @dataclass(frozen=True)
 class Commands:
-    """What is run: the command of the server and that of the clients, as lists of arguments.
+    """The commands of the server and of the clients, as lists of arguments.
 
-    In both, `{server}` becomes the server's address, `{device}` the number of the device (-1 for the server),
-    `{devices}` their count and `{role}` `server` or `client`. The environment has the same: FEDNET_SERVER,
-    FEDNET_DEVICE, FEDNET_DEVICES and FEDNET_ROLE.
+    In both, `{server}` is the server's address, `{device}` the number of the device (-1 for the server), `{devices}`
+    their count and `{role}` `server` or `client`. The environment has the same values: FEDNET_SERVER, FEDNET_DEVICE,
+    FEDNET_DEVICES and FEDNET_ROLE.
     """
 
     server: tuple[str, ...]
@@ -40,10 +40,10 @@ class Commands:
 
     @classmethod
     def of(cls, server: str | None, client: Sequence[str]) -> Commands:
-        """The commands as they are typed; without one for the server that of the clients is for all.
+        """The commands from text; without one for the server that of the clients is used.
 
         Raises:
-            FednetError: there is none for the clients, or that of the server cannot be read.
+            FednetError: there is none for the clients, or that of the server cannot be parsed.
         """
         if not client:
             raise FednetError("live: takes the command of the clients, got none; add -- COMMAND at the end")
@@ -69,13 +69,13 @@ class Commands:
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """How a scenario is played live, beside what it says itself.
+    """Options of a live run that are not in the scenario.
 
     Attributes:
-        latency_s: time one way beside the air, for the core network; None takes half of the round trip that the
-            scenario's transport has, and 0.0005 s without one.
-        queue_byte: room in the queue of each link.
-        hold_s: how long a link counts as on the air after its queue ran dry.
+        latency_s: one-way delay in addition to the air, for the core network; None takes half of the round trip of the
+            scenario's transport, or 0.0005 s.
+        queue_byte: capacity of the queue of each link.
+        hold_s: time that a link counts as on the air after its queue became empty.
         tcp: congestion control; None takes the host's.
         boot_s: longest wait for the server to listen.
     """
@@ -87,20 +87,20 @@ class LiveOptions:
     boot_s: float = 60.0
 
     def way_s(self, transport: Transport) -> float:
-        """Time one way in s beside the air of a scenario with this transport."""
+        """One-way delay in s in addition to the air of a scenario with this transport."""
         if self.latency_s is not None:
             return self.latency_s
         return transport.rtt_s / 2 if isinstance(transport, Tcp) else _WAY_S
 
 
 def beneath(scenario: Scenario) -> Scenario:
-    """What packets pass of a scenario: what transport and session stand for, its programs and the host do."""
+    """The scenario without transport and session, which its programs and the host provide."""
     update = {"transport": NoTransport(), "session": NoSession()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Find what cannot be played live; yield its key path and what is wrong."""
+    """Yield the key path of each unsupported setting and the problem."""
     if scenario.devices.count > MOST_DEVICES:
         what = f"each device is a namespace of this machine, got {scenario.devices.count}; {MOST_DEVICES} are the most"
         yield ("devices", "count"), what

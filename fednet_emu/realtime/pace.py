@@ -1,6 +1,6 @@
-"""How fast links that are on the air together carry bits: all that live mode asks of the simulator's radio.
+"""Rates of simultaneous links: the interface of live mode to the simulator's radio.
 
-`LiveAir` sees the protocol `Pace` only; `RatedPace` answers it with the simulator's own classes.
+`LiveAir` uses only the protocol `Pace`; `RatedPace` implements it with the simulator's classes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fednet_emu.records.ledger import SERVER
 
 
 class Paced(NamedTuple):
-    """Rates of links that are on the air together.
+    """Rates of simultaneous links.
 
     Attributes:
-        per_ns: [links] work that each does per ns, in units of `kernel.work`.
-        power: [links] share of its full power that each sender uses for it.
-        until_ns: until when both hold, if the same links stay on the air.
+        per_ns: [links] work of each per ns, in units of `kernel.work`.
+        power: [links] share of its full power that each sender uses.
+        until_ns: end of validity of both, while the same links are on the air.
     """
 
     per_ns: tuple[int, ...]
@@ -38,19 +38,19 @@ class Pace(Protocol):
     """The rates of one direction, uplink or downlink; a link has the number of its device."""
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Rates from now on of these links, one or more, if they and no others are on the air."""
+        """Rates from now on of these links, one or more, if exactly these are on the air."""
 
     def cell(self, link: int, now_ns: int) -> int:
-        """The cell in which a link would be on the air now."""
+        """The current cell of a link."""
 
 
 class RatedPace:
     """Rates of an access scheme, from its SINRs and shares of the band.
 
-    They are computed for some fading blocks at once, and kept, because links that only acknowledge come and go.
+    They are computed for several fading blocks at once, and kept, because links that only acknowledge come and go.
 
     Args:
-        medium: the medium of one direction, of which nothing is on the air; its access scheme is no planned one.
+        medium: the medium of one direction without transmissions; its access scheme is not a planned one.
         clock: the clock of its links.
         cells: number of cells.
     """
@@ -72,7 +72,7 @@ class RatedPace:
         self._known: dict[tuple[int, ...], list[Paced]] = {}  # of the next blocks, the last one first
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Rates from now on of these links; those of moving devices are the links of the present period."""
+        """Rates from now on of these links; those of moving devices are the links of the current period."""
         self._look_at(now_ns)
         known = self._known.get(links)
         if known is None or known[0].until_ns <= now_ns:
@@ -89,7 +89,7 @@ class RatedPace:
         return -1 - self._links.now().station_of(link)
 
     def _look_at(self, now_ns: int) -> None:
-        """Where devices move, let their clock show this instant, and forget everything in a new period."""
+        """With moving devices, set their clock to this instant, and discard all rates in a new period."""
         if not self._moving:
             return
         if now_ns > self._clock.now:
@@ -99,7 +99,7 @@ class RatedPace:
             self._clear()
 
     def _rated(self, links: tuple[int, ...], now_ns: int) -> list[Paced]:
-        """Rates of the next blocks, the last one first."""
+        """Rates of the next blocks, last one first."""
         self._show(links, now_ns)
         edges_ns, numbers = self._band.blocks(now_ns, _BLOCKS)
         rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
@@ -114,7 +114,7 @@ class RatedPace:
         return blocks[::-1]
 
     def _show(self, links: tuple[int, ...], now_ns: int) -> None:
-        """Put these links on the air of the active set, each as a burst without end, and take off all others."""
+        """Put exactly these links on the air of the active set, each as an endless transmission."""
         wanted, there = set(links), self._there
         gone = [place for place, link in enumerate(there) if link not in wanted]
         if gone:
@@ -134,7 +134,7 @@ class RatedPace:
 
 
 def _never_stopped(_transfer: Transfer, _reason: str) -> None:
-    """An endless burst is no transfer that anybody could cancel."""
+    """No-op: endless transmissions are never cancelled."""
 
 
 _ENDLESS_BIT = 1 << 40

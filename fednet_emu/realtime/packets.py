@@ -1,4 +1,4 @@
-"""Addresses of nodes, and what the headers of a packet say."""
+"""Addresses of nodes, and headers of packets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def address(node: int) -> str:
 
 
 def way(sender: int, receiver: int) -> bytes:
-    """What the header of an IPv4 packet from one node to another says of both: its bytes 12 to 19."""
+    """Bytes 12 to 19 of the header of an IPv4 packet from one node to another."""
     return b"".join(_NETWORK + (node + 1).to_bytes(2) for node in (sender, receiver))
 
 
@@ -33,7 +33,7 @@ class Segment(NamedTuple):
         sequence: number of its first byte in the stream.
         size_byte: its payload.
         opens: whether it opens a connection.
-        http: whether its payload begins as a message of HTTP/1 does.
+        http: whether its payload begins like a message of HTTP/1.
     """
 
     ports: tuple[int, int]
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 
 def segment(packet: bytes) -> Segment | None:
-    """What the headers of an IPv4 packet say of TCP; None if it has none, or only acknowledges."""
+    """The TCP segment of an IPv4 packet; None for other packets and pure acknowledgements."""
     header = (packet[0] & 15) * 4
     if packet[9] != _TCP or len(packet) < header + 20 or (packet[6] << 8 | packet[7]) & _FRAGMENT:
         return None

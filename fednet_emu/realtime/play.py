@@ -1,4 +1,4 @@
-"""Play a scenario live: programs in namespaces, their packets on the scenario's air, and the records of it."""
+"""Play a scenario live: programs in namespaces, their packets on the scenario's air, and the records."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def play_live(
     """Play a scenario live into a run folder; return its summary, as in summary.json.
 
     Args:
-        outlook: the scenario, and where its data are.
+        outlook: the scenario and the location of its data.
         name: its name, for the records.
         out: the run folder.
         commands: the programs; None for those of the Flower app that is the scenario's algorithm.
-        options: how it is played.
-        force: whether to replace a run that the folder already holds, once the new one is done.
+        options: options of the live run.
+        force: whether to replace an existing run of the folder, once the new one is done.
         on_start: receives a sentence for each step of the start.
 
     Raises:
-        ScenarioError: something in the scenario cannot be played live.
-        Missing: this machine lacks something.
+        ScenarioError: a part of the scenario cannot be played live.
+        Missing: this machine lacks a requirement.
         AppFailed: a program has ended with an error.
         DataError: the folder cannot be used.
     """
@@ -96,7 +96,7 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Say what this machine gives a live run, in sentences.
+    """Return the capabilities of this machine for live runs, in sentences.
 
     Raises:
         Missing: it cannot play scenarios live.
@@ -112,7 +112,7 @@ def able() -> list[str]:
 
 
 class _Live:
-    """A live run under way."""
+    """An active live run."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Live:
         assert self._origin_ns is not None
         return time.monotonic_ns() - self._origin_ns
 
-    # ---- the course of a run -----------------------------------------------------------------------------------------
+    # ---- phases of a run ---------------------------------------------------------------------------------------------
 
     def play(self) -> None:
         """Start the server, the clients when it listens, and pass packets until the run is over.
@@ -173,7 +173,7 @@ class _Live:
                     until_ns = min(until_ns, self._now_ns() + to_ns(left_s))
 
     def _zero_ns(self) -> int:
-        """The instant, on the host's clock, at which scenario time begins."""
+        """The start of scenario time, on the host's clock."""
         return time.monotonic_ns()
 
     def _await_server(self) -> None:
@@ -200,7 +200,7 @@ class _Live:
         return (self._folder.path / self._outputs[program]).resolve()
 
     def _look(self) -> float | None:
-        """Take in news; how long, in s, the run goes on when the server or all clients have ended; None before."""
+        """Process events; return the remaining time, in s, after the server or all clients have ended, None before."""
         for ended in self._programs.news():
             self._end(ended)
         if not self._server_runs():
@@ -225,10 +225,10 @@ class _Live:
         content = path.read_bytes() if path.exists() else b""
         return content[-_TAIL_BYTE:].decode(errors="replace")
 
-    # ---- its records -------------------------------------------------------------------------------------------------
+    # ---- records -----------------------------------------------------------------------------------------------------
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write what has passed until now into the ledger, and return entries of the summary."""
+        """Write the passed traffic into the ledger, and return entries of the summary."""
         fed, hub, options = self._fed, self._hub, self._options
         if self._origin_ns is not None and (now_ns := self._now_ns()) > fed.clock.now:
             fed.clock.run(until=now_ns)
@@ -263,9 +263,9 @@ class _Live:
 
 
 class _LiveFlower(_Live):
-    """A live run of a Flower app, from the begin of its `ServerApp`, when all SuperNodes are registered, to its end.
+    """A live run of a Flower app, from the start of its `ServerApp`, when all SuperNodes are registered, to its end.
 
-    A SuperNode that is killed is recorded, and the app goes on without it.
+    A SuperNode that is killed is recorded, and the app continues without it.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class _LiveFlower(_Live):
         app.prepare()
 
     def _zero_ns(self) -> int:
-        """Pass packets at once until the `ServerApp` begins.
+        """Pass packets without delay until the `ServerApp` begins.
 
         Raises:
             AppFailed: it does not begin in time.
@@ -318,7 +318,7 @@ class _LiveFlower(_Live):
             self._hub.traffic.died_ns[ended.program - 1] = self._now_ns()
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write what has passed, and what the app has done; return entries of the summary."""
+        """Write the passed traffic and the actions of the app; return entries of the summary."""
         try:
             entries = super().account(data_dir)
             self._programs.end()
@@ -331,7 +331,7 @@ class _LiveFlower(_Live):
 
 @contextmanager
 def exactly() -> Iterator[bool]:
-    """Let this thread wake up exactly, and before all others where the host allows that, which is the value."""
+    """Let this thread wake up exactly, and before all others where the host allows it; return whether it does."""
     linux.wake_exactly()
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

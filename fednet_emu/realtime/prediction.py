@@ -1,4 +1,4 @@
-"""What the simulator predicts for the messages of a live run."""
+"""Predictions of the simulator for the messages of a live run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 
 WIRE = Packets(headers="tcp-ipv4-timestamps")
-"""The headers of what passes: 52 of 1500 bytes in each packet."""
+"""Headers of live packets: 52 of 1500 bytes."""
 
 
 class Prediction(NamedTuple):
-    """What the simulator makes of a message.
+    """The predicted transfer of a message.
 
     Attributes:
         took_s: time from its request until its last bit has left the air.
         ended_s: that instant.
-        gap_s: for how long of this TCP waits for acknowledgements with nothing to send.
-        lost: why it does not arrive, in the words of `records/reasons.py`; empty for one that does.
+        gap_s: part of this time in which TCP waits for acknowledgements without data.
+        lost: reason of a loss, in the words of `records/reasons.py`; empty without.
     """
 
     took_s: float
@@ -41,7 +41,7 @@ class Prediction(NamedTuple):
 
     @classmethod
     def of(cls, transfer: Transfer) -> Prediction:
-        """That of a transfer which has ended."""
+        """The prediction from an ended transfer."""
         delivery: Any = transfer.value
         phases = transfer.phases
         tail_s, gap_s = (0.0, 0.0) if phases is None else (phases.tail_ns / NS_PER_S, phases.gap_ns / NS_PER_S)
@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
 
 class Standing(Tcp):
-    """TCP whose handshakes are over: messages of live programs are known from the first packet that carries payload."""
+    """TCP after its handshakes: messages of live programs are known from the first packet with payload."""
 
     handshakes: ClassVar[int] = 0
 
@@ -57,11 +57,11 @@ class Standing(Tcp):
 def predicted(
     scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None, way_s: float = 0.0
 ) -> list[Prediction | None]:
-    """Simulate transfers of the payload of messages, each requested when its first packet came; None if it never ends.
+    """Simulate transfers of the payload of messages, requested when their first packets arrived; None for endless ones.
 
-    Only what each message carries and when it began is taken from the live run. A message on the downlink is for one
-    device: programs do not broadcast, whatever `downlink.mode` says. What a session adds is in the payload. `way_s` is
-    the time one way beside the air of the live run, for a transport.
+    Only the payload and the start of each message are taken from the live run. A message on the downlink is for one
+    device: programs do not broadcast, whatever `downlink.mode` is. Data of a session are in the payload. `way_s` is the
+    one-way delay of the live run in addition to the air, for a transport.
     """
     bare, transport = beneath(scenario), scenario.network.transport
     if has_headers := isinstance(transport, Tcp):

@@ -1,4 +1,4 @@
-"""The programs of a live run, in namespaces of their own: their start, their ends, and what this machine lacks."""
+"""The programs of a live run in namespaces: start, end, and missing requirements of this machine."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime
 
 
 class Missing(FednetError):  # noqa: N818  (what the machine is)
-    """This machine cannot play scenarios live; the text says what it lacks."""
+    """This machine cannot play scenarios live; the text names the missing requirement."""
 
 
 class Ended(NamedTuple):
-    """A program that has ended: its number, and its exit code, which is minus the signal that killed it."""
+    """An ended program: its number, and its exit code, which is minus the signal that killed it."""
 
     program: int
     code: int
@@ -39,8 +39,8 @@ class Programs:
     Attributes:
         ports: the TUN device of each node, as a file descriptor.
         congestion: the congestion control of TCP in the namespaces.
-        listening: the nodes of which it was asked whether they listen, and that do.
-        waited_ns: how long each program has waited for a processor.
+        listening: the watched nodes that listen.
+        waited_ns: time that each program has waited for a processor.
     """
 
     def __init__(self, nodes: int, congestion: str | None = None) -> None:
@@ -75,8 +75,8 @@ class Programs:
         self.end()
 
     def end(self) -> None:
-        """End all programs and give up the namespaces; doing it again does nothing."""
-        self._control.close()  # this tells the keeper to end
+        """End all programs and release the namespaces; repeated calls have no effect."""
+        self._control.close()  # this ends the keeper
         try:
             self._keeper.wait(GRACE_S)
         except subprocess.TimeoutExpired:
@@ -87,7 +87,7 @@ class Programs:
         self.ports = {}
 
     def fileno(self) -> int:
-        """The file descriptor that can be read when there is news."""
+        """The file descriptor that is readable when there are events."""
         return self._control.fileno()
 
     def start(
@@ -102,13 +102,13 @@ class Programs:
     ) -> None:
         """Start a program in the namespace of a node, with these variables in its environment.
 
-        Its number is that of the node, unless `node` is given. `watch` asks to be told when one listens there.
+        Its number is that of the node, unless `node` is given. `watch` requests a report when a program listens there.
         """
         where = program if node is None else node
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
 
     def news(self) -> list[Ended]:
-        """Take in what the keeper tells; return the programs that have ended.
+        """Process events of the keeper; return the programs that have ended.
 
         Raises:
             FednetError: the namespaces are gone.
@@ -165,13 +165,13 @@ class Programs:
         return FednetError(f"live: the process that keeps the namespaces has ended, got {code}; start the run again")
 
     def _hear(self, what: str) -> tuple[dict[str, Any], int]:
-        """The next message, which is to say this, and the file descriptor that comes with it, or -1."""
+        """The next message, which must have the kind `what`, and its file descriptor, or -1."""
         body, ports = b"", list[int]()
         try:
             body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
         except TimeoutError:
             raise _silent() from None
-        except ConnectionError:  # it has ended before it took what it was told
+        except ConnectionError:  # it has ended before it read the request
             pass
         message = json.loads(body or b'{"missing": "keeper", "errno": 0, "why": "it has ended"}')
         if what not in message:
@@ -185,20 +185,20 @@ def _silent() -> FednetError:
 
 
 def _given_environment() -> dict[bytes, bytes]:
-    """The environment that this process was given, without what it has changed for itself: programs have the same."""
+    """The environment that this process received, without its own changes; programs get the same."""
     pairs = (pair.partition(b"=") for pair in Path("/proc/self/environ").read_bytes().split(b"\0"))
     return {name: value for name, sign, value in pairs if sign}
 
 
 def programs_user() -> tuple[int, int]:
-    """The user and the group of the programs: those of who has called `sudo`, or of this process."""
+    """User and group of the programs: those of the caller of `sudo`, or of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return os.getuid(), os.getgid()
 
 
 def _missing(step: str, number: int, why: str, congestion: str | None) -> Missing:
-    """What this machine lacks, from the step that failed there."""
+    """The missing requirement of this machine, from the step that failed."""
     if step == "tun" and congestion is not None and number in (errno.EPERM, errno.ENOENT, errno.EINVAL):
         known = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
         if congestion not in known:

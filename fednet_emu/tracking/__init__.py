@@ -1,4 +1,4 @@
-"""Trackers: what a run measures, told to TensorBoard, MLflow, W&B or an object of one's own while it runs."""
+"""Trackers: metrics of a run, sent to TensorBoard, MLflow, W&B or a user's object while it runs."""
 
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 

@@ -18,21 +18,21 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
-"""The tag by which a resumed run is found again."""
+"""The tag that identifies a resumed run."""
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
-"""MLflow's words; everything else is FAILED."""
+"""MLflow's statuses; all others are FAILED."""
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
-"""What the server of MLflow takes in one request."""
+"""Limits of one request to the server of MLflow."""
 EVERY_S = 1.0
-"""Host time in seconds after which metrics are sent at the latest, with the next ones."""
+"""Host time in seconds after which the next metrics are sent."""
 
 
 @final
 class MLflow(Tracker):
-    """Tells a run to MLflow: settings as parameters, metrics with the round as step, the files as artifacts.
+    """Logs a run to MLflow: settings as parameters, metrics with the round as step, the files as artifacts.
 
-    The experiment is called like the study, or the scenario. The timestamp of a metric is its simulated time. A resumed
-    run goes on in its MLflow run, and points that are there already are not sent again.
+    The experiment has the name of the study or scenario. The timestamp of a metric is its simulated time. A resumed run
+    continues in its MLflow run, and points that were sent before are not sent again.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class MLflow(Tracker):
             folder.mkdir(exist_ok=True)
             logging.getLogger("mlflow.store.db").setLevel(logging.WARNING)
             logging.getLogger("alembic").setLevel(logging.WARNING)
-            with FileLock(folder / ".lock"):  # cells of a study start at the same time
+            with FileLock(folder / ".lock"):  # runs of a study start at the same time
                 self._open(run, f"sqlite:///{folder / DATABASE}", (folder / "artifacts").as_uri())
 
     def _open(self, run: RunInfo, uri: str, artifacts: str | None) -> None:

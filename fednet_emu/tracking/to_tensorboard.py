@@ -18,15 +18,15 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER = "tensorboard"
 SHOWN = ("scenario.yaml", "summary.json")
-"""Files of the run folder whose text is shown."""
+"""Files of the run folder that are logged as text."""
 
 
 @final
 class TensorBoard(Tracker):
     """Writes scalars over rounds, whose wall time is simulated time, settings as hyperparameters, and texts.
 
-    The files are in `tensorboard/ID` of the run folder. TensorBoard cannot take anything back, so those of a resumed
-    run are written anew, from the start. Those of a run that another one replaces stay until that one has finished.
+    The files are in `tensorboard/ID` of the run folder. TensorBoard cannot remove points, so those of a resumed run are
+    written again from the start. Those of a run that another one replaces stay until that one has finished.
     """
 
     def __init__(self) -> None:

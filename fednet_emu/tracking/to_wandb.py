@@ -1,4 +1,4 @@
-"""W&B (Weights & Biases): an offline run, which `wandb sync` uploads; it is online only if WANDB_MODE says so."""
+"""W&B (Weights & Biases): an offline run for `wandb sync`; it is online only with WANDB_MODE."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PROJECT = "fednet_emu"
 
 @final
 class WeightsAndBiases(Tracker):
-    """Tells a run to W&B: settings as its configuration, metrics over rounds, the files of the run folder.
+    """Logs a run to W&B: settings as its configuration, metrics over rounds, the files of the run folder.
 
     It is in `wandb/` of the run folder or the study's folder, in the project `fednet_emu` or that of WANDB_PROJECT, in
-    the group called like the study or the scenario. The step of W&B counts moments, because several can belong to one
-    round; the axis of all charts is the metric `round`. The offline files of a resumed run are written anew, unless
-    they have been uploaded; what is uploaded twice has the same steps, which W&B takes once.
+    a group with the name of the study or scenario. The step of W&B counts log calls, because several can belong to one
+    round; the axis of all charts is the metric `round`. The offline files of a resumed run are written again, unless
+    they have been uploaded; repeated uploads have the same steps, which W&B stores once.
     """
 
     def __init__(self) -> None:

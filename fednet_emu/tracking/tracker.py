@@ -1,4 +1,4 @@
-"""The interface of a tracker (three methods, and what they are told), and the trackers by name."""
+"""The interface of a tracker (three methods and their arguments), and the trackers by name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What is known of a run when it starts."""
+    """Description of a run at its start."""
 
     id: str
-    """Eight hexadecimal digits that name the run; a run that is resumed keeps them."""
+    """Eight hexadecimal digits that identify the run, also after resumption."""
     resumed: bool
-    """Whether an earlier attempt of this run may have been told to the tracker. A resumed run tells everything again
-    from the start, with the same values, so that a tracker replaces or skips what it has."""
+    """Whether an earlier attempt of this run may have been logged. A resumed run logs all values again from the start,
+    so a tracker replaces or skips existing ones.
+    """
     name: str
-    """The name of the scenario, of a cell with its settings."""
+    """The name of the scenario, or of a run of a study with its settings."""
     group: str
-    """The name of the study, or of the scenario if the run belongs to none."""
+    """The name of the study, or of the scenario without a study."""
     seed: int
     """The seed."""
     parameters: Mapping[str, Scalar]
@@ -34,14 +35,14 @@ class RunInfo:
     folder: Path | None
     """The run folder; None for a run in memory."""
     store: Path | None
-    """The folder for what several runs share: that of the study, else the run folder."""
+    """The common folder of several runs: that of the study, or the run folder."""
 
 
 class Costs(NamedTuple):
-    """What had been spent when something was measured."""
+    """Costs up to a log call."""
 
     round: int
-    """Rounds ended, or the number of the round that the metrics are about."""
+    """Completed rounds, or the round of the metrics."""
     simulated_s: float
     """Simulated time in seconds."""
     uplink_bit: int
@@ -59,7 +60,7 @@ class Costs(NamedTuple):
         return self.uplink_bit + self.downlink_bit + self.sidelink_bit
 
     def metrics(self) -> dict[str, float]:
-        """The costs but the round as metrics, for axes: simulated_s, uplink_bit, ..., energy_j, sent_bit."""
+        """The costs without the round as metrics, for axes: simulated_s, uplink_bit, ..., energy_j, sent_bit."""
         named = self._asdict()
         del named["round"]
         return {**named, "sent_bit": self.sent_bit}
@@ -67,39 +68,39 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run has ended."""
+    """The end of a run."""
 
     status: str
     """`done`, `diverged`, `interrupted` or `failed`."""
     reason: str
-    """Why it has diverged or failed; an empty text otherwise."""
+    """Reason of a failure or divergence; empty otherwise."""
     summary: Mapping[str, Any]
-    """The content of summary.json, with the event digest; less or nothing if the run failed before it began."""
+    """The content of summary.json, with the event digest; incomplete or empty if the run failed before its start."""
     files: tuple[Path, ...]
     """The files of the run folder: scenario, summary, tables, manifest, log, and the model if there is one."""
 
 
 class Tracker(Protocol):
-    """Hears of one run at a time; it can change nothing in it.
+    """Receives one run at a time, without influence on it.
 
-    An exception in `start` ends the run before it begins. One in `log` or `end` is a warning, and the run goes on
+    An exception in `start` ends the run before it begins. One in `log` or `end` causes a warning, and the run continues
     without the tracker.
     """
 
     def start(self, run: RunInfo) -> None:
-        """Hear that a run starts or is resumed."""
+        """A run starts or is resumed."""
 
     def log(self, metrics: Mapping[str, float], costs: Costs) -> None:
-        """Hear what was measured at one moment.
+        """Metrics of one instant.
 
         Args:
             metrics: values by name: `loss`, `accuracy` and other scores of the global model; `rounds/duration_s`,
-                `rounds/invited`, `rounds/arrived`; and `series/column` for what the algorithm records.
-            costs: the round, and what had been spent by then.
+                `rounds/invited`, `rounds/arrived`; and `series/column` for series of the algorithm.
+            costs: the round, and the costs so far.
         """
 
     def end(self, outcome: Outcome) -> None:
-        """Hear how the run has ended, when all its files are written."""
+        """The run has ended, and all its files are written."""
 
 
 HOMES = {
@@ -107,18 +108,18 @@ HOMES = {
     "mlflow": "to_mlflow:MLflow",
     "wandb": "to_wandb:WeightsAndBiases",
 }
-"""Where each tracker is defined; the extra of the package that it needs has its name."""
+"""The modules of the trackers; the required extra of the package has the same name."""
 SLOT = "tracker"
-"""What installed packages call theirs, `tracker.<name>`; see `fednet_emu.component.plugins`."""
+"""The prefix of entry points, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:
-    """Return trackers, each a new one for a name, an import path, or an entry point; objects are taken as they are.
+    """Return trackers, each a new one for a name, an import path, or an entry point; objects are returned unchanged.
 
-    The library that a tracker needs is imported here, so that a missing one is known before anything runs.
+    The library of a tracker is imported here, so that a missing one is reported before the run.
 
     Raises:
-        FednetError: there is no such tracker, its library is missing, or an object is none.
+        FednetError: the tracker does not exist, its library is missing, or an object is no tracker.
     """
     if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
         raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/guides/trackers.md")

@@ -1,4 +1,4 @@
-"""The trackers of one run, from its start to its end, and what they are told; none of them can disturb it."""
+"""The trackers of one run, from start to end; none can disturb the run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 
 AXES = ("round", "step", "simulated_s")
-"""Columns of a series that say where on the axes a row belongs; the first two number rounds."""
+"""Columns of a series with the axes of a row; the first two number rounds."""
 SINGLED_OUT = ("device", "i", "j")
-"""Columns of a series whose rows are about single devices: tables, which are no metrics."""
+"""Columns of series with rows of single devices: tables, which are not metrics."""
 
 
 class Listener:
-    """Listens to a ledger; what is measured at one moment is told with its costs, at the latest when a round ends."""
+    """Listens to a ledger; metrics of one instant are logged with costs, at the end of a round at the latest."""
 
     def __init__(self, ledger: Ledger, clock: Clock, tell: Callable[[Mapping[str, float], Costs], None]) -> None:
         self._ledger, self._clock, self._tell = ledger, clock, tell
@@ -36,13 +36,13 @@ class Listener:
         ledger.listeners.append(self._take)
 
     def flush(self) -> None:
-        """Tell what was recorded and has not been told yet."""
+        """Log the recorded metrics that were not logged yet."""
         metrics, self._metrics = self._metrics, {}
         if metrics and self._costs is not None:
             self._tell(metrics, self._costs)
 
     def close(self) -> None:
-        """Tell the rest, and listen no longer."""
+        """Log the remaining metrics, and stop listening."""
         self.flush()
         self._ledger.listeners.remove(self._take)
 
@@ -63,8 +63,7 @@ class Listener:
 def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the names and values of the metrics in a row: of `evaluations`, `rounds`, or a series of an algorithm.
 
-    NaN says that something was not measured, and is left out; so are texts. A row about a single device or with lists
-    has no metrics.
+    NaN (not measured) and texts are left out. A row of a single device or with lists has no metrics.
     """
     if table == "evaluations":
         named = {name: row[name] for name in scores_in(row)}
@@ -83,11 +82,11 @@ def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]
 LOG = logging.getLogger("fednet_emu")
 
 NOTE = "tracking.json"
-"""The file of the run folder that holds the id by which trackers know the run."""
+"""The file of the run folder with the id of the run in trackers."""
 
 
 class Tracking:
-    """The trackers that hear of a run in a folder or in memory, and of its study; without any, nothing is done."""
+    """The trackers of a run in a folder or in memory, and of its study; no-op without trackers."""
 
     def __init__(
         self,
@@ -106,9 +105,9 @@ class Tracking:
     def start(
         self, ledger: Ledger, clock: Clock, settings: Callable[[], Mapping[str, Any]], summary: Mapping[str, Any]
     ) -> None:
-        """Tell all trackers that the run starts, and from now on what its ledger records, which is empty so far.
+        """Start all trackers, and log the records of the ledger, which is still empty.
 
-        `settings` makes a mapping of the scenario; whoever records the end of the run fills in `summary`.
+        `settings` makes a mapping of the scenario; the recorder of the end of the run fills in `summary`.
 
         Raises:
             FednetError: a tracker cannot start.
@@ -134,12 +133,12 @@ class Tracking:
         )
 
     def flush(self, _fed: Any = None) -> None:
-        """Tell what was measured in a round that has ended."""
+        """Log the metrics of an ended round."""
         if self._listener is not None:
             self._listener.flush()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Tell how the run has ended, when all records of it are written."""
+        """Log the end of the run, when all its records are written."""
         if self._listener is not None:
             self._listener.close()
         if not self._started:
@@ -173,7 +172,7 @@ def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
 
 
 def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
-    """Return the files of a run that are there: those that its manifest names, the manifest itself, and the log."""
+    """Return the existing files of a run: those of its manifest, the manifest itself, and the log."""
     if folder is None:
         return ()
     names = (*(read_manifest(folder.path) or {"files": {}})["files"], MANIFEST, LOG_FILE)
@@ -181,7 +180,7 @@ def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
 
 
 def _identity(folder: RunFolder | None) -> tuple[str, bool]:
-    """Return the id of the run, and whether an attempt before this one had it; the run folder keeps it."""
+    """Return the id of the run, and whether an earlier attempt had it; the run folder stores it."""
     known = None
     if folder is not None:
         try:

@@ -36,7 +36,7 @@ ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
 LABELS_IN = 0.55
 """Width of the numbers and names of the vertical axis, in inches."""
 SHARP_ROWS = 200
-"""Smallest number of rows of a shaded map: Matplotlib smooths smaller ones where columns are narrower than its points."""
+"""Smallest number of rows of a shaded map: Matplotlib smooths smaller ones with columns narrower than its points."""
 LIGHT = "#9ecbe8"
 SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
 

@@ -1,1 +1,1 @@
-"""The folder that Python finds first in the processes of a Flower app that is played live."""
+"""The folder that Python searches first in the processes of a live Flower app."""

@@ -1,8 +1,8 @@
-"""Python imports this file when a process of a Flower app begins that is played live (Flower 1.41 and later).
+"""Python imports this file at the start of each process of a live Flower app (Flower 1.41 and later).
 
-It notes when the `ServerApp` runs, sends and receives, and what its strategy measures, and it lets a `ClientApp` take
-as long as its device would. Notes are lines of JSON, with instants of the host's monotonic clock, which all namespaces
-share. It imports nothing but the standard library, so that processes start as fast as without it.
+It records when the `ServerApp` runs, sends and receives, and the metrics of its strategy, and it extends a `ClientApp`
+to the time of its device. Notes are lines of JSON, with instants of the host's monotonic clock, which all namespaces
+share. It imports only the standard library, so processes start as fast as without it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _pad_client(module: Any) -> None:
 
 
 def _work(kind: str, reply: Any) -> tuple[float, float]:
-    """The operations of an answer, and how long the device of the scenario needs for them, in s."""
+    """The operations of an answer, and the time of the scenario's device for them, in s."""
     known = json.loads(os.environ["FEDNET_WORK"])
     per_example = known["flop_per_example"].get(kind.partition(".")[0], 0.0)
     examples = _examples(reply) if per_example else 0.0
@@ -136,7 +136,7 @@ def _noting(function: Callable[..., Any], source: str, metrics_of: Callable[[Any
     return noting
 
 
-# ---- when Flower imports them ----------------------------------------------------------------------------------------
+# ---- imports of Flower -----------------------------------------------------------------------------------------------
 
 WATCHED = {
     "flwr.clientapp.client_app": _pad_client,
@@ -144,11 +144,11 @@ WATCHED = {
     "flwr.superlink.grid.http_grid": _watch_grid,
     "flwr.serverapp.strategy.strategy": _watch_strategy,
 }
-"""Modules of Flower, and what is done with each after its import."""
+"""Modules of Flower, and the changes after their import."""
 
 
 class Watching(MetaPathFinder):
-    """Finds these modules as Python does, and changes them when they have been executed."""
+    """Finds these modules as Python does, and changes them after their execution."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """The module's own specification; None for all other modules."""
