@@ -11,11 +11,11 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Entry point of the command `fednet`; processes that it starts do not import from the current folder either."""
+    """Entry point of the command `fednet`; its processes do not import from the current folder either."""
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    atexit.register(gc.freeze)  # what is left goes with the process; a last look through it would take half a second
+    atexit.register(gc.freeze)  # the process ends; a last garbage collection would take half a second
     try:
-        from fednet_emu.cli.app import app  # takes a while, in which Ctrl-C is no surprise
+        from fednet_emu.cli.app import app  # takes a while, during which Ctrl-C is handled
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The command `fednet`: run, flower and check, and those of other files; with examples in the help of each."""
+"""The command `fednet`: run, flower and check, and those of other files; with an example in each help text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MORE: dict[str, tuple[str, str]] = {
     "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
-"""An example of each command, and the page of the documentation that has more."""
+"""An example of each command, and the page of the documentation about it."""
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -66,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # since version 8.4 click itself suggests some
+app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # since version 8.4 click suggests some itself
 
 ScenarioName = Annotated[
     str,
@@ -103,7 +103,7 @@ def run(
     plots: Plots = True,
     track: Track = None,
 ) -> None:
-    """Run a scenario, or one run of a study; leave tables, figures and a summary in a run folder."""
+    """Run a scenario, or one run of a study; write tables, figures and a summary to a run folder."""
     options = RunOptions(out, data_dir, timing_only, quiet, profile, force, plots, track)
     changes = with_reuse(overrides, reuse) + ([] if engine is None else [f"training.engine={engine}"])
     if not where:
@@ -251,7 +251,7 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the cost of a run and of its secrecy, what is not known of its devices, and how well the rest is known."""
+    """Print the cost of a run, its privacy, unknown quantities of its devices, and the evidence of the others."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))
@@ -291,7 +291,7 @@ class PlainHelp(TyperCommand):
 
 
 def with_examples(app: typer.Typer) -> None:
-    """Complete the help of all commands: the list has whole sentences, and each command an example and a page."""
+    """Complete the help of all commands: whole sentences in the list, and an example and a page for each command."""
     for command in app.registered_commands:
         function = command.callback
         if function is not None:

@@ -1,6 +1,6 @@
-"""What a shell completes: names of scenarios and studies, slots, and the keys and values of `--set`.
+"""Shell completion: names of scenarios and studies, slots, and keys and values of `--set`.
 
-Each function takes what was typed so far and returns what it may become; only this imports what knows the answer.
+Each function takes the typed text and returns its completions; only this imports the required modules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.library import Folder
 
 Completion = list[str] | list[tuple[str, str]]
-"""What may stand there, or that with what it means."""
+"""A completion, or a completion with its description."""
 
 
 def scenario_names(incomplete: str) -> Completion:
@@ -31,7 +31,7 @@ def channel_names(incomplete: str) -> Completion:
 
 
 def profile_names(incomplete: str) -> Completion:
-    """Names of devices that exist."""
+    """Names of device profiles."""
     return _named("profiles", incomplete)
 
 
@@ -43,7 +43,7 @@ def slot_names(incomplete: str) -> Completion:
 
 
 def settings(incomplete: str) -> Completion:
-    """Keys of a scenario, one level at a time, and after the `=` what may stand there."""
+    """Keys of a scenario, one level at a time, and possible values after the `=`."""
     from fednet_emu.scenario.slots import choices, settings_below
 
     key, equals, value = incomplete.partition("=")

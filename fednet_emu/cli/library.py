@@ -1,4 +1,4 @@
-"""The commands kinds, channels, profiles, schema, new and cache: what there is, and how it is written."""
+"""The commands kinds, channels, profiles, schema, new and cache."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def channels(
         Path | None, typer.Option("--out", help="Also draw rate against distance, into this folder.")
     ] = None,
 ) -> None:
-    """List radio environments with the median uplink rate of a lone device at 50, 200 and 500 m."""
+    """List radio environments with the median uplink rate of a single device at 50, 200 and 500 m."""
     with outcome():
         from fednet_emu.draw.figures.rates import rate_figure
         from fednet_emu.draw.figures.run_figures import save
@@ -64,7 +64,7 @@ def profiles(
         typer.Argument(metavar="[PROFILE]...", help="Profile files; all by default.", autocompletion=profile_names),
     ] = None,
 ) -> None:
-    """List devices, radios and base stations that exist with their powers, and how well each number is known."""
+    """List device, radio and station profiles with their powers and the evidence of each number."""
     with outcome():
         from fednet_emu.results.library import profile_rows
 
@@ -123,7 +123,7 @@ evaluation: {{every_rounds: 1}} # of the global model on the test data; takes no
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or a path; `.yaml` is added.")],
 ) -> None:
-    """Write a scenario with comments, to change and to run; no file is overwritten."""
+    """Write a commented scenario as a starting point; no file is overwritten."""
     with outcome():
         bare = name.removesuffix(".yaml").removesuffix(".yml")
         path = Path(name if bare != name else f"{name}.yaml")
@@ -153,7 +153,7 @@ def cache(
     ] = None,
     empty: Annotated[bool, typer.Option("--empty", help="Delete all of it.")] = False,
 ) -> None:
-    """Say how much is kept of what runs have learnt; bound it, or empty it."""
+    """Print the size of stored learnt values; limit or empty the store."""
     with outcome():
         from fednet_emu.emulation.store import bound, cache_folder, entries_in, limit_of, set_limit, usable
 

@@ -102,7 +102,7 @@ def live(
 
 
 def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Rows (title, value) on the hub, and on what was predicted."""
+    """Rows (title, value) on the hub, and on predictions."""
     rows = [("packets", f"{found['packets']:,}")]
     if found["packets"]:
         late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"

@@ -77,17 +77,17 @@ Track = Annotated[
 
 
 def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
-    """The settings that are changed, the seed included."""
+    """The changed settings, including the seed."""
     return [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
 
 
 def with_reuse(overrides: list[str] | None, reuse: bool) -> list[str]:
-    """The settings that are changed, and whether learning is taken from earlier runs."""
+    """The changed settings, including whether learnt values are reused."""
     return [*(overrides or ()), *(() if reuse else ("training.reuse=false",))]
 
 
 def print_files(paths: Iterable[Path]) -> None:
-    """Print the paths of files that were written, a line each."""
+    """Print the paths of written files, one per line."""
     for path in paths:
         OUTPUT.out(str(path))
 
@@ -96,7 +96,7 @@ def device_numbers(text: str) -> list[int]:
     """Numbers of devices from a list of numbers and ranges, such as `0,3,10-19`.
 
     Raises:
-        FednetError: it is no such list.
+        FednetError: the list is malformed.
     """
     numbers: list[int] = []
     for item in text.split(","):
@@ -123,7 +123,7 @@ def renamed(texts: list[str] | None) -> dict[str, str]:
 
 
 class Page(NamedTuple):
-    """How figures are written: see the options of `plot`."""
+    """Format of figures: see the options of `plot`."""
 
     formats: list[str] | None = None
     size: str | None = None
@@ -132,7 +132,7 @@ class Page(NamedTuple):
     latex: bool = False
 
     def write(self, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
-        """Write figures, and the numbers behind them, to a folder, and return the files."""
+        """Write figures, and their numbers, to a folder, and return the files."""
         from fednet_emu.draw.figures.page import fit_to_page
         from fednet_emu.draw.figures.run_figures import save
 

@@ -29,7 +29,7 @@ MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Turn exceptions of a command into a message and an exit code; print warnings and log messages.
+    """Convert exceptions of a command to a message and an exit code; print warnings and log messages.
 
     Args:
         interrupted: returns the message to print after Ctrl-C.
@@ -62,11 +62,11 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
 
 
 PARAMETERS = {"formats": "picture", "labels": "label"}
-"""Parameters of commands that have another name than the argument in Python."""
+"""Parameters of commands with a name that differs from the argument in Python."""
 
 
 def _with_option(error: FednetError) -> str:
-    """The text of an error, with the option of the present command in place of the Python argument it begins with."""
+    """The text of an error, with the option of the command instead of the Python argument at its beginning."""
     text, context = str(error), click.get_current_context(silent=True)
     argument, colon, rest = text.partition(": ")
     if context is None or not colon or type(error) is not FednetError:  # others begin with settings and files
@@ -83,13 +83,14 @@ def _bug() -> NoReturn:
 
 
 LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
-"""The loggers whose messages a command prints: each module that is imported, as its code runs with the user's rights,
-before that happens; and settings that do not fit a changed kind."""
+"""The loggers whose messages a command prints: imported modules, before their import, as they run with the user's
+permissions; and settings that do not fit a changed kind.
+"""
 
 
 @contextmanager
 def _log_printed() -> Iterator[None]:
-    """Print what the loggers say, each line once."""
+    """Print the messages of the loggers, each line once."""
     loggers, handler = [logging.getLogger(name) for name in LOGGERS], _LogPrinter(logging.INFO)
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -105,7 +106,7 @@ def _log_printed() -> Iterator[None]:
 
 @contextmanager
 def _warnings_printed() -> Iterator[None]:
-    """Print each warning of a scenario once, in a line of its own."""
+    """Print each warning of a scenario once, on its own line."""
     printed, before = set[str](), warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -141,7 +141,7 @@ def _plot_study(
     rename: list[str] | None,
     page: Page,
 ) -> None:
-    """Draw the figures of a study, and say which runs are not in them."""
+    """Draw the figures of a study, and name the runs that are not in them."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
@@ -172,7 +172,7 @@ def trace(
     devices: Devices = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Write a run as a trace for Perfetto: open it in ui.perfetto.dev, zoom in, search, follow a model."""
+    """Write a run as a Perfetto trace; open it in ui.perfetto.dev to zoom, search and follow a model."""
     with outcome():
         chosen = None if devices is None else device_numbers(devices)
         path, window = out or run / "run.pftrace", {"from_s": from_s, "until_s": until_s}
@@ -188,7 +188,7 @@ def report(
         Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
     ] = None,
 ) -> None:
-    """Write a page that shows a run or a study in any browser, without a network: figures to zoom into, tables."""
+    """Write a page of a run or a study for any browser, without network access: zoomable figures and tables."""
     with outcome():
         from fednet_emu.results.study import report as written
 
@@ -212,7 +212,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Print how much two settings differ, chosen before the runs: differences paired by seed, with 95 % intervals."""
+    """Compare two settings that were chosen before the runs: differences paired by seed, with 95 % intervals."""
     with outcome():
         import fednet_emu as fe
 
@@ -257,7 +257,7 @@ def best(
     csv: Csv = False,
     latex: Latex = False,
 ) -> None:
-    """Rank the settings of a study by what the target costs, and say which of all may be the best."""
+    """Rank the settings of a study by the cost of the target, and name those that may be the best."""
     with outcome():
         from fednet_emu.analysis.study import conditions
         from fednet_emu.results.study import Study
@@ -275,7 +275,7 @@ def explain(
     run: OneRun,
     replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Also say what remedies could give.")] = True,
 ) -> None:
-    """Say what decided when each round ended, whom it waited for, and what remedies could give."""
+    """Print the critical path of each round, the devices on it, and the gain of remedies."""
     with outcome():
         OUTPUT.out(str(_one_run(run).explain(replay=replay)))
 

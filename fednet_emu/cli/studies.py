@@ -56,7 +56,7 @@ def sweep(
     quiet: Quiet = False,
     plots: Plots = True,
 ) -> None:
-    """Run what a study has not finished; leave its tables, figures and a CSV in a folder."""
+    """Run the unfinished runs of a study; write tables, figures and a CSV file to a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.study.runs import runs_of
@@ -95,7 +95,7 @@ def search(
     quiet: Quiet = False,
     plots: Plots = True,
 ) -> None:
-    """Find the settings that reach a study's target at the least cost; leave them as scenario files in a folder."""
+    """Find the settings that reach a study's target at the lowest cost; write them as scenario files to a folder."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.results.running import searched
         from fednet_emu.study.file import StudyFile
@@ -133,7 +133,7 @@ def reproduce(
     data_dir: DataDir = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run the studies of the library that fit into an hour, the shortest first, and refresh their reference results."""
+    """Run the studies of the library that fit into an hour, shortest first, and update their reference results."""
     with outcome(lambda: "interrupted; the same command goes on from here"):
         from fednet_emu.analysis.quantities import counted
         from fednet_emu.analysis.study import StudyRecords
@@ -171,7 +171,7 @@ def _written(folder: Path, *, plots: bool) -> list[Path]:
 def _runner(
     runs: Sequence[StudyRun], folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
-    """What runs the jobs of a study."""
+    """The runner of a study's jobs."""
     from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
@@ -181,7 +181,7 @@ def _runner(
 def _to_slurm(
     runs: Sequence[StudyRun], folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
-    """Write the runs that are left as a job array, submit it, and say what to do where that is impossible."""
+    """Write the unfinished runs as a job array and submit it, or print the commands where this is impossible."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
     from fednet_emu.study.sweep import sweep as run_sweep
@@ -209,7 +209,7 @@ def _options(
     track: list[str] | None,
     plots: bool,
 ) -> list[str]:
-    """The command that takes in what the jobs of a sweep have left."""
+    """The command that collects the results of a job array."""
     command = [sys.executable, "-P", "-m", "fednet_emu", "sweep", study, "--out", str(folder), "--collect", "--quiet"]
     command += [word for setting in overrides or () for word in ("--set", setting)]
     command += [word for tracker in track or () for word in ("--track", tracker)]
@@ -225,7 +225,7 @@ def _swept(
     quiet: bool,
     track: list[str] | None = None,
 ) -> bool:
-    """Sweep a study, show how it goes, and say whether all runs are done."""
+    """Sweep a study with progress, and return whether all runs are done."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.running import swept
 
@@ -244,7 +244,7 @@ def _swept(
 
 
 def _report(study: Study, folder: Path, quiet: bool) -> None:
-    """Write the page of a study that was swept; its tables are there, whatever goes wrong with the page."""
+    """Write the page of a swept study; a failure leaves the tables intact."""
     if not quiet:
         ERRORS.print("writing the report")
     try:

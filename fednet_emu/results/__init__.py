@@ -1,1 +1,1 @@
-"""What users hold: runs, studies, rankings, comparisons and searches, and the functions that return them."""
+"""Public results: runs, studies, rankings, comparisons and searches, and the functions that return them."""

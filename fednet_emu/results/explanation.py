@@ -1,4 +1,4 @@
-"""What remedies could give a run: the same run replayed with one thing changed."""
+"""Gains of remedies: a run replayed with one change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
-"""How many devices are left out by the remedy that leaves out the slowest."""
+"""Number of devices that the remedy without the slowest leaves out."""
 ETHERNET_BPS = 1e9
 """Speed of the ports of the remedy that replaces the radio."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
@@ -73,7 +73,7 @@ def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool
 
 
 def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
-    """Yield the remedies that a scenario has settings for."""
+    """Yield the remedies for which a scenario has settings."""
     if isinstance(scenario.network.uplink.compression, NoCompression):
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
     yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
@@ -96,7 +96,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield what another use of the link could give: fresh reports, connections that are kept, a cable."""
+    """Yield remedies of the link: ideal reports, reused connections, Ethernet."""
     network, rate = scenario.network, scenario.channel.rate
     if isinstance(rate, NrBlocks) and rate.feedback != "ideal":
         fresh = rate.model_dump(exclude={"feedback", "report_s", "delay_s"})
@@ -120,7 +120,7 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _faster(devices: Devices) -> dict[str, Any]:
-    """The settings with which devices compute twice as fast; none where it is not known which these are."""
+    """The settings with which devices compute twice as fast; none if their speeds are unknown."""
     for name in SPEEDS:
         speed = getattr(devices.speed, name, None)
         if speed is not None:
@@ -168,12 +168,12 @@ class Replay:
 
     @property
     def arrived(self) -> int:
-        """How many updates have arrived."""
+        """Number of arrived updates."""
         return int(self.rounds["so_far"].iloc[-1])
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """Its messages: `kind`, `device` that sends to others or receives from the server, and why it was `lost`."""
+        """Its messages: `kind`, the `device` that sends to others or receives from the server, and the reason `lost`."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
         columns = ["kind", "sender", "receiver", "lost"]
@@ -182,23 +182,23 @@ class Replay:
 
     @property
     def through(self) -> set[tuple[int, str]]:
-        """The device and the kind of messages that came through."""
+        """Device and direction of arrived messages."""
         came = self.messages[self.messages["lost"] == ""]
         return set(zip(came["device"], came["kind"], strict=True))
 
     def path_s(self, rounds: int) -> pd.Series[float]:
-        """Seconds on the critical paths of so many rounds, by what they went to."""
+        """Seconds on the critical paths of the first rounds, by kind."""
         its = self.tables
         parts = critical_path(its["transfers"], its["computes"], its["rounds"].head(rounds), its.get("backhaul"))
         return parts_frame(parts).groupby("what")["took_s"].sum()
 
 
 BY_CHANCE = ("erased", "away", "left", "end")
-"""Losses that say nothing about the reach of a device."""
+"""Losses that do not depend on the reach of a device."""
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Say which devices a remedy cuts off: their messages of a kind came through before, and are all lost after."""
+    """Name the devices that a remedy cuts off: their messages of a direction arrived before, and are lost after."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
@@ -215,11 +215,11 @@ def _named(devices: Sequence[int]) -> str:
 
 
 def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
-    """Replay a scenario with a remedy, until as many updates have arrived as in `same`, the replay without it.
+    """Replay a scenario with a remedy, until as many updates have arrived as in `same`, without it.
 
     Returns:
-        The remedy with the time that this takes, or why there is none: where it cuts devices off, its time is not
-        compared. None if the scenario does not take its settings, or if nobody takes the place of those left out.
+        The remedy with this time, or the reason why there is none: the time of a remedy that cuts devices off is not
+        compared. None if the scenario refuses its settings, or if no device replaces those left out.
     """
     rounds = len(same.rounds)
     try:
@@ -243,11 +243,11 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
 
 
 MARGIN = 1.1
-"""How many more rounds are replayed than the share of updates that arrive asks for."""
+"""Factor of the number of replayed rounds, on top of the share of updates that arrive."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """The remedy with the time until as many updates have arrived, and with what takes longer if that is later."""
+    """The remedy with the time until as many updates have arrived, and the part that takes longer, if any."""
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
@@ -264,7 +264,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Say how many more devices have a mean SNR at the start that is below what their links need; empty for none."""
+    """Name the number of further devices with an initial mean SNR below the requirement of their links."""
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]
@@ -276,10 +276,10 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """The outlook of a scenario with some settings changed, for so many rounds.
+    """The outlook of a scenario with some settings changed, for a number of rounds.
 
     Raises:
-        ScenarioError: it does not take these settings.
+        ScenarioError: it refuses these settings.
     """
     changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
     meant = changes(changed)

@@ -1,4 +1,4 @@
-"""What the library offers, and whether scenarios are valid: check, channels, profiles, scenarios, kinds, schema."""
+"""The library, and validation of scenarios: check, channels, profiles, scenarios, kinds, schema."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AnyProfile = Profile | RadioProfile | StationProfile
 CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
 
 UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
-"""Units of the numbers of profiles, where these are not those that their names end with."""
+"""Units of numbers of profiles whose names do not end with them."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
     Profile: (
         *("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory"),
@@ -58,7 +58,7 @@ def check(
 ) -> Scenario:
     """Validate a scenario and return it with every default filled in.
 
-    Where its data are there and it is no large one, its first round is run without training, too, since some problems
+    If its data are available and it is not large, its first round is also run without training, since some problems
     show only then.
 
     Args:
@@ -68,7 +68,7 @@ def check(
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
 
     Warns:
-        ScenarioWarning: something in it is suspicious, for example devices that are out of reach.
+        ScenarioWarning: a part of it is suspicious, for example devices that are out of reach.
 
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
@@ -109,7 +109,7 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a table of devices, radios and base stations that exist, each number with how well it is known.
+    """Return a table of existing devices, radios and base stations, with the evidence of each number.
 
     Args:
         names: names of profiles; None for all of the library.
@@ -117,11 +117,11 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
     Returns:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers (of devices
         `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency`
-        and `memory_bytes`; of others `circuit_w` and more; NaN for what no source states, or other kinds have), and
-        each one's mark, such as `flop_per_s_evidence`.
+        and `memory_bytes`; of others `circuit_w` and more; NaN for unknown numbers, and for those of other kinds), and
+        the evidence of each, such as `flop_per_s_evidence`.
 
     Raises:
-        ScenarioError: there is no such profile, or it is invalid.
+        ScenarioError: a profile does not exist, or is invalid.
     """
     import pandas as pd
 
@@ -148,18 +148,18 @@ def kinds(slot: None = None) -> dict[str, dict[str, str]]: ...
 @overload
 def kinds(slot: str) -> dict[str, str]: ...
 def kinds(slot: str | None = None) -> dict[str, Any]:
-    """Return the kinds of a slot, those of installed plug-ins included, each with a sentence that says what it is.
+    """Return the kinds of a slot, including those of installed plug-ins, each with a descriptive sentence.
 
     Args:
         slot: a slot, for example `access`, or a key that holds one, for example `network.uplink.access`; a kind of it,
             `access.ofdma`, or a key without kinds, `stop`; None for all slots.
 
     Returns:
-        The kinds of the slot with their sentences; of a kind or key its settings, each with values, unit, default and
+        The kinds of the slot with their sentences; for a kind or key its settings, each with values, unit, default and
         meaning; without a slot, the kinds for each slot by its name.
 
     Raises:
-        ScenarioError: there is no such slot, kind or key.
+        ScenarioError: the slot, kind or key does not exist.
     """
     from fednet_emu.scenario.slots import described, slots
 
@@ -214,7 +214,7 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations, one line of text each, and what the letters behind numbers mean.
+    """Return tables of devices, radios and stations, one line of text each, and the legend of the evidence marks.
 
     Args:
         wanted: names of profiles; None for all.

@@ -18,7 +18,7 @@ from fednet_emu.scenario.overrides import Setting
 
 
 class LivePlan(NamedTuple):
-    """What is to be played live.
+    """A planned live run.
 
     Attributes:
         name: that of the scenario, for records.
@@ -97,22 +97,22 @@ def live(
         client: the command of each client, as a list of words; `{server}`, `{device}`, `{devices}` and `{role}` are
             filled in.
         server: that of the server, as typed in a shell; None takes the clients'.
-        flower: the folder of a Flower app, whose processes are the programs, in the place of `client` and `server`.
+        flower: the folder of a Flower app, whose processes are the programs, instead of `client` and `server`.
         seed: a seed that replaces the scenario's.
         settings: changes, for example `{"network.uplink.access": "ofdma"}`.
         out: the run folder; None takes `results/NAME/live-SEED`.
-        latency_s: time one way beside the air, in s; None takes half of `network.transport.rtt_s`, and 0.0005 s without
-            a transport.
-        queue_byte: room in the queue of a link, in bytes.
-        hold_s: how long a link without packets counts as on the air, in s.
+        latency_s: one-way delay in addition to the air, in s; None takes half of `network.transport.rtt_s`, and 0.0005
+            s without a transport.
+        queue_byte: capacity of the queue of a link, in bytes.
+        hold_s: time that a link without packets counts as on the air, in s.
         tcp: congestion control; None takes the host's.
         boot_s: longest wait for the server to listen, or for a Flower app to begin, in s.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        force: whether to replace a run that the folder already holds, once the new one has ended.
+        force: whether to replace an existing run of the folder, once the new one has ended.
 
     Raises:
-        ScenarioError: something in the scenario cannot be played live.
-        FednetError: this machine lacks something, or a command is none.
+        ScenarioError: a part of the scenario cannot be played live.
+        FednetError: this machine lacks a requirement, or a command is invalid.
         AppFailed: a program has ended with an error.
         DataError: the folder cannot be used.
     """

@@ -37,7 +37,7 @@ DATA_FIGURES = ("data", "data-test")
 
 
 class Timeline(TypedDict, total=False):
-    """What a timeline shows; see `Run.plot`."""
+    """Window and devices of a timeline; see `Run.plot`."""
 
     from_s: float | None
     until_s: float | None
@@ -70,7 +70,7 @@ class Run(RunRecords):
         name = ended.summary["name"]
         return cls(name, ended.summary, settings, None, tables, given=scenario, trained=ended.model)
 
-    # ---- what was measured -------------------------------------------------------------------------------------------
+    # ---- records -----------------------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
         """Return an entry of the summary."""
@@ -90,19 +90,19 @@ class Run(RunRecords):
 
     @property
     def verdict(self) -> str:
-        """A sentence that says whether the records obey the conservation laws, and which are broken."""
+        """A sentence that states whether the records obey the conservation laws, and which are broken."""
         broken = self.summary["broken_laws"]
         problems = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
         return f"records are not consistent: {problems}" if broken else "all records consistent"
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """One row for each round: its start and end, how many devices were invited, how many updates arrived."""
+        """One row for each round: start and end, number of invited devices, number of arrived updates."""
         return self.table("rounds")
 
     @property
     def transfers(self) -> pd.DataFrame:
-        """One row for each transfer: sender, receiver, times, size, and whether it was lost."""
+        """One row for each transfer: sender, receiver, times, size, and reason of loss."""
         return self.table("transfers")
 
     @property
@@ -117,7 +117,7 @@ class Run(RunRecords):
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """One row for each evaluation of the global model, with the time, bits and energy spent up to then."""
+        """One row for each evaluation of the global model, with time, bits and energy so far."""
         return self.table("evaluations")
 
     @property
@@ -127,7 +127,7 @@ class Run(RunRecords):
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row for each device: what it drew to compute, send, receive and idle, the last for all base stations."""
+        """One row for each device: energy of computing, sending, receiving, idling; the last row is the stations."""
         return self.table("energies")
 
     def series(self, name: str) -> pd.DataFrame:
@@ -141,7 +141,7 @@ class Run(RunRecords):
             raise DataError(f"{self.name}: {name}", "no such series in this run", f"its series are: {own}")
         return self.table(name)
 
-    # ---- what was run ------------------------------------------------------------------------------------------------
+    # ---- scenario and model ------------------------------------------------------------------------------------------
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -176,7 +176,7 @@ class Run(RunRecords):
             raise DataError(f"{self.name}: model", "there is none, the run did not learn", "run it with training")
         return found.modules(self.scenario)
 
-    # ---- how it looks ------------------------------------------------------------------------------------------------
+    # ---- figures -----------------------------------------------------------------------------------------------------
 
     def plot(self, what: str | None = None, *, against: str | None = None, **timeline: Unpack[Timeline]) -> Figure:
         """Draw a measure (accuracy by default) against a cost (time by default), or the figure of a given name.
@@ -186,17 +186,17 @@ class Run(RunRecords):
                 name of a series that the algorithm recorded; or `data` and `data-test`: the data split of the training
                 and of the test samples.
             against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
-            timeline: what the timeline shows: `from_s` and `until_s` in simulated seconds (by default the first three
-                rounds), `devices` (by default all), and their order `sort`: `device`, `waiting`, `computing`, `busy` or
-                `lost`.
+            timeline: window and devices of the timeline: `from_s` and `until_s` in simulated seconds (by default the
+                first three rounds), `devices` (by default all), and their order `sort`: `device`, `waiting`,
+                `computing`, `busy` or `lost`.
 
         Raises:
-            FednetError: there is no such figure, or the run did not measure it.
+            FednetError: the figure does not exist, or the run did not measure it.
         """
         return plot(self, what, against=against, **timeline)
 
     def figures(self, **timeline: Unpack[Timeline]) -> dict[str, Figure]:
-        """Draw all figures that the run has data for, by name; for the arguments see `plot`."""
+        """Draw all figures of the run, by name; see `plot` for the arguments."""
         return figures([self], **timeline)
 
     def trace(
@@ -208,16 +208,16 @@ class Run(RunRecords):
         devices: Iterable[int] | None = None,
         progress: bool | None = None,
     ) -> Path:
-        """Write the run as a trace for Perfetto, a timeline to zoom into and to search; it opens in ui.perfetto.dev.
+        """Write the run as a Perfetto trace, a zoomable and searchable timeline for ui.perfetto.dev.
 
         There is one process per cell, with a track for each device, on which downlinks, computing, waiting and uplinks
         are nested in the turns of the device; tracks and counters of the medium; rounds, scores and energy; and flows
-        from the broadcast of a model over the training with it to the average. Devices are shown in the cell that
-        serves them at the start. Slices that overlap the window are written whole, and counters count all devices.
+        from the broadcast of a model over the training with it to the average. Devices are in their initial cells.
+        Slices that overlap the window are written whole, and counters count all devices.
 
         Args:
             path: the file; the usual ending is `.pftrace`.
-            from_s: the begin of the window in simulated seconds; None for the begin of the run.
+            from_s: start of the window in simulated seconds; None for the start of the run.
             until_s: its end; None for the end of the run.
             devices: the devices whose slices are written; None for all.
             progress: whether to show progress; None shows it only in a terminal or a notebook.
@@ -226,7 +226,7 @@ class Run(RunRecords):
             The file.
 
         Raises:
-            FednetError: there is no such device, or the window is empty.
+            FednetError: a device does not exist, or the window is empty.
             DataError: a table of the run is missing or unreadable, or the file cannot be written.
         """
         from fednet_emu.draw.trace.trace import write_trace
@@ -242,11 +242,11 @@ class Run(RunRecords):
         return Path(path)
 
     def explain(self, *, replay: bool = True) -> Explanation:
-        """Say what decided when each round ended, and what remedies could give.
+        """Return the critical paths of the rounds, and the gains of remedies.
 
         The critical path of a round is the chain of transfers, computations, waits and messages on the backhaul that
-        decided when it ended; its parts add up to the length of the round. A remedy is the same run with one thing
-        changed, replayed without training and with the same random numbers for as many rounds.
+        determines its end; its parts add up to the length of the round. A remedy is the same run with one change,
+        replayed without training and with the same random numbers for as many rounds.
 
         Args:
             replay: whether to replay the run with remedies; this needs its scenario, and takes some host time.
@@ -265,7 +265,7 @@ class Run(RunRecords):
         return bibtex([self.scenario])
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write a page that shows the run: a single HTML file for any browser, which loads nothing from elsewhere.
+        """Write a page of the run: a single HTML file for any browser, without network access.
 
         Args:
             path: the file; None for `report.html` in the run folder.
@@ -301,10 +301,10 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return runs, which are open or in folders, with the given labels instead of their names if any.
+    """Return runs, open or in folders, with the given labels instead of their names if any.
 
     Raises:
-        FednetError: there is not one label for each run.
+        FednetError: the numbers of labels and runs differ.
     """
     if labels and len(labels) != len(runs):
         raise FednetError(f"labels: one per run is needed, got {len(labels)} for {len(runs)} runs; give each a label")
@@ -329,11 +329,11 @@ def plot(
         against: the cost, as for `Run.plot`.
         labels: one for each run in the legend; by default the names of the scenarios.
         settings: for the figures of the data, changes of the scenario, for example `{"partition": "iid"}`.
-        timeline: what the timeline shows, as for `Run.plot`.
+        timeline: window and devices of the timeline, as for `Run.plot`.
 
     Raises:
-        FednetError: there is no such figure, the runs did not measure it, they are not in a list, or an argument has no
-            effect on the figure.
+        FednetError: the figure does not exist, the runs did not measure it, they are not in a list, or an argument has
+            no effect on the figure.
     """
     given: list[Run | ScenarioLike] = [*runs] if isinstance(runs, list | tuple) else [runs]  # type: ignore[list-item]
     if not isinstance(what, str | None):

@@ -175,11 +175,11 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study that is meant: that of a file, or one with these keys, if not None, that varies a scenario.
+    """Return the study of a file, or one with these keys that varies a scenario.
 
     Raises:
         ScenarioError: every problem of the study, or of its base.
-        FednetError: the file has these keys itself, or nothing is to be searched.
+        FednetError: the file has these keys itself, or there is no search space.
     """
     found = opened(study) if isinstance(study, str | Path) and varied is None else study
     given = {key: value for key, value in keys.items() if value is not None}
@@ -203,7 +203,7 @@ def swept(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Run what a study has not finished, and open it."""
+    """Execute the unfinished runs of a study, and open it."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
@@ -289,7 +289,7 @@ def searched(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> tuple[Search, Sweep]:
-    """Search, and open what came out."""
+    """Search, and open the results."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_search(maker, folder, runner, data_dir=data_dir, track=names, on_event=show)

@@ -1,4 +1,4 @@
-"""What can be said of a scenario that need not have run: how its data are split among devices, and what to cite."""
+"""Data split and references of a scenario, without a run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
-    """Split the data of a scenario, as a run of it does, and count what each device has.
+    """Split the data of a scenario as in a run of it, and count the samples of each device.
 
-    Labels and targets are those that devices see: after an attack, and as their groups have them.
+    Labels and targets include the attack and the transformations of groups.
 
     Raises:
-        FednetError: the algorithm brings its own data.
+        FednetError: the algorithm has its own data.
         DataError: the data cannot be read.
     """
     if scenario.algorithm.own_learning:
@@ -38,7 +38,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
-    """The scenario of a run folder, or any other that is meant, with some of its settings changed."""
+    """The scenario of a run folder, or any other scenario, with some settings changed."""
     folder = Path(source) if isinstance(source, str | Path) else None
     recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
     return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
@@ -53,18 +53,18 @@ def data_figures(
     return split_figures(data_split(scenario_in(source, settings), data_dir))
 
 
-# ---- what to cite ----------------------------------------------------------------------------------------------------
+# ---- references ------------------------------------------------------------------------------------------------------
 
 REFERENCES = Path(__file__).with_name("references.bib")
-"""BibTeX entries, each below a line that names the kinds that come from it."""
+"""BibTeX entries, each below a line that names their kinds."""
 OURSELVES = "fednet_emu"
 _ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MULTILINE | re.DOTALL)
 
 
 def bibtex(scenarios: Iterable[Scenario]) -> str:
-    """Return the BibTeX entries of all that these scenarios use, the emulator first.
+    """Return the BibTeX entries of all components of these scenarios, the emulator first.
 
-    A component of a plug-in adds what its class has in a class variable `bibtex`.
+    A component of a plug-in adds the entries of its class variable `bibtex`.
     """
     used: dict[str, None] = {OURSELVES: None}
     own: dict[str, None] = {}
@@ -78,7 +78,7 @@ def bibtex(scenarios: Iterable[Scenario]) -> str:
 
 @cache
 def references() -> Mapping[str, tuple[str, ...]]:
-    """Return each entry with the parts that come from it, as `slot.kind`."""
+    """Return each entry with its components, as `slot.kind`."""
     text = REFERENCES.read_text(encoding="utf-8")
     return {found["entry"]: tuple(found["sources"].split()) for found in _ENTRY.finditer(text)}
 
@@ -94,7 +94,7 @@ def _kinds() -> Mapping[type, tuple[str, ...]]:
 
 
 def _components(value: Any) -> Iterator[Component]:
-    """Yield the components inside a value, itself included."""
+    """Yield the components inside a value, including itself."""
     if isinstance(value, Component):
         yield value
         value = [getattr(value, name) for name in type(value).model_fields]

@@ -47,7 +47,7 @@ class Home:
 
 
 class Ranking(RankedSettings):
-    """The settings of a study by what reaching the target costs them, the cheapest first, to read and to draw."""
+    """The settings of a study by the cost of the target, cheapest first, as text and figure."""
 
     def plot(self, *, rename: Mapping[str, str] | None = None) -> Figure:
         """Draw the costs of all runs, with the mean and the 95 % interval of each setting.
@@ -149,18 +149,18 @@ class Study(StudyRecords):
     ) -> Comparison:
         """Compare two settings by their differences, paired by seed, with 95 % intervals from six seeds on.
 
-        The question is how much these two settings differ, chosen before the runs. Which of all settings may be the
-        best is another one; see `best`.
+        The two settings have to be chosen before the runs. For the question which of all settings may be the best see
+        `best`.
 
         Args:
             first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
             second: the setting B, in the same form.
             accuracy: a target accuracy, instead of the study's target.
             loss: a target loss, in the same way; a perplexity p is a loss of ln p.
-            within: upper limits of what both sides may spend, for example `{"time": 60}` in seconds.
+            within: upper limits of the costs of both sides, for example `{"time": 60}` in seconds.
 
         Raises:
-            FednetError: there is no such axis, level or cost.
+            FednetError: an axis, level or cost does not exist.
         """
         return between(self, (first, second), accuracy=accuracy, loss=loss, within=within)
 
@@ -173,34 +173,35 @@ class Study(StudyRecords):
         minimise: str = "time",
         where: Condition | None = None,
     ) -> Ranking:
-        """Rank the settings by what reaching the target costs them, and say which of all may be the best.
+        """Rank the settings by the cost of the target, and name those that may be the best.
 
-        Two runs of a seed are compared up to where the first of them ended without the target; one that diverged or
-        exceeded a limit counts as the most that any run spent. Who is not the best is decided by exchanging costs
-        within seeds, which accounts for the number of settings. Settings of which nothing is known are not ranked.
+        Two runs of a seed are compared up to the first end without the target of either; one that diverged or exceeded
+        a limit counts as the highest cost of any run. Settings that are not the best are found by exchanging costs
+        within seeds, which accounts for the number of settings. Settings without information are not ranked.
 
         Args:
             accuracy: the target accuracy, instead of the study's target.
             loss: the target loss, in the same way; a perplexity p is a loss of ln p.
-            within: upper limits of what a run may have spent when it reaches the target, for example
-                `{"energy": 4, "bits": 20e6}`: `time` in seconds, `bits` of all links, `energy` in joules of devices
-                and base stations together, `device-energy` the same per device, or `rounds`.
-            minimise: the cost by which settings are ranked, one of the same five.
+            within: upper limits of the costs of a run at the target, for example `{"energy": 4, "bits": 20e6}`: `time`
+                in seconds, `bits` of all links, `energy` in joules of all devices and base stations, `device-energy`
+                the same per device, or `rounds`.
+            minimise: the cost of the ranking, one of the same five.
             where: the levels of some axes, as for `compare`; only settings with these are ranked.
 
         Raises:
-            FednetError: there is no such cost, axis or level, no target, or no run that reaches it within the limits.
+            FednetError: a cost, axis or level does not exist, there is no target, or no run reaches it within the
+                limits.
         """
         found = best(self, accuracy=accuracy, loss=loss, within=within, minimise=minimise, where=where)
         return Ranking(**vars(found))
 
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
-        """Return the Pareto front of two quantities: what no other point beats in one without losing in the other.
+        """Return the Pareto front of two quantities: points that no other point dominates.
 
         With the accuracy, points are rounds that every seed has evaluated; a model that has not come a tenth of the way
-        from an untrained one to the best is on no front. Of two costs, points are settings, by what reaching the target
-        costs, or by whole runs without a target. Data sets have fronts of their own. The figure `pareto` and the page
-        of the study show the same points.
+        from an untrained one to the best is on no front. With two costs, points are settings, by the costs of the
+        target, or of whole runs without a target. Data sets have separate fronts. The figure `pareto` and the page of
+        the study show the same points.
 
         Args:
             one: `time`, `bits`, `energy` or `accuracy`.
@@ -211,7 +212,7 @@ class Study(StudyRecords):
             seeds of `simulated_s`, `total_bit`, `energy_j` and `accuracy`.
 
         Raises:
-            FednetError: there is no such quantity, or both are the same.
+            FednetError: a quantity does not exist, or both are the same.
         """
         return front(self, one, other)
 
@@ -226,13 +227,13 @@ class Study(StudyRecords):
         """Draw a metric against a cost, as means and 95 % bands over the seeds.
 
         Args:
-            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default that of the target, else the accuracy.
+            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default that of the target, or the accuracy.
             against: the cost: `time`, `bits`, `energy` or `rounds`.
-            panels: the axes whose levels get a panel each, at most two; by default the second and third axis.
+            panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
             rename: other names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20": "few"}`.
 
         Raises:
-            FednetError: there is no such metric, cost, axis or level, or the metric was not measured.
+            FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.
         """
         (figure,) = self.figures(metric=metric, against=against, panels=panels, rename=rename).values()
         return figure
@@ -245,7 +246,7 @@ class Study(StudyRecords):
         panels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> dict[str, Figure]:
-        """Draw all figures that the study has data for, by name; the arguments are those of `plot`.
+        """Draw all figures of the study, by name; the arguments are those of `plot`.
 
         If `against` is given, only the figure of the metric against this cost is drawn.
         """
@@ -254,10 +255,10 @@ class Study(StudyRecords):
         return study_figures(self, metric=metric, against=against, panels=panels, rename=rename)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write a page that shows the study: a single HTML file for any browser, which loads nothing from elsewhere.
+        """Write a page of the study: a single HTML file for any browser, without network access.
 
-        It has the learning curves with bands over seeds, what reaching the target cost and who never did, the paired
-        differences in words, Pareto fronts, and the tables.
+        It has learning curves with bands over seeds, costs of the target, paired differences in words, Pareto fronts,
+        and tables.
 
         Args:
             path: the file; None for `report.html` in the folder of the study.
@@ -293,11 +294,11 @@ class Study(StudyRecords):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Search(SearchRecords):
-    """The results of a search: all trials, the settings that may be the best, and what matters.
+    """The results of a search: all trials, the settings that may be the best, and the importance of parameters.
 
     Attributes:
-        home: where it is.
-        failures: how many runs failed in this search.
+        home: its folder.
+        failures: number of failed runs of this search.
     """
 
     home: Home
@@ -316,7 +317,7 @@ class Search(SearchRecords):
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The settings that remained in the race, the best first, by the names of what was varied."""
+        """The settings that remained in the race, best first, by the names of the varied quantities."""
         rows = self.trials.set_index("trial")
         values = [{name: rows[name][number] for name in self.parameters} for number in self.finalists]
         return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
@@ -327,7 +328,7 @@ class Search(SearchRecords):
         return Study.at(self.home)
 
     def plot(self) -> Figure:
-        """Draw what every trial cost, in the order in which they were tried, and the finalists."""
+        """Draw the cost of every trial in order, and the finalists."""
         from fednet_emu.draw.figures.study_search import search_figure
         from fednet_emu.draw.style import paper_style
 

@@ -1,1 +1,1 @@
-"""From a scenario file to a finished run folder."""
+"""Scenario files: parsing, includes, overrides, validation."""

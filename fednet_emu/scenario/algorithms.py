@@ -92,7 +92,7 @@ AnyAlgorithm = Annotated[Algorithm, _SLOT]
 
 
 def brings_own_learning(algorithm: Any) -> bool:
-    """Whether an algorithm, given as an object, by its kind or as settings, brings its own data and model."""
+    """Whether an algorithm, given as an object, by its kind or as settings, has its own data and model."""
     kind = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
     found = _SLOT.get(kind) if isinstance(kind, str | type) else type(kind)
     return bool(getattr(found, "own_learning", False))

@@ -30,7 +30,7 @@ SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
 """Settings whose value may be the name of a file, each with the folder in which the name is searched."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
-"""The channel of a scenario without one, and the profile of devices of which it says neither profile nor speed."""
+"""The channel of a scenario without one, and the profile of devices without profile and speed."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class Document:
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """The place of a setting; if it was not written, that of the nearest mapping or list around it that was."""
+        """The place of a setting; if it was not written, that of the nearest written mapping or list around it."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
 
 
 def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Read a scenario by path or name, together with the files that it includes.
+    """Read a scenario by path or name, together with its included files.
 
     Raises:
-        ScenarioError: There is no such file, or its text or that of an included file has problems; all are listed.
+        ScenarioError: The file does not exist, or its text or that of an included file has problems; all are listed.
     """
     path = find(str(name), folder)
     root = parse(read_text(path), file_text(path))
@@ -79,7 +79,7 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
 
 
 def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Return the document of a tree that was read from a file, or that comes from none, with its includes.
+    """Return the document of a tree, from a file or without one, with its includes.
 
     Raises:
         ScenarioError: there are problems in the included files; all are listed.
@@ -97,7 +97,7 @@ def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHO
 
 
 def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Like `from_text`, but from a mapping with the same keys; values may also be components that are already built.
+    """Like `from_text`, but from a mapping with the same keys; values may be component objects.
 
     Raises:
         ScenarioError: a key is not text, or there are problems in included files.
@@ -117,7 +117,7 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
 def filled(document: Document) -> Document:
     """Return the document of a scenario with the channel and the profile of the library where it has none.
 
-    A channel or a profile that lacks a required key is a change of that of the library, whose other keys it keeps.
+    A channel or profile without a required key changes that of the library, whose other keys it keeps.
     """
     root, reader = document.root, Reader(document.short_forms, [])
     if not isinstance(root.value, dict):

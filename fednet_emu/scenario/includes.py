@@ -20,7 +20,7 @@ from fednet_emu.scenario.yaml_text import parse
 
 INCLUDE = "include"
 MIXED, SHARE = "profile", "share"
-"""The setting that may be a mixture of files, and the key of the part that each has."""
+"""The setting that may be a mixture of files, and the key of the share of each."""
 _TABLES = "keep large tables in files of data"
 
 ShortForms = Mapping[str, Folder]
@@ -28,9 +28,9 @@ ShortForms = Mapping[str, Folder]
 
 
 def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
-    """Read a file into a tree without following its includes; None if it has problems, which are appended.
+    """Read a file into a tree without its includes; None if it has problems, which are appended.
 
-    They may quote a file that is no scenario at all only if `quoted`.
+    They quote the content of a file that is no scenario only if `quoted`.
     """
     try:
         return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
@@ -61,7 +61,7 @@ def read_text(path: Path, *, quoted: bool = True) -> str:
 
 
 class Spent:
-    """How much of the limits a reader has used up: the includes followed, and the values read."""
+    """Used parts of the limits: followed includes and read values."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -70,13 +70,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one file and all that it includes.
+    """Reads one file and all its includes.
 
     Attributes:
         short_forms: keys whose text value names a file.
         problems: the list to which problems are appended.
-        files: the chain of files whose includes led here, the innermost last.
-        spent: what was used up of the limits so far, together with the readers of the other files.
+        files: the chain of including files, innermost last.
+        spent: used parts of the limits, shared with the readers of the other files.
     """
 
     short_forms: ShortForms

@@ -1,4 +1,4 @@
-"""Find settings by name: beside the file that includes them, in the working folder, in the library."""
+"""Find settings by name: next to the including file, in the working folder, in the library."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Folder = Literal["scenarios", "channels", "profiles", "scenarios/studies"]
 
 STUDIES: Folder = "scenarios/studies"
 CELLS = "scenarios/cells"
-"""Networks that exist, which scenarios include: settings of the channel and the network."""
+"""Existing networks, which scenarios include: settings of channel and network."""
 _ONE = {"scenarios": "scenario", "channels": "channel", "profiles": "profile", STUDIES: "study"}
 
 SUFFIXES = (".yaml", ".yml")
 """Endings of the files that are searched; a name may be given without its ending."""
 
 MAX_NAME = 4096
-"""Length in characters beyond which a name is not even looked up."""
+"""Length in characters beyond which a name is not searched."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -50,7 +50,7 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
     tries = [*_as_path(name, beside), *(place / inside for place in _places(folder))]
     named = [path.with_name(path.name + suffix) if path.name else path for path in tries for suffix in ("", *SUFFIXES)]
     files = (path for path in named if path.suffix in SUFFIXES and is_file(path))
-    found = [path for path in files if path.resolve().suffix in SUFFIXES]  # the file it may link to is one of settings
+    found = [path for path in files if path.resolve().suffix in SUFFIXES]  # a link must lead to a file of settings
     others = [path for path in found if beside is None or not path.samefile(beside)]
     return next(iter(others or found), None)
 
@@ -58,7 +58,7 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 def names(folder: Folder = "scenarios") -> list[str]:
     """Return the sorted names that `find` knows in the search folders; those in a subfolder are `subfolder/name`.
 
-    The names of scenarios include neither studies nor networks to be included, which are in subfolders of theirs.
+    The names of scenarios include neither studies nor networks, which are in subfolders.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -91,7 +91,7 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 
 def another_kind(name: str, what: str) -> str:
-    """Return the message about a study in place of a scenario (`what` is "study"), or the other way round."""
+    """Return the message about a study instead of a scenario (`what` is "study"), or the reverse."""
     file = shortened(name)
     if what == "study":
         remedy = f"fednet sweep {file}, or fe.sweep; for one of its runs, fednet run {file} --where AXIS=LEVEL"
@@ -105,7 +105,7 @@ def is_study(root: Node) -> bool:
 
 
 def run_name(path: Path) -> str:
-    """Return the name of a file without its ending, which records and folders take; `..` would be another folder."""
+    """Return the name of a file without its ending, for records and folders; `..` would be another folder."""
     return path.name if path.stem in ("", ".", "..") else path.stem
 
 

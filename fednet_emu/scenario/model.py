@@ -38,10 +38,10 @@ from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.scenario.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 
 Problem = tuple[tuple[str, ...], str]
-"""The key path of a setting, and what is wrong with it."""
+"""The key path of a setting, and its problem."""
 
 LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
-"""Settings that are null where the algorithm brings its own learning; else those whose default is not null are not."""
+"""Settings that are null if the algorithm has its own learning; otherwise they are required or not null."""
 
 
 class Devices(Component):
@@ -53,31 +53,32 @@ class Devices(Component):
     count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
     placement: AnyPlacement = Disc(radius_m=100.0, inner_radius_m=10.0)
-    """Where devices are at the start, unless `mobility` is a trace that says so itself."""
+    """Initial positions of devices, unless `mobility` is a trace that defines them."""
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
-    """Area in which devices move; null takes the disc around the origin that reaches as far as the placement."""
+    """Area in which devices move; null takes the disc around the origin with the extent of the placement."""
     profile: Profile | tuple[Profile, ...] | None = None
-    """Devices that exist, by the name of a file in profiles/, or a mixture: names with their shares. It states speed,
-    time and power; a setting beside it wins."""
+    """Existing devices, by the name of a file in profiles/, or a mixture: names with shares. A profile states speed,
+    time and power; other settings override it.
+    """
     speed: AnySpeeds | None = None
-    """How fast devices compute; null takes what `profile` states."""
+    """Computing speed of devices; null takes that of `profile`."""
     overhead_s: float | None = Field(None, ge=0, le=1e6)
-    """Time in s that each computation takes beside its operations over the speed; null takes what `profile` states, and
-    0 without."""
+    """Fixed time in s of each computation, on top of operations over speed; null takes that of `profile`, or 0."""
     slowdown: Slowdowns = Field(default_factory=dict)
-    """How many times longer the computations of single devices take, by number or name: `{0: 10, dev-3: 2}`. It holds
-    for speed and `overhead_s` of any law or profile; below 1 a device is faster. A measured power is drawn for as much
-    longer."""
+    """Factors on the computing time of single devices, by number or name: `{0: 10, dev-3: 2}`. They apply to speed and
+    `overhead_s` of any kind or profile; below 1 a device is faster. Measured powers are drawn for the longer time.
+    """
     frequency: Frequency = Frequency()
-    """The clocks of the processors: which part of their speed devices use."""
+    """Clock frequency of the processors, as a part of the full speed."""
     compute_energy: AnyComputeEnergy | None = None
-    """What computations draw; null takes the power that `profile` states. Without either it is not counted."""
+    """Energy of computations; null takes the power of `profile`. Without either it is not counted."""
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
     battery: Battery | None = None
-    """The battery of each device, which `compute_energy` and the radios of `channel` draw from; null for devices that
-    never run out of energy."""
+    """The battery of each device, which supplies `compute_energy` and the radios of `channel`; null for unlimited
+    energy.
+    """
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -93,7 +94,7 @@ class Devices(Component):
         return (self.profile,)
 
     def where_they_roam(self) -> Region:
-        """Return the given region, or else the disc around the origin that just covers the placement, at least 1 m."""
+        """Return the given region, or the smallest disc around the origin that contains the placement, at least 1 m."""
         if self.region is not None:
             return self.region
         reach_m = getattr(self.placement, "radius_m", None)
@@ -103,17 +104,18 @@ class Devices(Component):
 
 
 class Server(Component):
-    """The server at the base station. Its samples are taken from the training data before the devices get theirs."""
+    """The server at the base station. Its samples are taken from the training data before those of the devices."""
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
-    """Computing speed in FLOP/s; null if the server does not compute. Algorithms that train on the server need it.
-    The energy of the server's computations is not counted."""
+    """Computing speed in FLOP/s; null for a server that does not compute. Algorithms that train on the server need it.
+    The energy of its computations is not counted.
+    """
     samples: int = Field(0, ge=0)
-    """Number of training samples that the server owns, for algorithms that train on them; some let the devices have
-    them, too."""
+    """Number of training samples of the server, for algorithms that train on them; some also give them to the devices."""
     validation_samples: int = Field(0, ge=0)
-    """Number of training samples set aside for `stop.patience`, and for algorithms that choose between models by their
-    validation error. Validation takes no simulated time."""
+    """Number of training samples for `stop.patience`, and for algorithms that choose models by validation error.
+    Validation takes no simulated time.
+    """
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -132,15 +134,17 @@ class Server(Component):
 
 
 class Training(Component):
-    """How this host runs the training. These settings do not change simulated time."""
+    """Execution of the training on this host, without effect on simulated time."""
 
     engine: Literal["by-rule", "serial", "batched", "ray"] = "by-rule"
     """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses by a fixed rule
-    from model, batch size and device, so that a run repeats bit for bit on the same machine; ray: deals the jobs to
-    actors of a Ray cluster, each with an engine by rule (needs the extra `ray`)."""
+    from model, batch size and device, so that a run repeats bit for bit on the same machine; ray: sends the jobs to
+    actors of a Ray cluster, each with an engine by rule (needs the extra `ray`).
+    """
     ray_address: str | None = None
-    """With engine: ray, host:port of the cluster, or auto for the one that runs on this machine. null starts one on
-    this machine for the time of the run."""
+    """With engine: ray, host:port of the cluster, or auto for the one on this machine. null starts one on this machine
+    for the time of the run.
+    """
     device: Literal["cpu", "cuda"] = "cpu"
     """Where models are trained and data are kept: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
     actor a GPU of the cluster; models are then evaluated on the processor."""
@@ -149,23 +153,25 @@ class Training(Component):
     different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
     """Number of processor threads, and with workers: auto of processes. A large model that trains alone uses the
-    threads within one operation. null takes all cores that the process may use. With engine: ray it is the number of
-    threads of each actor, and null is 1."""
+    threads within one operation. null takes all available cores. With engine: ray it is the number of threads of each
+    actor, and null is 1.
+    """
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
-    """Number of processes that train several jobs in parallel; the numbers learnt are the same with any number. 1
-    trains in the process of the run, where also jobs too small to be worth sending are trained, those of a sweep, and
-    those on a GPU. auto takes one process per thread, in runs long enough to gain by it; with engine: serial it is 1.
-    With engine: ray it is the number of actors; auto takes as many as the cluster has room for. Clients of a Flower app
-    train in these processes if they have messages in the same instant, or if their operations are known; there auto
-    is 1."""
+    """Number of processes that train several jobs in parallel; learnt numbers are the same with any number. 1 trains in
+    the main process, which also trains jobs that are too small to send, those of a sweep, and those on a GPU. auto
+    takes one process per thread, in sufficiently long runs; with engine: serial it is 1.
+    With engine: ray it is the number of actors; auto takes the capacity of the cluster. Clients of a Flower app train
+    in these processes if they have messages at the same instant, or if their operations are known; there auto is 1.
+    """
     checkpoint_s: float | None = Field(2.0, gt=0)
     """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
     last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
     time."""
 
     reuse: bool = True
-    """Whether the run takes from earlier runs what they have learnt by the same computations, and keeps what it learns
-    for later ones; its results are the same to the last bit. false computes everything."""
+    """Whether the run reuses values that earlier runs have learnt by the same computations, and stores its own for
+    later ones; results are the same to the last bit. false computes everything.
+    """
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -193,33 +199,34 @@ class Scenario(Component):
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """The setting and its kinds with which required settings that may be null are null where they are left out."""
+    """Required settings that are null if a setting has one of some kinds, and that setting with its kinds."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
-    """Settings that a document takes from the library where they are left out, or changes where keys are missing."""
+    """Settings that a document takes from the library if they are missing, or changes if keys are missing."""
 
     title: str = ""
     """A readable title; it does not affect the run."""
     seed: int = Field(0, ge=0)
     """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
     scene_seed: int | None = Field(None, ge=0)
-    """Seed of the scene alone: data, split, initial model, placement, speeds, profiles and shadowing. null takes
-    `seed`; with a number, runs with different seeds meet different chances in one scene."""
+    """Seed of the scene: data, split, initial model, placement, speeds, profiles and shadowing. null takes `seed`; with
+    a number, runs with different seeds meet different random events in one scene.
+    """
     devices: Devices = Devices()
     server: Server = Server()
     channel: Channel
     network: NetworkSettings = NetworkSettings()
     data: AnyDataset | None = Digits()
     partition: AnyPartition | None = Iid()
-    """How the samples are split among the devices; null only where the algorithm brings its own data and model."""
+    """Assignment of the samples to the devices; null only if the algorithm has its own data and model."""
     groups: AnyGroups | None = None
-    """Groups of devices that see the data in different ways; null if all devices see the same data."""
+    """Groups of devices with different transformations of the data; null for none."""
     feature_noise: FeatureNoise | None = None
     """Noise of the inputs that grows from device to device; null for none."""
     model: AnyModel | None
-    """The model that is trained; null only where the algorithm brings its own."""
+    """The trained model; null only if the algorithm has its own."""
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
-    """The attack that malicious devices carry out; null for no attack."""
+    """The attack of malicious devices; null for none."""
     stop: Stop = Stop(rounds=50)
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
@@ -227,14 +234,14 @@ class Scenario(Component):
     @model_validator(mode="before")
     @classmethod
     def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
-        """Take the settings of the learning as null where they are left out because the algorithm brings its own."""
+        """Set missing settings of the learning to null if the algorithm has its own data and model."""
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
 
     @property
     def streams(self) -> Streams:
-        """The randomness of the run."""
+        """The random streams of the run."""
         return Streams(self.seed, self.scene_seed)
 
     def learning(self) -> tuple[Dataset, Partition, Model]:
@@ -250,7 +257,7 @@ class Scenario(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Find what is given of data, partition and model though the algorithm brings its own, and what is missing."""
+        """Yield data, partition and model that are given although the algorithm has its own, and missing ones."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in LEARNING:
             value, default = getattr(self, key), type(self).model_fields[key].default
@@ -266,7 +273,7 @@ class Scenario(Component):
             yield "evaluation.metrics", f"{what}; leave them out"
 
     def untimed(self) -> Iterator[Problem]:
-        """Find why there can be no timing-only run."""
+        """Yield the reasons against a timing-only run."""
         if self.algorithm.own_learning:
             kind = self.algorithm.kind
             what = f"the sizes and numbers of messages are known only when the clients run, got {kind}"
@@ -283,7 +290,7 @@ class Scenario(Component):
         )
 
     def contradictions(self) -> Iterator[Problem]:
-        """Find settings that are valid by themselves but not together: the key path of a setting, and what is wrong."""
+        """Yield valid settings that cannot be combined: the key path of a setting, and the problem."""
         for place, part in _parts(self):
             for key, what in part.conflicts(self):
                 yield (*place, *filter(None, key.split("."))), what
@@ -293,9 +300,9 @@ class Scenario(Component):
         return ", ".join(kind for kind, its in ALGORITHMS.items() if part in its.uses)
 
     def unless_used(self, part: str, without: str, got: str, key: str = "") -> Iterator[tuple[str, str]]:
-        """Find that something is given, by `key`, though the algorithm never uses it: (key, what is wrong).
+        """Yield the error that `key` is given although the algorithm does not use it: (key, problem).
 
-        `part` is what the `uses` of algorithms call it, and `without` says what one does that has no use for it.
+        `part` is the name in the `uses` of algorithms; `without` describes an algorithm without it.
         """
         algorithm = self.algorithm
         if part not in algorithm.uses:
@@ -304,12 +311,12 @@ class Scenario(Component):
             yield key, f"the algorithm {algorithm.kind} {without}, got {got}; leave it out, or {remedy}"
 
     def privacy(self, rounds: int) -> Privacy | None:
-        """What so many rounds reveal at most of one device; None for no bound."""
+        """Privacy of one device after this number of rounds; None without a bound."""
         always = isinstance(self.devices.availability, Always) and self.devices.battery is None
         return self.algorithm.privacy(rounds, self.devices.count, always_there=always)
 
     def losses(self) -> list[str]:
-        """The settings that can cause messages to be lost, as `key: value`."""
+        """The settings that can cause losses of messages, as `key: value`."""
         there, battery = self.devices.availability, self.devices.battery
         away = [] if isinstance(there, Always) else [f"devices.availability: {there.kind}"]
         empty = [] if battery is None else [f"devices.battery: {battery.capacity_j:g} J"]
@@ -317,7 +324,7 @@ class Scenario(Component):
 
 
 def _parts(whole: Component, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Component]]:
-    """Yield a component and all below it, each with its key path."""
+    """Yield a component and all components in it, each with its key path."""
     yield place, whole
     for name in type(whole).model_fields:
         part = getattr(whole, name)

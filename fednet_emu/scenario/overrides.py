@@ -94,7 +94,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
         base = reader.include(value, path[:-1], path)
         path, value = path[:-1], base or value
         old = _get(root, path)
-        own = _own(old, old.place.source) if old else None  # without what it had included
+        own = _own(old, old.place.source) if old else None  # without its previous include
         value = merge(value, own) if own else value
     else:
         value = reader.expand(value, path)
@@ -105,7 +105,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
 
 
 def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
-    """Refuse a mapping without a kind where a component has one: it would replace all of its settings."""
+    """Refuse a mapping without a kind for a component that has one: it would replace all its settings."""
     own, new = _opened(old).value if old else None, value.value
     if isinstance(own, dict) and "kind" in own and isinstance(new, dict) and new and "kind" not in new:
         one, was = next(iter(new)), kind_text(own["kind"].value)
@@ -115,7 +115,7 @@ def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
 
 
 def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
-    """Return the key path of an override, with list positions as numbers; refuse one that leads nowhere."""
+    """Return the key path of an override, with list positions as numbers; refuse an invalid one."""
     path: KeyPath = ()
     node: Node | None = root
     for key in keys:
@@ -164,7 +164,7 @@ def _set(node: Node, path: KeyPath, value: Node) -> Node:
 
 
 def _opened(node: Node) -> Node:
-    """Return a component that is an object as the mapping of the settings it was made with; its kind is its class."""
+    """Return a component object as the mapping of its given settings; its kind is its class."""
     component = node.value
     if not isinstance(component, Component):
         return node
@@ -173,10 +173,10 @@ def _opened(node: Node) -> Node:
 
 
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
-    """Give a component another kind, and mark the settings that were written for the one before.
+    """Set another kind of a component, and mark the settings that were written for the previous one.
 
-    What an option set before the first change can only be meant for the new kind. Without a kind the settings were
-    written for the default, which is known only with the class: see `swaps`.
+    Settings of an option before the first change are meant for the new kind. Without a kind the settings were written
+    for the default, which is known only with the class: see `swaps`.
     """
     before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
     if before.value == kind.value:

@@ -26,11 +26,11 @@ LOG = logging.getLogger("fednet_emu.settings")
 
 
 def validate(model_class: type[Model], document: Document, tell: Callable[[str], None] = LOG.warning) -> Model:
-    """Return the validated model that a document describes.
+    """Return the validated model of a document.
 
     Args:
-        model_class: what it describes.
-        document: the settings; where a kind was changed, those of the old kind that fit the new one are kept.
+        model_class: its class.
+        document: the settings; after a change of kind, those of the old kind that fit the new one are kept.
         tell: receives one line for each changed kind, with the settings that do not fit it and are left out.
 
     Raises:
@@ -84,7 +84,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
 
 
 def _pointed(detail: ErrorDetails) -> ErrorDetails:
-    """Let an error about a boolean inside a list point to the entry itself; other errors are returned unchanged."""
+    """Let an error about a boolean inside a list refer to the entry; other errors are returned unchanged."""
     path = _path_to_boolean(detail["input"]) if detail["type"] == "not_a_boolean" else None
     value = detail["input"]
     for index in path or ():

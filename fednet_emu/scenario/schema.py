@@ -43,7 +43,7 @@ def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @cache
 def docstrings(owner: type) -> dict[str, str]:
-    """Return the docstrings below the fields that a class itself declares; none where its source is not known."""
+    """Return the docstrings of the fields that a class declares; none if its source is unknown."""
     try:
         source = textwrap.dedent(inspect.getsource(owner))
     except (OSError, TypeError):
@@ -75,9 +75,9 @@ _INCLUDE_SCHEMA = {
 def json_schema(
     model_class: type[BaseModel], short_forms: Iterable[str] = tuple(SHORT_FORMS), *, includes: bool = True
 ) -> Schema:
-    """Return the JSON schema (draft 2020-12) of the documents that describe a model.
+    """Return the JSON schema (draft 2020-12) of the documents of a model class.
 
-    Settings called as in `short_forms` may be names of files; mappings may include files, unless `includes` is false.
+    Settings in `short_forms` may be names of files; mappings may include files, unless `includes` is false.
     """
     builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
     builder.reference(model_class.__name__, model_class)
@@ -146,7 +146,7 @@ class _Builder:
     def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
         """Return the JSON types and the schema of the values of a shape.
 
-        One that is `filled` from the library may be a change of what is there: keys that are required are not needed.
+        A value that is `filled` from the library may be a change of it, without required keys.
         """
         if shape.members:
             members = (replace(member, default=shape.default) for member in shape.members)
@@ -230,7 +230,7 @@ class _Builder:
     def _without_kind(self, slot: str, kinds: Mapping[str, type[BaseModel]], kind: str | None, default: Any) -> Schema:
         """Describe a mapping without a kind, as `Slot.meant` takes it; `kind` is that of the default, if it has one."""
         required = {"required": ["kind"]}
-        if kind and kind not in kinds:  # that of a package which offers no kind of this name
+        if kind and kind not in kinds:  # that of a package which has no kind of this name
             return {"type": "object"}
         if kind and kinds[kind].model_fields:
             return self.reference(f"{slot}.{kind}", kinds[kind], kind, partial=True)
@@ -254,7 +254,7 @@ class _Builder:
 
 
 def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
-    """Require these settings; those that may be null only where no setting has a kind that waives them."""
+    """Require these settings; nullable ones only where no setting has a kind that waives them."""
     if not (names and waived):
         return {"required": list(names)} if names else {}
     ((by, kinds),) = waived.items()

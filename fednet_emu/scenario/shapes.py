@@ -74,12 +74,12 @@ class Shape:
 
     @property
     def choice(self) -> Slot | None:
-        """The slot, if a component of one of several kinds is expected; else None."""
+        """The slot, if a component of one of several kinds is expected; otherwise None."""
         return next((item for item in self.metadata if isinstance(item, Slot)), None)
 
     @property
     def members(self) -> list[Shape]:
-        """The members of a union besides None; an empty list for other types."""
+        """The members of a union without None; an empty list for other types."""
         if self.choice is None and get_origin(self.annotation) in (Union, types.UnionType):
             return [Shape.of(member) for member in get_args(self.annotation) if member is not types.NoneType]
         return []
@@ -91,7 +91,7 @@ class Shape:
 
     @property
     def model(self) -> type[BaseModel] | None:
-        """The class, if it is that of a component; else None."""
+        """The class, if it is that of a component; otherwise None."""
         return self.annotation if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) else None
 
     @property
@@ -109,7 +109,7 @@ class Shape:
         return tuple(choice for member in self.members for choice in member.literals)
 
     def chosen(self, given: Any) -> type[BaseModel] | None:
-        """The class of the kind that a value of a slot names, or means as a change of the default; None if unknown."""
+        """The class of the kind that a value of a slot names, or of the changed default; None if unknown."""
         if self.choice is None:
             return None
         if isinstance(given, Mapping):
@@ -145,7 +145,7 @@ class Shape:
         return entries[element] if fixed and element < len(entries) else entries[0]
 
     def describe(self) -> str:
-        """Return in words what is expected here: `a number`, `a list`, `a kind of fading`."""
+        """Return the expected value in words: `a number`, `a list`, `a kind of fading`."""
         if self.choice is not None:
             return f"a kind of {self.choice.name}"
         if self.members:
@@ -195,7 +195,7 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 def short_default(value: Any) -> Any:
     """Return a default value in its shortest form in a file.
 
-    Settings of a component that have their default value are left out; if only `kind` remains, its name is returned.
+    Settings of a component with default values are left out; if only `kind` remains, its name is returned.
     """
     if isinstance(value, list | tuple):
         return [short_default(part) for part in value]
@@ -212,12 +212,12 @@ def short_default(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Spot:
-    """The setting that a location of pydantic refers to.
+    """The setting at a location of pydantic.
 
     Attributes:
         path: The keys of the location, without the tags.
-        shape: What is expected there; None if the classes do not tell.
-        parent: What is expected one key above.
+        shape: The expected value; None if the classes do not define it.
+        parent: The expected value one key above.
         union: The path and shape of the outermost union along the location; None if there is none.
     """
 
@@ -247,7 +247,7 @@ def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
 
 
 def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Find the paths at which a setting called `key` exists, given the kinds that the data chooses."""
+    """Find the paths of all settings with the name `key`, given the kinds that the data chooses."""
     settings = data if isinstance(data, Mapping) else {}
     for name, inner in shape.settings.items():
         value = settings.get(name)

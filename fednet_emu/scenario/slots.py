@@ -1,6 +1,6 @@
-"""What can be set: the keys of a scenario, the values that may be chosen, and the slots with their kinds.
+"""The keys of a scenario, their possible values, and the slots with their kinds.
 
-Everything is read from the annotations of the component classes, so that plug-ins and new settings need no entry here.
+All are read from the annotations of the component classes, so plug-ins and new settings need no entry here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SENTENCE = re.compile(r".+?[.!?](?=\s|$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Place:
-    """A slot and the keys of a scenario that it stands for.
+    """A slot and its keys in a scenario.
 
     Attributes:
         slot: the slot.
@@ -38,7 +38,7 @@ class Place:
     keys: tuple[str, ...]
 
     def described(self) -> dict[str, str]:
-        """Return each kind with the first sentence of its docstring; of one that cannot be imported, why not."""
+        """Return each kind with the first sentence of its docstring, or with the error of its import."""
         return {kind: _described(self.slot, kind) for kind in self.slot.names()}
 
 
@@ -52,10 +52,10 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot of a name, or the one that a key of a scenario stands for.
+    """Return the slot of a name, or of a key of a scenario.
 
     Raises:
-        ScenarioError: there is no such slot or key.
+        ScenarioError: the slot or key does not exist.
     """
     place = _called(name)
     if place is None:
@@ -79,7 +79,7 @@ def described(name: str) -> tuple[str, dict[str, str]]:
         A heading, and a text for each kind or setting.
 
     Raises:
-        ScenarioError: there is no such slot, kind or key.
+        ScenarioError: the slot, kind or key does not exist.
     """
     head, _, kind = name.rpartition(".")
     place, shapes = _called(head), [Shape.of(Scenario)]
@@ -98,7 +98,7 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
-    """The settings of a component: what may stand there, the unit, the default, and the first sentence on each."""
+    """The settings of a component: possible values, unit, default, and the first sentence of each."""
     shapes, found = Shape(component).settings, dict[str, str]()
     for name, field in documented_fields(component).items():
         shape, unit = shapes[field.alias or name], unit_of(name)
@@ -113,7 +113,7 @@ def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
 
 
 def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
-    """Return the settings that may stand below a key path, each with its shapes, one for each kind that has it."""
+    """Return the settings below a key path, each with its shapes, one for each kind that has it."""
     shapes: Sequence[Shape] = [Shape.of(Scenario)]
     for key in keys:
         shapes = _inside(shapes).get(key, [])
@@ -122,7 +122,7 @@ def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
 
 
 def choices(shapes: Iterable[Shape]) -> list[str]:
-    """Return the words that may be the value of a setting: kinds, literals, true and false; empty for numbers."""
+    """Return the possible words of a setting: kinds, literals, true and false; empty for numbers."""
     found: list[Any] = []
     for shape in shapes:
         found += shape.choice.names() if shape.choice is not None else shape.literals
@@ -166,7 +166,7 @@ def _slots_of(shape: Shape) -> list[Slot]:
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
-    """The settings inside values of these shapes: of a slot those of every kind in its table."""
+    """The settings inside values of these shapes: for a slot those of every kind in its table."""
     found: dict[str, list[Shape]] = {}
     for shape in shapes:
         for part in _classes(shape):

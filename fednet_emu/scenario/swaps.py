@@ -1,7 +1,7 @@
-"""Settings that were written for another kind of a component: those that fit the new kind stay, the others go.
+"""Settings that were written for another kind of a component: those that fit the new kind stay, others are removed.
 
-A setting fits if the new kind has one of the same name that may have this value. If both kinds bound it, but not alike,
-the two only share their name.
+A setting fits if the new kind has one of the same name that allows its value. If both kinds have different bounds, the
+settings share only their name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _settled(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:
     settings: dict[str, Node] = node.value
     slot = shape.choice
     if slot is None and any(part.written_for == THE_DEFAULT for part in settings.values()):
-        return settings["kind"]  # a text in place of a mapping that is no component
+        return settings["kind"]  # a text instead of a mapping that is no component
     if slot is not None:
         kind = settings["kind"].value if "kind" in settings else None
         component = shape.chosen(settings if kind is None else kind)
@@ -65,7 +65,7 @@ def _below(node: Node, shape: Shape, path: KeyPath, key: str | int, told: list[s
 
 
 def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel], kind: Any) -> list[str]:
-    """Return the settings, in their order, that were written for another kind and do not fit this one."""
+    """Return the settings, in order, that were written for another kind and do not fit this one."""
     old = {name: its for name, its in settings.items() if its.written_for not in (None, kind)}
     alike = {name: its.plain() for name, its in old.items() if _is_alike(name, slot.get(its.written_for), component)}
     wrong: set[Any] = set()
@@ -73,7 +73,7 @@ def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel], ki
         component.model_validate(alike)
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-    except ScenarioError:  # of all settings together, which are judged once they are complete
+    except ScenarioError:  # errors of all settings together, which are checked once they are complete
         pass
     return [name for name in old if name not in alike or name in wrong]
 

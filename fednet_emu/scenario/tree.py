@@ -1,7 +1,7 @@
-"""The tree into which scenario text is parsed: plain values, each with the place where it was written.
+"""The tree of scenario text: plain values, each with the place where it was written.
 
 Trees are immutable: merging two trees and setting a value both return a new one. Every value keeps its place, so that
-an error about a setting can name the file and line that it comes from.
+an error about a setting can name its file and line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_SHOWN = 60
 
 
 THE_DEFAULT = "the default"
-"""The kind for which the settings of a mapping without a kind were written."""
+"""The kind of the settings of a mapping without a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def merge(base: Node, own: Node) -> Node:
 
 
 def path_text(path: KeyPath) -> str:
-    """Return a key path as errors and `--set` write it, for example `groups[2].size`."""
+    """Return a key path as in errors and `--set`, for example `groups[2].size`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{shortened(key)}" if text else shortened(key)
@@ -129,7 +129,7 @@ def path_text(path: KeyPath) -> str:
 
 
 def problem_text(place: Place, path: KeyPath, what: str) -> str:
-    """Return one problem as a line of text: the place, the key path, what is wrong."""
+    """Return one problem as a line of text: place, key path, problem."""
     return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
 
 
@@ -139,7 +139,7 @@ def kind_text(kind: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value as error messages show it: written as in YAML, shortened to 60 characters."""
+    """Return a value as in error messages: in YAML, shortened to 60 characters."""
     return shortened(_flow(value))
 
 

@@ -1,4 +1,4 @@
-"""Translate an error of pydantic into our words: what is wrong, got VALUE; what would be right."""
+"""Convert an error of pydantic to a sentence: what is wrong, got VALUE; what would be right."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Problem:
 
     Attributes:
         path: The key path of the setting.
-        what: What is wrong with it, to be printed after the path.
+        what: The problem, printed after the path.
         written: The key path whose file and line are printed.
         missing: Whether a required setting is absent.
-        rival: If a key is misspelt, the setting that was probably meant.
+        rival: The probably intended setting of a misspelt key.
     """
 
     path: KeyPath
@@ -56,12 +56,12 @@ class Problem:
 
 
 def is_type_error(kind: str) -> bool:
-    """Return whether a pydantic error type means that a value has a wrong type or is none of the choices."""
+    """Return whether a pydantic error type means a wrong type or an unknown choice."""
     return kind in _TYPES or kind.endswith(_TYPE_ENDINGS)
 
 
 def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: ErrorDetails) -> Problem:
-    """Return the problem that one error of pydantic reports; `data` contains the settings of the whole document."""
+    """Return the problem of one pydantic error; `data` contains the settings of the whole document."""
     path, kind = spot.path, detail["type"]
     if kind == "extra_forbidden":
         return _unknown_setting(model_class, data, spot)
@@ -106,7 +106,7 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
 
 
 def _value_at(data: Any, path: KeyPath) -> Any:
-    """Return the value at a key path; empty where a short form, or an object, stands above it."""
+    """Return the value at a key path; empty if a short form, or an object, is above it."""
     for key in path:
         inside = isinstance(data, list) if isinstance(key, int) else isinstance(data, Mapping) and key in data
         data = data[key] if inside else {}
@@ -134,7 +134,7 @@ def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
 
 
 def _described(slot: Slot, word: str) -> str:
-    """Return a hint for a file, or a choice of some kind, that is given in place of the kind; else an empty text."""
+    """Return a hint for a file, or a choice of some kind, that is given instead of the kind; otherwise empty."""
     ending = PurePath(word).suffix.removeprefix(".")
     if ending in slot.table and "path" in slot.table[ending].model_fields:
         return f"; write {{kind: {ending}, path: {word}}}"
@@ -172,7 +172,7 @@ def _own_words(message: str) -> str:
 
 
 def _remedy(shape: Shape, value: Any) -> str:
-    """Return a hint on how to correct a value of the wrong type; empty where that is obvious."""
+    """Return a hint on how to correct a value of the wrong type; empty if that is obvious."""
     if isinstance(value, str) and shape.literals:
         return did_you_mean(value, shape.literals)
     if shape.annotation is str and isinstance(value, int | float):

@@ -30,14 +30,14 @@ _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(_TAG + name for name in ("null", "bool", "int", "float"))
 _TEXTS = frozenset(_TAG + name for name in ("str", "timestamp"))
 _DIGITS = 100
-"""Number of characters beyond which a whole number is not even read."""
+"""Number of characters beyond which an integer is not read."""
 
 
-@lru_cache(maxsize=32)  # nothing changes a tree, and runs of one scenario include the same files
+@lru_cache(maxsize=32)  # trees are immutable, and runs of one scenario include the same files
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
     """Parse the text of a whole file, whose top level must be a mapping; problems name it `source`.
 
-    They may quote a text that is no scenario at all only if `quoted`.
+    They quote a text that is no scenario only if `quoted`.
 
     Raises:
         ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
@@ -84,11 +84,11 @@ def _compose(text: str, place: Callable[[int], Place], *, quoted: bool = True) -
 
 
 class _TooMuchError(Exception):
-    """The text exceeds a limit; the arguments say which, and in which line."""
+    """The text exceeds a limit; the arguments are the limit and the line."""
 
 
 class _Composer(Composer):
-    """Composes the nodes of the YAML library from a text, and stops where it exceeds a limit."""
+    """Composes the nodes of the YAML library from a text, and stops at a limit."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader)
@@ -112,7 +112,7 @@ _TOO_MANY = f"holds more than {MAX_VALUES} values, with aliases written out; kee
 
 
 def _unquoted(what: str) -> str:
-    """Return a message of the YAML library without what it quotes, except for single characters and its own words."""
+    """Return a message of the YAML library without quoted content, except for single characters and its own words."""
     return re.sub(r"'(<[^']*>|[^'])'|'[^']*'", lambda found: found[0] if found[1] else "'...'", what)
 
 
@@ -125,7 +125,7 @@ def _convert(root: Any, place: Callable[[int], Place]) -> Node:
 
 
 class _Converter:
-    """Converts the nodes of the YAML library into ours, and collects what breaks the rules."""
+    """Converts the nodes of the YAML library to tree nodes, and collects violations of the rules."""
 
     def __init__(self, place: Callable[[int], Place]) -> None:
         self._place = place
@@ -226,8 +226,8 @@ LINE_WIDTH = 120
 def dump(model: BaseModel) -> str:
     """Return a component as YAML text: every setting with its value, including defaults, with `kind` first.
 
-    Loading and validating the text gives an equal component. Large and small numbers are written as `2.0e+7`; lists
-    that contain no mapping are written on one line.
+    Parsing and validating the text gives an equal component. Large and small numbers are written as `2.0e+7`; lists
+    without mappings are written on one line.
     """
     settings = model.model_dump(mode="json")
     return "".join(_written(json.dumps({key: value})) for key, value in settings.items()) or "{}\n"
@@ -242,7 +242,7 @@ def _written(settings: str) -> str:
     yaml.allow_unicode = True
     stream = io.StringIO()
     yaml.dump(json.loads(settings), stream)
-    # what is not printable stands in double quotes, where YAML has the same escapes as Python
+    # non-printable characters are in double quotes, where YAML has the same escapes as Python
     return visible_lines(stream.getvalue())
 
 
@@ -257,7 +257,7 @@ class _Representer(SafeRepresenter):
         return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
 
     def represent_str(self, data: str) -> Any:
-        # ruamel writes unusual line breaks unescaped, and they read back as blanks; in double quotes it escapes them
+        # ruamel writes unusual line breaks unescaped, which are read as blanks; in double quotes it escapes them
         return self.represent_scalar(f"{_TAG}str", data, style=None if data.isprintable() else '"')
 
     def represent_float(self, data: float) -> Any:

@@ -1,4 +1,4 @@
-"""The console that shows text exactly as it is: what a scenario says is no markup, no emoji, and steers no terminal."""
+"""The console that prints text verbatim: text of a scenario is no markup, no emoji, and cannot control the terminal."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fednet_emu.federation.stop import Stop
     from fednet_emu.study.sweep import Sweep
 
-# ---- where it is shown -----------------------------------------------------------------------------------------------
+# ---- displays --------------------------------------------------------------------------------------------------------
 
 
 class Bar(NamedTuple):
@@ -33,7 +33,7 @@ class Bar(NamedTuple):
     every_s: float
     """Shortest useful time between two updates, in seconds of host time."""
     show: Callable[[str, float, Table | None], None]
-    """Shows a line of text, the part that is done, from 0 to 1, and where there is room the table in place of both."""
+    """Shows a line of text, the completed part, from 0 to 1, and the table instead of both where there is space."""
 
 
 @contextmanager
@@ -41,8 +41,8 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
     """Provide a display inside the `with` block, which is removed at the end: in a terminal, a notebook, or as text.
 
     Args:
-        progress: whether to show progress; None shows it only in a terminal or a notebook, else there is no display.
-        as_table: whether a terminal has a table in place of a bar.
+        progress: whether to show progress; None shows it only in a terminal or a notebook.
+        as_table: whether a terminal has a table instead of a bar.
     """
     console = PlainConsole(stderr=True)
     if not (console.is_terminal or console.is_jupyter if progress is None else progress):
@@ -74,7 +74,7 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
 
 @contextmanager
 def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
-    """Provide what shows a text and the part that is done, both computed only when it is time; None if nothing is."""
+    """Provide a display of a text and the completed part, computed when an update is due; None without a display."""
     shown_s = time.monotonic()
     with bar(progress) as display:
 
@@ -90,7 +90,7 @@ def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tupl
 
 @contextmanager
 def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """Provide an observer that shows the progress of a run at the end of each round; None if nothing is shown.
+    """Provide an observer that shows the progress of a run at the end of each round; None without a display.
 
     Args:
         stop: the conditions that end the run.
@@ -114,7 +114,7 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Round, simulated time, bits and accuracy; and the part of the nearest limit, a target accuracy left aside."""
+    """Round, simulated time, bits and accuracy; and the part of the nearest limit, except a target accuracy."""
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
     limits = (
@@ -131,7 +131,7 @@ def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
 
 @contextmanager
 def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Provide what shows how far a trace is written, called with the time in ns and the slices; None if nothing is."""
+    """Provide a display of the progress of a trace, called with time in ns and slices; None without a display."""
     with _now_and_then(progress) as show:
 
         def state(now_ns: int, slices: int) -> tuple[str, float]:
@@ -143,14 +143,14 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Runs under way that the table names."""
+"""Largest number of active runs that the table names."""
 
 
 @contextmanager
 def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
-    """Provide what shows a sweep: a live table in a terminal, elsewhere a line for each run that ends.
+    """Provide a display of a sweep: a live table in a terminal, elsewhere a line for each ended run.
 
-    While it is shown, the request to terminate is an interrupt, so that runs write their records.
+    Meanwhile a termination request is an interrupt, so that runs write their records.
     """
     ended = -1
     with _terminated_as_interrupted(), bar(progress, as_table=True) as display:

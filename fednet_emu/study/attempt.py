@@ -27,7 +27,7 @@ from fednet_emu.tracking.tracker import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Seconds of host time that a run has to write its records after it is told to stop."""
+"""Seconds of host time for a run to write its records after a request to stop."""
 SUMMARY = "summary.json"
 LOG = logging.getLogger("fednet_emu")
 
@@ -36,7 +36,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Job:
-    """The data that a process needs to run a run."""
+    """The inputs of a process that executes a run."""
 
     scenario: Scenario
     """The scenario to run."""
@@ -51,13 +51,13 @@ class Job:
     limits: Limits
     """Limits of time and memory."""
     track: tuple[str, ...] = ()
-    """Names of the trackers that hear of the run."""
+    """Names of the trackers of the run."""
     study: tuple[str, Path] | None = None
     """For trackers, the name and the folder of the study."""
     store: Path | None = None
-    """Where the runs of the study keep what they learn."""
+    """The store of values that the runs of the study learn."""
     group: str = ""
-    """Runs of one group probably learn the same: the first one runs before the others. Empty for a run by itself."""
+    """Runs of one group probably learn the same: the first one runs before the others. Empty for a separate run."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Outcome:
 
 
 class Attempt:
-    """A run that is running in its own process; `poll` tells whether it has ended, and enforces its limits."""
+    """A run in its own process; `poll` returns its outcome, and enforces its limits."""
 
     def __init__(self, job: Job) -> None:
         context = clean_context("fednet_emu.study.fork_server")
@@ -111,7 +111,7 @@ class Attempt:
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Tell the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
+        """Request the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
 
         The outcome is `verdict`, by default `stopped`.
         """
@@ -164,7 +164,7 @@ def resident_mb(pid: int | None) -> float:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Let processes that are started inside the `with` block use one thread within an operation."""
+    """Processes that are started inside the `with` block use one thread within an operation."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -190,7 +190,7 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
     Returns:
         None if the run is not finished, or, with a warning that names the file, if one of its files is missing or
-        damaged, so that it has to be run again.
+        damaged, so that the run has to be repeated.
     """
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in FINISHED:

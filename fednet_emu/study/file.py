@@ -1,4 +1,4 @@
-"""The study file: the fields of the class `StudyFile` are its keys; and where such files are read."""
+"""The study file: the fields of the class `StudyFile` are its keys; and the search for such files."""
 
 from __future__ import annotations
 
@@ -47,42 +47,49 @@ class Limits(Component):
 
 
 Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
-"""What can be minimised and limited: simulated seconds, bits of all links, joules of all devices together, joules per
-device on average, and rounds."""
+"""The costs that can be minimised and limited: simulated seconds, bits of all links, joules of all devices, joules per
+device on average, and rounds.
+"""
 
 
 class Search(Component):
-    """How settings are searched where a grid of them would be too large."""
+    """Search of settings instead of a grid."""
 
     space: dict[str, Any] = Field(min_length=1)
-    """What is varied. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`, of
-    whole ones if both ends are and no step says otherwise. `when: {ENTRY: LEVEL}` beside low and high, or beside
-    `choices`, varies it only where an entry above it has that level, or one of a list of levels."""
+    """The varied settings. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`,
+    of integers if both ends are and `step` is not set otherwise. `when: {ENTRY: LEVEL}` next to low and high, or to
+    `choices`, varies it only if an entry above it has that level, or one of a list of levels.
+    """
     minimise: Cost | tuple[Cost, ...] = "time"
-    """The cost of reaching the target that is minimised, or several, for which a Pareto front is searched. Without a
-    target, the cost of the whole run."""
+    """The minimised cost of the target, or several, for which a Pareto front is searched. Without a target, the cost of
+    the whole run.
+    """
     maximise: Literal["accuracy"] | None = None
-    """`accuracy` searches for the highest test accuracy within the limits instead, of the last evaluation there."""
+    """`accuracy` searches for the highest test accuracy within the limits, at the last evaluation within them."""
     within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
-    """The largest amount of each limited cost that a run may spend, as `time: 60`."""
+    """The limits of costs of a run, as `time: 60`."""
     trials: int = Field(40, gt=0, le=MAX_RUNS)
-    """How many settings are tried."""
+    """Number of tried settings."""
     batch: int = Field(4, gt=0)
-    """How many settings are proposed together, before the outcome of any of them is known. The results depend on it,
-    but not on the number of workers."""
+    """Number of settings that are proposed together, before the outcome of any of them is known. The results depend on
+    it, but not on the number of workers.
+    """
     trial_seeds: int = Field(2, gt=0)
-    """With how many of the study's seeds each setting is tried, at most all; only the finalists get the others."""
+    """Number of the study's seeds with which each setting is tried, at most all; only the finalists get the others."""
     finalists: int = Field(8, gt=0)
-    """How many of the cheapest settings take part in the race over the other seeds."""
+    """Number of the cheapest settings that take part in the race over the other seeds."""
     cap: float | None = Field(2.0, ge=1)
-    """A trial ends when it has cost so many times what the best setting so far needed with the same seed; null for no
-    such end. Only for a single minimised cost."""
+    """A trial ends when it has cost this multiple of the cost of the best setting so far with the same seed; null for
+    no such end. Only for a single minimised cost.
+    """
     behind: float | None = Field(None, gt=0, le=0.5)
-    """A trial also ends if, once it has spent a quarter, a half or three quarters of its cap, its accuracy is below
-    this quantile of those that the settings before it had there; null for no such end. Only for a target accuracy."""
+    """A trial also ends if, after a quarter, a half or three quarters of its cap, its accuracy is below this quantile
+    of those of earlier settings; null for no such end. Only for a target accuracy.
+    """
     least_rounds: int = Field(1, gt=0)
-    """Fewest rounds in which any setting could reach the target. What so many rounds cost is computed without training,
-    and a setting that breaks a limit by then is dropped."""
+    """Smallest number of rounds in which a setting could reach the target. Their cost is computed without training, and
+    a setting that exceeds a limit by then is dropped.
+    """
     seed: int = Field(0, ge=0)
     """Seed of the proposals."""
 
@@ -100,7 +107,7 @@ class Search(Component):
 
     @property
     def costs(self) -> tuple[str, ...]:
-        """What is minimised."""
+        """The minimised costs."""
         return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
 
 
@@ -117,18 +124,20 @@ class StudyFile(Component):
     """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
     variants, or a mapping of lists of equal length whose entries are used together."""
     search: Search | None = None
-    """How settings are searched, by `fednet search`, in place of `grid`."""
+    """Search of settings by `fednet search`, instead of `grid`."""
     seeds: int | tuple[int, ...] = 5
     """The number of seeds, counted from 0, or a list of seeds; every combination is run once with each seed."""
     target: Target | None = None
     limits: Limits = Limits()
     minutes: float | None = Field(None, gt=0)
-    """Host time in minutes that the whole study takes on two cores; null if unknown. `make reproduce` runs only studies
-    that give it."""
+    """Host time in minutes of the whole study on two cores; null if unknown. `make reproduce` runs only studies that
+    state it.
+    """
 
     figures: tuple[str, ...] | None = None
-    """Names of the figures that `make reproduce` keeps, those that tell the story of the study, for example
-    `bits-to-target`; null for all but those against rounds."""
+    """Names of the figures that `make reproduce` keeps, for example `bits-to-target`; null for all except those against
+    rounds.
+    """
 
     _name: str = PrivateAttr()
     _text: str = PrivateAttr()
@@ -195,7 +204,7 @@ class StudyFile(Component):
         return study._from(name, dump(study), scenario, root)
 
     def _from(self, name: str, text: str, scenario: Document, root: Node) -> Self:
-        """Note what the study was read from."""
+        """Store the source of the study."""
         self._name, self._text, self._scenario, self._root = name, text, scenario, root
         return self
 
@@ -226,7 +235,7 @@ class StudyFile(Component):
 
     @property
     def axes(self) -> list[Axis]:
-        """What is varied in a grid, in the order of the file.
+        """The axes of the grid, in the order of the file.
 
         Raises:
             ScenarioError: every malformed axis, with its place.
@@ -234,7 +243,7 @@ class StudyFile(Component):
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
-        """Find the aims that a run of this scenario cannot reach; yield their key paths and what is wrong."""
+        """Yield the key paths and problems of aims that a run of this scenario cannot reach."""
         target, search = self.target, self.search
         if scenario.data is None or not scenario.data.regression:
             return
@@ -245,7 +254,7 @@ class StudyFile(Component):
 
     @property
     def extent(self) -> str:
-        """How much is run of what: `6 runs, 2 access x 3 seeds: all possible`, or so many trials of a search."""
+        """Number and kind of runs: `6 runs, 2 access x 3 seeds: all possible`, or the number of trials of a search."""
         if self.search is not None:
             return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.all_seeds), "seeds")]

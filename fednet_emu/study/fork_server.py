@@ -1,8 +1,8 @@
-"""What the fork server imports before it forks the first run: all runs share the memory, and none imports it again.
+"""Imports of the fork server before it forks the first run: all runs share the memory, and none repeats the imports.
 
-Importing what runs import late, PyTorch's compiler among it, would take each run longer than a short run; so would
-looking up which code and packages it runs on. Frozen objects are left out of the garbage collections of the runs, which
-would otherwise copy their pages (see `gc.freeze` in Python's manual).
+The late imports of runs, such as PyTorch's compiler, take longer than a short run, as does the search for versions of
+code and packages. Frozen objects are excluded from the garbage collections of the runs, which would otherwise copy
+their pages (see `gc.freeze` in Python's manual).
 """
 
 from __future__ import annotations

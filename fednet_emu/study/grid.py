@@ -36,14 +36,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that is varied, and its levels in order."""
+    """A varied quantity with its levels in order."""
 
     name: str
     levels: tuple[Level, ...]
 
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
-    """Return the settings that a mapping from key paths to values asks for, each with its place."""
+    """Return the settings of a mapping from key paths to values, each with its place."""
     return tuple(Setting(key, as_option(child)) for key, child in (node.value or {}).items())
 
 
@@ -80,7 +80,7 @@ def option_text(value: Any) -> str:
 
 
 def reserved(name: str) -> str | None:
-    """Return why an axis must not have a name; None if it may."""
+    """Return the reason why an axis must not have a name; None if it may."""
     if name not in RESERVED:
         return None
     remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
@@ -88,7 +88,7 @@ def reserved(name: str) -> str | None:
 
 
 def axis_problem(node: Node) -> str | None:
-    """Return what is wrong with the levels of an axis; None if nothing is."""
+    """Return the problem of the levels of an axis; None without one."""
     if isinstance(node.value, list):
         return None if node.value else "varies nothing, got an empty list; give at least one value"
     parts = list(node.value.values()) if isinstance(node.value, dict) else []
@@ -124,7 +124,7 @@ def levels_of(name: str, node: Node) -> Iterator[Level]:
 def column_of(values: list[Any]) -> list[Any]:
     """Convert values to one common type for a table column: all numbers, all booleans, or all text.
 
-    Numbers become text where two of them differ in their type only, as the count 1 and the share 1.0 do.
+    Numbers become text if two of them differ in their type only, as the count 1 and the share 1.0 do.
     """
     if all(isinstance(value, bool) for value in values):
         return values
@@ -134,7 +134,7 @@ def column_of(values: list[Any]) -> list[Any]:
 
 
 def _labels(given: list[Any], column: list[Any]) -> list[str]:
-    """Return the labels of levels: numbers as they are given, with all digits where six do not tell them apart."""
+    """Return the labels of levels: numbers as given, with all digits if six do not distinguish them."""
     short = [level_label(value if _is_number(value) else entry) for value, entry in zip(given, column, strict=True)]
     if len({*short}) == len({*map(repr, given)}):
         return short
@@ -146,9 +146,9 @@ def _is_number(value: Any) -> bool:
 
 
 def level_label(value: Any) -> str:
-    """Return a value as short text: of a component without other settings its kind, of a number six digits.
+    """Return a value as short text: the kind of a component without other settings, six digits of a number.
 
-    A whole float has a decimal point. An object is named by what it prints as.
+    A whole float has a decimal point. An object is named by its representation.
     """
     if isinstance(value, dict):
         if set(value) == {"kind"}:

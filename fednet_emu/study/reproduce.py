@@ -16,19 +16,19 @@ from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.file import StudyFile
 
 LEFT_OUT = ("-rounds",)
-"""Endings of the names of figures that are not part of a reference: a number of rounds is no cost by itself."""
+"""Endings of the names of figures that are not part of a reference: a number of rounds is not a cost."""
 DIGITS = 6
 """Significant digits of the tables; results of different hosts may differ in further digits."""
 
 
 def fitting_studies(minutes: float) -> dict[str, float]:
-    """Choose the library's studies with a known host time, the shortest first, as long as they fit into `minutes`.
+    """Choose the library's studies with a known host time, shortest first, as long as they fit into `minutes`.
 
     Returns:
         The host time of each chosen study in minutes, by name; at least one.
 
     Raises:
-        FednetError: not even one fits.
+        FednetError: no study fits.
     """
     studies = {name: StudyFile.read(name) for name in names(STUDIES)}
     swept = {name: study.minutes for name, study in studies.items() if study.search is None}
@@ -49,7 +49,7 @@ def write_reference(
 
 
 def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
-    """Whether a figure is part of a study's reference results; `wanted` are those that its file names, if any."""
+    """Whether a figure is part of a study's reference results; `wanted` are the figures named by its file, if any."""
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 

@@ -19,7 +19,7 @@ WAIT_S = 0.2
 
 
 class Queue:
-    """Jobs that wait: of a group the first one runs by itself, so that the others find what it has learnt."""
+    """Waiting jobs: the first of a group runs alone, so that the others find its learnt values."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs, self._waiting = jobs, list(range(len(jobs)))
@@ -39,7 +39,7 @@ class Queue:
         return None
 
     def ended(self, place: int) -> None:
-        """Note that a job has ended."""
+        """Record that a job has ended."""
         self._led.add(self._jobs[place].group)
 
 
@@ -51,11 +51,11 @@ class Event(NamedTuple):
 
 
 Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
-"""Runs jobs somewhere, and yields an event when a job starts or ends."""
+"""Runs jobs, and yields an event when a job starts or ends."""
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """What runs the jobs: processes of this machine, a Ray cluster, or this very process where nothing else can."""
+    """The runner of jobs: processes of this machine, a Ray cluster, or this process if only it has the classes."""
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):
@@ -92,7 +92,7 @@ def run_here(jobs: Sequence[Job]) -> Generator[Event, None, None]:
 def run_locally(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
     """Run jobs on this machine, `workers` at a time, each in its own process.
 
-    Closing the generator early stops the running jobs; each saves a checkpoint from which it can continue later.
+    Closing the generator early stops the running jobs; each stores its learnt values and can continue later.
     """
     waiting, running = Queue(jobs), dict[int, Attempt]()
     try:
@@ -122,14 +122,14 @@ def _ended(running: dict[int, Attempt]) -> Generator[Event, None, None]:
 
 
 def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) -> Generator[Event, None, None]:
-    """Run jobs on Ray, each on one CPU and with the memory and GPUs that its limits specify.
+    """Run jobs on Ray, each on one CPU and with the memory and GPUs of its limits.
 
     Ray does not report when a job starts, so all jobs count as started once they are submitted. Each of its tasks
     supervises a process of its own, as on a single machine, so that limits have the same meaning.
 
     Args:
-        jobs: what to run; their folders must be on a file system that the whole cluster shares.
-        address: address of an existing cluster, `auto` for the one that runs on this machine; None starts one here.
+        jobs: the jobs; their folders must be on a file system that the whole cluster shares.
+        address: address of an existing cluster, `auto` for the one on this machine; None starts one here.
         workers: number of CPUs of a cluster that is started here; None takes all.
 
     Raises:

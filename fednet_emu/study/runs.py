@@ -28,15 +28,15 @@ from fednet_emu.study.grid import Axis, Level, option_text, settings_of
 
 NAME_LENGTH, DIGEST_LENGTH = 100, 12
 MOST_NAMED = 5
-"""Methods that a warning names."""
+"""Largest number of methods in a warning."""
 _REACH = ("seed", "devices", "channel", "network")
-"""Sections of a scenario that decide whether anybody can be reached; runs that share them are checked once."""
+"""Sections of a scenario that determine reachability; runs with equal ones are checked once."""
 
 
 _LEARNT = ("seed", "scene_seed", "data", "partition", "groups", "feature_noise", "attack", "model")
-"""Sections of a scenario that decide what is learnt, whatever the network."""
+"""Sections of a scenario that determine learning, whatever the network."""
 _MAYBE_LEARNT = ("deadline_s", "retries")
-"""Settings of an algorithm that decide only whose reply arrives."""
+"""Settings of an algorithm that only determine which replies arrive."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class StudyRun:
     digest: str
     """Fingerprint of the resolved scenario and of whether it is timing-only."""
     settings: tuple[Setting, ...]
-    """What the study changes in its base scenario, apart from the seed."""
+    """The study's changes of its base scenario, apart from the seed."""
     timing_only: bool
-    """Whether it leaves out training."""
+    """Whether training is left out."""
 
     @property
     def program(self) -> str:
-        """Fingerprint of what certainly makes another learning program; empty for a run that shares none.
+        """Fingerprint of all that certainly changes the learning program; empty for a run that shares none.
 
-        Deadlines and lost messages may make further ones.
+        Deadlines and lost messages may cause further programs.
         """
         scenario = self.scenario
         if self.timing_only or scenario.algorithm.own_learning:
@@ -74,12 +74,12 @@ class StudyRun:
 
     @property
     def group(self) -> str:
-        """The program of a run whose rounds are those of other networks; empty where the network orders them."""
+        """The program of a run whose rounds are those of other networks; empty if the network orders them."""
         return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command that runs the same scenario alone; empty if the scenario comes from no file."""
+        """The command that runs the same scenario alone; empty for a scenario without a file."""
         if self.study.scenario.path is None:
             return ()
         command = ["fednet", "run", file_text(self.study.scenario.path)]
@@ -101,13 +101,13 @@ def runs_of(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> list[StudyRun]:
-    """Make the runs of a study that has a grid, in the order of the file, and check them.
+    """Make the runs of a study with a grid, in the order of the file, and check them.
 
     Args:
         study: the study; or its path, or the name of a file in scenarios/studies/.
-        overrides: settings of every run, for example as `key.path=value`; they override those under `set` in the
-            study, and must not be varied by its grid.
-        data_dir: where data sets and stored models are.
+        overrides: settings of every run, for example as `key.path=value`; they override those under `set` in the study,
+            and must not be varied by its grid.
+        data_dir: the folder of data sets and stored models.
         timing_only: whether the runs leave out training.
 
     Raises:
@@ -137,7 +137,7 @@ def runs_of(
 
 
 def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
-    """Say that scenarios which a number of rounds ends do not mean the same by a round; empty if they do.
+    """Return the warning that scenarios with a limit of rounds have different kinds of rounds; empty if not.
 
     A step of an asynchronous server may take one update, while a cohort has many.
     """
@@ -157,8 +157,8 @@ def try_levels(runs: Iterable[StudyRun], data_dir: Path | str | None = None) -> 
     """Try the first run of each level of each axis, as `tried` does.
 
     Raises:
-        ScenarioError: every problem, each after the run that has it.
-        Deadlock: a run waits for what can never come.
+        ScenarioError: every problem, each after its run.
+        Deadlock: a run waits for an impossible event.
     """
     seen, problems = set[tuple[str, str]](), list[str]()
     for run in runs:
@@ -182,7 +182,7 @@ def run_of(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> StudyRun:
-    """Make one run of a study that has a grid.
+    """Make one run of a study with a grid.
 
     Args:
         study: the study; or its path, or the name of a file in scenarios/studies/.
@@ -193,7 +193,7 @@ def run_of(
         timing_only: whether the run leaves out training.
 
     Raises:
-        ScenarioError: there is no such axis or level, a level is missing, or the scenario has problems.
+        ScenarioError: an axis or level does not exist, a level is missing, or the scenario has problems.
     """
     study, axes = _swept(study)
     names = [axis.name for axis in axes]
@@ -242,22 +242,22 @@ def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str,
 
 
 class RunMaker:
-    """Makes the runs of settings; settings that share devices, channel and network are checked once for reachability.
+    """Makes the runs of settings; settings with equal devices, channel and network are checked once for reachability.
 
-    All runs share the settings that make them repeat, the study's own, and those asked for.
+    All runs share the settings that make them repeatable, those of the study, and the overrides.
 
     Args:
         study: the study.
-        overrides: settings of all runs that are asked for, for example as `key.path=value`.
-        axes: what is varied.
-        data_dir: where data sets and stored models are.
+        overrides: settings of all runs, for example as `key.path=value`.
+        axes: the varied quantities.
+        data_dir: the folder of data sets and stored models.
         timing_only: whether the runs leave out training.
 
     Attributes:
-        example: the scenario of the first run that was made; None before.
+        example: the scenario of the first run; None before.
 
     Raises:
-        ScenarioError: one of the settings is a seed, or is asked for and varied.
+        ScenarioError: one of the settings is a seed, or is both overridden and varied.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class RunMaker:
             yield StudyRun(self.study, where, columns, scenario, digest, changed, self.timing_only)
 
     def _seeded(self, document: Document, seeds: Sequence[int]) -> Iterator[Scenario]:
-        """Yield the scenario of a document with each seed; all of it that no seed changes is validated once."""
+        """Yield the scenario of a document with each seed; parts without seeds are validated once."""
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
         refuse_contradictions(Outlook(first, self.data_dir), seeded)
@@ -314,7 +314,7 @@ class RunMaker:
             yield first.model_copy(update={"seed": seed})
 
     def _warn(self, line: str) -> None:
-        """Say what a changed kind leaves out of the base, once for all runs."""
+        """Report the settings of the base that a changed kind leaves out, once for all runs."""
         if line not in self._warned:
             self._warned.add(line)
             LOG.warning(line)
@@ -325,7 +325,7 @@ def _parsed(overrides: Iterable[str | Setting]) -> tuple[Setting, ...]:
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """Raise a ScenarioError with every setting that is `seed`, or is asked for and varied."""
+    """Raise a ScenarioError with every setting that is `seed`, or is both overridden and varied."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")

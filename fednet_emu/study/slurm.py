@@ -29,9 +29,9 @@ from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
-"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. Of more runs each element runs several."""
+"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. With more runs each element runs several."""
 SPARE_MB, SPARE_S = 1000, 300
-"""What a job asks for beyond the limits of its runs: memory of the process that watches them, and time to start."""
+"""Resources of a job in addition to the limits of its runs: memory of the supervising process, and time to start."""
 OUTCOMES = "outcomes"
 ELEMENT = "fednet_emu.cli.slurm_element"
 """The program of an element."""
@@ -49,14 +49,14 @@ class Jobs(NamedTuple):
 
 
 class Slurm:
-    """Leaves the tasks of a sweep to SLURM: writes their job array, and runs nothing.
+    """A runner that writes the tasks of a sweep as a job array of SLURM, and runs nothing.
 
     Args:
         out: the folder of the study, on a file system that all nodes share.
         collect: the command of the last job.
 
     Attributes:
-        jobs: what was written; None if nothing was left to run.
+        jobs: the written jobs; None if all runs are finished.
     """
 
     def __init__(self, out: Path, collect: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class Slurm:
         self.jobs: Jobs | None = None
 
     def __call__(self, tasks: Sequence[Job]) -> Generator[Event, None, None]:
-        """Write the files of the tasks; there are no news of them yet."""
+        """Write the files of the tasks; there are no events yet."""
         if tasks:
             self.jobs = write_jobs(tasks, self._out, self._collect)
         yield from ()
@@ -95,7 +95,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
     """Submit a job array, and the last job to run after it.
 
     Returns:
-        The numbers of both jobs; None if there is no `sbatch` here.
+        The numbers of both jobs; None without `sbatch`.
 
     Raises:
         FednetError: SLURM refuses them.
@@ -107,7 +107,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Run nothing; yield the outcomes of the jobs that have failed. Finished runs are found by their folders."""
+    """Run nothing; yield the outcomes of failed jobs. Finished runs are found by their folders."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
 
 
 def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
-    """Run the jobs of one element of an array, every so-many-th file of its folder; yield what becomes of each."""
+    """Run the jobs of one element of an array, every n-th file of its folder for n elements; yield their outcomes."""
     runs = folder / "cells"
     for place in range(element, sum(1 for _ in runs.iterdir()), elements):
         task = _task((runs / f"{place}.json").read_text(encoding="utf-8"))
@@ -144,7 +144,7 @@ def _task(text: str) -> Job:
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
-    """What SLURM is to reserve for an element that runs so many runs one after the other."""
+    """The reservation of an element that runs `runs` runs one after the other."""
     needs = []
     if limits.time_s is not None:
         needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")

@@ -1,4 +1,4 @@
-"""A sweep: carry out the runs of a study that are not there yet, and write the tables of all, one row for each."""
+"""A sweep: execute the unfinished runs of a study, and write its tables with one row per run."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from fednet_emu.study.runners import Runner
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
-"""The tables that figures and comparisons read; the host times beside them differ from sweep to sweep."""
+"""The tables of figures and comparisons; the separate host times differ from sweep to sweep."""
 KEYS = ("seed", "cell")
-"""Columns that name a run, beside those of the axes."""
+"""Columns that identify a run, in addition to those of the axes."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
-"""Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are none of `total_bit`."""
+"""Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are not part of `total_bit`."""
 
 PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
-"""What runs with a bound on it reveal of a device, or of a sample."""
+"""Privacy of a device, or of a sample, in runs with a bound on it."""
 
 
 def write_tables(
@@ -128,7 +128,7 @@ STUDY = "study.json"
 
 @dataclass
 class Sweep:
-    """The runs of a study: how they are run, and how far they are."""
+    """The runs of a study and their state."""
 
     study: StudyFile
     """The study."""
@@ -139,7 +139,7 @@ class Sweep:
     data_dir: Path | str | None = None
     """Where data sets are."""
     track: tuple[str, ...] = ()
-    """Names of the trackers that hear of every run."""
+    """Names of the trackers of every run."""
     on_event: Callable[[Sweep], None] = lambda _sweep: None
     """Called when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
@@ -149,19 +149,19 @@ class Sweep:
     done: set[int] = field(default_factory=set)
     """Places of the finished runs."""
     running: set[int] = field(default_factory=set)
-    """Places of the runs under way."""
+    """Places of the active runs."""
     failures: dict[int, str] = field(default_factory=dict)
-    """Why runs have failed."""
+    """Reasons of failed runs."""
     host_s: list[float] = field(default_factory=list)
-    """Host times of the finished runs, those of earlier sweeps included."""
+    """Host times of the finished runs, including those of earlier sweeps."""
     at_once: int = 0
-    """The most runs that were under way together, at most one for each core here."""
+    """The largest number of simultaneous runs, at most one per core of this machine."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
-        """Add runs, some of which may be finished already, and return their places."""
+        """Add runs, some of which may be finished, and return their places."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
-        folder = self.out / "cells"  # a run is known by its digest, whatever it was called then
+        folder = self.out / "cells"  # a run is identified by its digest, whatever its name was
         there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
         self.folder_of.extend(there.get(run.digest, folder / run.name) for run in runs)
         for place in places:
@@ -177,7 +177,7 @@ class Sweep:
         return places
 
     def finish(self) -> None:
-        """Run what has not ended."""
+        """Execute the runs that have not ended."""
         places = self.left
         jobs = [
             Job(
@@ -200,7 +200,7 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Note the start or the outcome of a run; a failure leaves a file with its reason and how to replay it."""
+        """Record the start or the outcome of a run; a failure writes a file with its reason and replay command."""
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
@@ -220,7 +220,7 @@ class Sweep:
             write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 
     def replay(self, place: int) -> str:
-        """The command that repeats a run by itself; of one that comes from Python, from what its folder says."""
+        """The command that repeats a run alone; for a run from Python, from the content of its folder."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
         command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])
@@ -234,7 +234,7 @@ class Sweep:
     def left_s(self) -> float:
         """Host time until the last run ends, if runs take as long as the finished ones did on average.
 
-        Those under way are taken to be half done. NaN while no run has been finished, or none has been started.
+        Active runs are assumed to be half done. NaN while no run has finished, or none has started.
         """
         left = len(self.left)
         lanes = min(self.at_once, left)
@@ -250,21 +250,21 @@ def sweep(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Run what is missing of a study.
+    """Execute the missing runs of a study.
 
-    Finished runs are never repeated; unfinished ones go on from their checkpoints; failed ones are tried again.
-    However the sweep ends, the tables hold what is finished by then.
+    Finished runs are never repeated, unfinished ones are continued, failed ones are tried again. At any end of the
+    sweep, the tables have the finished runs.
 
     Args:
         runs: all runs of the study, at least one.
-        out: the folder of the study, made when it is not there.
+        out: the folder of the study, created if missing.
         runner: runs the jobs.
-        data_dir: where data sets are.
-        track: names of the trackers that hear of every run.
+        data_dir: the folder of data sets.
+        track: names of the trackers of every run.
         on_event: called when a run starts or ends.
 
     Raises:
-        DataError: the folder holds something else, or another sweep or search writes to it.
+        DataError: the folder has other content, or another sweep or search writes to it.
     """
     study, timing_only = runs[0].study, runs[0].timing_only
     axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in study.axes}
@@ -283,7 +283,7 @@ def sweep(
 
 
 def known_tables(out: Path) -> dict[str, str]:
-    """The checksums of the tables that an earlier sweep has written, as it has noted them."""
+    """The checksums of the tables of an earlier sweep, as recorded by it."""
     try:
         return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -293,7 +293,7 @@ def known_tables(out: Path) -> dict[str, str]:
 def describe(
     study: StudyFile, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
 ) -> None:
-    """Write into a study's folder its file, and what figures need to know of it, with the checksums of its tables."""
+    """Write into a study's folder its file, and the description for figures, with the checksums of its tables."""
     measure, level = aim(study.target) if study.target else (None, None)
     description = {
         "name": study.name,
@@ -310,7 +310,7 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study for the `with` block, at most until this process ends; `what` may hold it already."""
+    """Lock the folder of a study for the `with` block, at most until this process ends; its content may be `what`."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

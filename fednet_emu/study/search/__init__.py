@@ -1,1 +1,1 @@
-"""Searching the settings of a study: what is proposed, what became of it, and which of them reach the target best."""
+"""Search of the settings of a study: proposals, outcomes, and the settings that reach the target best."""

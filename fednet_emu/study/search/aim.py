@@ -1,4 +1,4 @@
-"""What a search is for: the costs of reaching the target, or the accuracy within a budget, and what a run was worth."""
+"""The aim of a search: the costs of a target, or the accuracy within a budget, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from fednet_emu.study.file import StudyFile
 from fednet_emu.study.sweep import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
-"""The limit of a scenario that ends a run when a cost has been spent."""
+"""The limit of a scenario that ends a run at an amount of a cost."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run was worth."""
+    """The outcome of a run."""
 
     costs: tuple[float, ...]
-    """What is minimised, each cost, or minus the accuracy; infinite if the run did not reach the target."""
+    """Each minimised cost, or minus the accuracy; infinite if the run missed the target."""
     score: float
-    """The best score within the limits; NaN if nothing was measured."""
+    """The best score within the limits; NaN without evaluations."""
     why: tuple[str, ...] = ()
-    """Why it did not reach the target; empty if it did."""
+    """The reason why it missed the target; empty if it did not."""
     course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
-    """What it had spent of the first cost by each evaluation, and the score, [2, evaluations]."""
+    """The first cost and the score at each evaluation, [2, evaluations]."""
 
     def score_at(self, amount: float) -> float:
-        """Return the score at the last evaluation by which no more than an amount had been spent; NaN before any."""
+        """Return the score at the last evaluation within an amount of the first cost; NaN before any."""
         spent, scores = self.course
         count = int(np.searchsorted(spent, amount, side="right"))
         return float(scores[count - 1]) if count else math.nan
@@ -51,14 +51,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Aim:
-    """What a search is for."""
+    """The aim of a search."""
 
     costs: tuple[str, ...]
-    """Names of the costs that are minimised; none where the accuracy is maximised."""
+    """Names of the minimised costs; none if the accuracy is maximised."""
     limits: Mapping[str, float]
-    """The largest amount of each limited cost."""
+    """The limits of costs."""
     measure: Measure | None
-    """What has to reach the target; None if the costs are those of whole runs."""
+    """The measure of the target; None if the costs are those of whole runs."""
     level: float
     """The level of the target."""
 
@@ -73,7 +73,7 @@ class Aim:
 
     @property
     def is_single(self) -> bool:
-        """Whether one cost is minimised, so that a run can be ended when it has cost too much."""
+        """Whether one cost is minimised, so that a run can be ended at a cap."""
         return len(self.costs) == 1
 
     def stops(
@@ -81,7 +81,7 @@ class Aim:
     ) -> dict[str, Any]:
         """Return the limits with which a scenario ends as soon as its outcome is known, by their names under `stop`.
 
-        That is at the target, beyond a limit, or at a hurdle, see `Hurdle`. Limits that the scenario has itself stay.
+        These are the target, limits of costs, and the conditions of a `Hurdle`. Limits of the scenario stay.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
         stops: dict[str, Any] = {}
@@ -99,7 +99,7 @@ class Aim:
         return stops
 
     def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
-        """Return what a run was worth, from its evaluations in the order of time, and its summary."""
+        """Return the outcome of a run, from its evaluations in order of time, and its summary."""
         status = str(summary["status"])
         if self.costs and self.measure is None:
             return self._whole(spent_in(summary, devices), status)
@@ -129,7 +129,7 @@ class Aim:
         return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
 
     def shortfall(self, outcome: Outcome) -> float:
-        """Return how far a run that did not reach the target was from it, from 0 to 1; 1 if nobody knows."""
+        """Return the distance from the target of a run that missed it, from 0 to 1; 1 if unknown."""
         if self.measure is None or not math.isfinite(outcome.score):
             return 1.0
         missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
@@ -137,20 +137,20 @@ class Aim:
 
 
 def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
-    """The limit of a scenario that stands for an amount of a cost: its name under `stop`, and its value."""
+    """The limit of a scenario for an amount of a cost: its name under `stop`, and its value."""
     if cost == DEVICE_ENERGY:
         amount *= scenario.devices.count
     return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
 
 
 def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
-    """Return what the finished run in a folder was worth."""
+    """Return the outcome of the finished run in a folder."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     return aim.outcome(pd.read_parquet(folder / "evaluations.parquet"), summary, devices)
 
 
 def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
-    """Return what a run has cost in all, by the names of costs, from its summary."""
+    """Return the total costs of a run, by name, from its summary."""
     energy_j = float(summary["energy_j"])
     return {
         "time": float(summary["simulated_s"]),
@@ -162,11 +162,10 @@ def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
 
 
 def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
-    """Return what is minimised for each run of each trial, [runs, costs] each; finite, and comparable over all trials.
+    """Return the objectives of each run of each trial, [runs, costs] each; finite, and comparable over all trials.
 
-    A run that did not reach the target counts as one to two times the largest cost of any run that did, the more the
-    further it was from the target: such runs are worse than all others, and among themselves ordered by how far they
-    came.
+    A run that missed the target counts as one to two times the largest cost of the successful runs, increasing with its
+    distance from the target: such runs are worse than all others, and ordered among themselves.
     """
     size = max(len(aim.costs), 1)
     known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
@@ -179,7 +178,7 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
 
 
 def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
-    """Return what is minimised for each trial: the mean over its runs; a trial without any counts as the worst."""
+    """Return the objectives of each trial: the mean over its runs; a trial without any counts as the worst."""
     costs = costs_of(aim, trials)
     most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
     return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]

@@ -1,8 +1,8 @@
-"""What a search tries next, by Optuna's Tree-structured Parzen Estimator.
+"""The next settings of a search, by Optuna's Tree-structured Parzen Estimator.
 
 Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Akiba, Sano, Yanase,
-Ohta, Koyama, "Optuna", KDD 2019. A proposal is a function of what is known and of the search's seed alone: nothing is
-remembered from one to the next, so that a search that is run again proposes the same.
+Ohta, Koyama, "Optuna", KDD 2019. A proposal is a function of the known outcomes and the search's seed: there is no
+other state, so a repeated search has the same proposals.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fednet_emu.errors import FednetError
 from fednet_emu.study.search.space import Parameter, Point, Range, Value
 
 STARTUP = 10
-"""How many trials are drawn at random before anything is learnt from them."""
+"""Number of random trials before proposals depend on outcomes."""
 TRIES = 50
-"""How often a new point is looked for before the space counts as used up."""
+"""Number of attempts to find a new point before the space counts as exhausted."""
 
 
 def require_optuna() -> Any:
@@ -45,9 +45,9 @@ def proposals(
     seed: int,
     startup: int = STARTUP,
 ) -> list[Point]:
-    """Return points to try next, none of which is known; fewer than `count` where the space is used up.
+    """Return new points to try; fewer than `count` if the space is exhausted.
 
-    Of the points that are known, what is minimised is given; the first `startup` trials are drawn at random.
+    `known` has the objectives of known points; the first `startup` trials are random.
     """
     optuna = require_optuna()
     seen = {_key(point) for point, _ in known}
@@ -76,7 +76,7 @@ def study_of(
     objectives: int,
     sampler: Any = None,
 ) -> Any:
-    """Return what is known as a study of Optuna, in memory."""
+    """Return the known outcomes as a study of Optuna, in memory."""
     optuna = require_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -89,11 +89,11 @@ def study_of(
 
 
 def importance(parameters: Sequence[Parameter], known: Sequence[tuple[Point, Sequence[float]]]) -> dict[str, float]:
-    """Return how much of the variation of the first objective each parameter explains, from 0 to 1.
+    """Return the share of the variation of the first objective that each parameter explains, from 0 to 1.
 
     By fANOVA (Hutter, Hoos, Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", ICML 2014).
-    Of parameters that are varied under a condition, the share is that among the trials that have them. Nothing is
-    returned of fewer than four trials, or where all are equally good.
+    The share of a conditional parameter is that among the trials that have it. The result is empty with fewer than four
+    trials, or if all are equally good.
     """
     optuna = require_optuna()
     always = [parameter.name for parameter in parameters if not parameter.when]

@@ -1,14 +1,14 @@
-"""A search: settings are proposed, tried with few seeds, and the best of them race over the others.
+"""A search: settings are proposed, tried with few seeds, and the best of them race over the other seeds.
 
-The race drops a setting as soon as it cannot be the best (Maron, Moore, "Hoeffding Races", NIPS 1993;
-Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002), by the
-model confidence set of `fednet best` in place of the Friedman test. A trial ends when it has cost a multiple of what
-the best setting needed with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An
-Automatic Algorithm Configuration Framework", JAIR 36, 2009), and also, if asked for, when its accuracy stays behind
-that of the settings before it (as the median stopping rule: Golovin et al., "Google Vizier", KDD 2017).
+The race drops a setting as soon as it cannot be the best (Maron, Moore, "Hoeffding Races", NIPS 1993; Birattari,
+Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002), by the model
+confidence set of `fednet best` instead of the Friedman test. A trial ends when it has cost a multiple of the best
+setting's cost with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An Automatic
+Algorithm Configuration Framework", JAIR 36, 2009), and optionally when its accuracy is behind that of earlier settings
+(like the median stopping rule: Golovin et al., "Google Vizier", KDD 2017).
 
-All of it follows from the study's file and from the outcomes of the runs, which are in their folders: a search that was
-killed and is started again goes the same way, and what was finished is not run again.
+All decisions follow from the study's file and the outcomes of the runs in their folders: a killed search that is
+started again makes the same decisions, and finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fednet_emu.study.search.trials import Dropped, Hurdle, Trial, Trials
 from fednet_emu.study.sweep import Sweep, describe, known_tables, study_folder
 
 PARTS = (0.25, 0.5, 0.75)
-"""The parts of a cap at which the accuracy of a trial is looked at."""
+"""The parts of a cap at which the accuracy of a trial is compared."""
 
 
 def load_search(
@@ -45,9 +45,9 @@ def load_search(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> RunMaker:
-    """Check a study that is searched, with the settings of all runs, and return what makes its runs.
+    """Check a study that is searched, with the settings of all runs, and return the maker of its runs.
 
-    `trials` replaces the number of settings that the study says are tried.
+    `trials` replaces the number of tried settings of the study.
 
     Raises:
         ScenarioError: every problem of the study, and of the scenarios at the ends of its space.
@@ -85,10 +85,10 @@ def search(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Search, and leave the tables of the finalists, of all trials, and the best scenarios in a folder; see `sweep`.
+    """Search, and write the tables of the finalists, of all trials, and the best scenarios to a folder; see `sweep`.
 
     Raises:
-        DataError: the folder holds something else, or another search or sweep writes to it.
+        DataError: the folder has other content, or another search or sweep writes to it.
     """
     study, timing_only = maker.study, maker.timing_only
     asked = study.search
@@ -128,7 +128,7 @@ def _explore(asked: Search, trials: Trials) -> None:
 
 
 def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
-    """What a trial has to keep up with by seed: a multiple of what the best setting needed, and most of the others."""
+    """The conditions of a trial by seed: a multiple of the best setting's cost, and a quantile of the others."""
     ranked = _ranked(trials)
     if asked.cap is None or not trials.aim.is_single or not ranked:
         return {}
@@ -138,7 +138,7 @@ def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
 
 
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
-    """The quantile of the accuracies that the trials so far had with a seed, at some parts of a cap."""
+    """The quantile of the accuracies of the trials so far with a seed, at some parts of a cap."""
     place = trials.seeds.index(seed)
     runs = [trials.tried(trial)[place] for trial in trials.all if trial.runs]
     if behind is None or len(runs) < STARTUP:
@@ -149,18 +149,18 @@ def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> 
 
 
 def _ranked(trials: Trials) -> list[Trial]:
-    """The trials all of whose runs reached the target, the best in the first cost first."""
+    """The trials all of whose runs reached the target, best first in the first cost."""
     values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
     whole = [trial for trial in trials.all if trial.runs and all(its.reached for its in trials.tried(trial))]
     return sorted(whole, key=lambda trial: values[trial.number])
 
 
 def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
-    """Return the trials that take part in the race: the cheapest ones.
+    """Return the trials of the race: the cheapest ones.
 
-    With several costs those that no other dominates, then those that only the first ones dominate, and so on (Deb,
-    Pratap, Agarwal, Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions on
-    Evolutionary Computation 6(2), 2002); of too many on the last such front, some that are spread over it.
+    With several costs, the non-dominated ones, then those dominated only by these, and so on (Deb, Pratap, Agarwal,
+    Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions on Evolutionary
+    Computation 6(2), 2002); from the last front, evenly spread ones.
     """
     left, chosen = _ranked(trials), list[Trial]()
     if len(trials.aim.costs) < 2:
@@ -177,14 +177,14 @@ def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
 
 
 def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether one setting is nowhere dearer than another, and somewhere cheaper."""
+    """Whether one setting is in no cost more expensive than another, and cheaper in one."""
     return all(a <= b for a, b in zip(first, second, strict=True)) and tuple(first) != tuple(second)
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> list[Dropped]:
     """Run the finalists with one seed after the other, and drop those that cannot be the best.
 
-    With several costs, those are dropped that another dominates in the end.
+    With several costs, dominated ones are dropped at the end.
     """
     left, dropped = list(finalists), list[Dropped]()
     several = len(trials.aim.costs) > 1

@@ -22,11 +22,11 @@ from fednet_emu.study.grid import Level, axis_problem, level_label, levels_of, r
 
 CHOICES, WHEN = "choices", "when"
 SETTING = "setting"
-"""The column of the tables of a search that names the whole setting."""
+"""The column with the whole setting in the tables of a search."""
 LARGEST = 10**15
-"""Largest number of a range, up to which whole numbers and their distances are exact."""
+"""Largest number of a range, up to which integers and their distances are exact."""
 DIGITS = 4
-"""Significant digits of a number that is drawn from a range, so that scenario files stay readable."""
+"""Significant digits of drawn numbers, so that scenario files are readable."""
 
 Value = str | int | float
 """The label of a choice, or a number of a range."""
@@ -35,7 +35,7 @@ Point = Mapping[str, Value]
 
 
 class Range(Component):
-    """Numbers from `low` to `high`, whole ones if both ends are and no step says otherwise."""
+    """Numbers from `low` to `high`, integers if both ends are and `step` is not set otherwise."""
 
     low: int | float = Field(ge=-LARGEST, le=LARGEST)
     """Smallest value."""
@@ -73,21 +73,21 @@ class Range(Component):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing that is varied."""
+    """A varied quantity."""
 
     name: str
     """Its name, for a range the key path of a setting."""
     values: tuple[Level, ...] | Range
-    """The levels it can have, or a range of numbers."""
+    """Its possible levels, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
-    """The labels that other parameters must have so that it is varied at all."""
+    """The labels of other parameters under which it is varied."""
 
     def applies(self, point: Point) -> bool:
-        """Whether it is varied where the parameters before it have these values."""
+        """Whether it is varied with these values of the parameters before it."""
         return all(point.get(name) in labels for name, labels in self.when.items())
 
     def level(self, value: Value) -> Level:
-        """Return the level that a value stands for."""
+        """Return the level of a value."""
         if isinstance(self.values, Range):
             setting = Setting(self.name, Node(value, Place(f"search.space.{self.name}")))
             return Level(level_label(value), {self.name: value}, (setting,))

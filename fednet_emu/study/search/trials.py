@@ -1,4 +1,4 @@
-"""The trials of a search: a setting each, its runs, what became of them, and what they cost at least."""
+"""The trials of a search: settings, runs, outcomes and lower bounds of costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fednet_emu.study.sweep import Sweep
 
 @dataclass
 class Trial:
-    """One setting that was tried."""
+    """One tried setting."""
 
     number: int
     """Its place among the trials, from 0."""
@@ -33,32 +33,32 @@ class Trial:
     columns: Mapping[str, Any]
     """The same for tables."""
     settings: tuple[Setting, ...]
-    """What they change."""
+    """The changed settings."""
     scenario: Scenario | None = None
-    """Its scenario with the first seed, without the limits of the search; None if it is none."""
+    """Its scenario with the first seed, without the limits of the search; None if it is invalid."""
     runs: dict[int, int] = field(default_factory=dict)
     """The places of its runs in the sweep, by their seeds."""
     unable: str = ""
-    """Why it was not run; empty if it was."""
+    """The reason why it was not run; empty if it was."""
 
 
 class Hurdle(NamedTuple):
-    """What a trial has to keep up with."""
+    """Conditions under which a trial continues."""
 
     cap: float = math.inf
     """The largest amount of the minimised cost."""
     milestones: Mapping[float, float] = {}
-    """The accuracy that it must have once it has spent so much of it."""
+    """The required accuracy at some amounts of this cost."""
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """A finalist that turned out to be worse than the best."""
+    """A finalist that is worse than the best."""
 
     trial: Trial
     """The finalist."""
     seeds: int
-    """After how many seeds."""
+    """Number of seeds after which it was dropped."""
     p: float
     """The p-value; NaN if another setting is better in all of several costs."""
 
@@ -74,9 +74,9 @@ class Trials:
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
-        """Add a setting and its runs, each with the hurdle of its seed, unless the clock alone shows it too costly.
+        """Add a setting and its runs, each with the hurdle of its seed, unless timing shows that it is too costly.
 
-        `least_rounds` is the fewest rounds in which the target could be reached.
+        `least_rounds` is the smallest number of rounds in which the target could be reached.
         """
         levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
         columns = {SETTING: label, **{name: value for level in levels for name, value in level.columns.items()}}
@@ -122,7 +122,7 @@ class Trials:
         return [self._outcome(trial.runs[seed]) for seed in sorted(trial.runs)]
 
     def _outcome(self, place: int) -> Outcome:
-        """What a run was worth; one that failed reached nothing."""
+        """The outcome of a run; a failed one missed the target."""
         if place not in self._known:
             if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
@@ -142,11 +142,11 @@ class Trials:
 def too_costly(
     aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf, data_dir: Path | str | None = None
 ) -> str:
-    """Return why a scenario cannot reach the target within the limits, or not below a cap; empty if it might.
+    """Return the reason why a scenario cannot reach the target within the limits, or below a cap; empty if it might.
 
     Its first `rounds` rounds, the fewest that could reach the target, are played without training, which takes
-    milliseconds. Their time, bits and energy are those of the run itself, unless events or sizes of messages depend on
-    what is learnt; of such scenarios nothing is said.
+    milliseconds. Their time, bits and energy are those of the run, unless events or sizes of messages depend on
+    learning; such scenarios always pass.
     """
     limits = dict(aim.limits)
     if aim.is_single and math.isfinite(cap):
