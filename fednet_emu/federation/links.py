@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any, final
 
@@ -56,7 +56,7 @@ class Links:
     def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
         """The message that carries a payload, of this size without headers; None counts 32 bits for each scalar."""
         number = -1
-        group: tuple[str, int] | int | None = None
+        group: Hashable = None
         if type(payload) is Shared:
             payload, shared = payload
             group = "shared", shared

@@ -111,8 +111,11 @@ class Clock(simpy.Environment):
         priority: EventPriority = SETTLE,
         *,
         background: bool = False,
+        again: Timer | None = None,
     ) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
+
+        `again` is a timer that has just run, which is used again.
 
         A timer in the `background` wakes no process, now or later: a run with only such timers is a deadlock, just as a
         program with only daemon threads ends.
@@ -121,18 +124,17 @@ class Clock(simpy.Environment):
             raise ValueError(
                 f"clock: cannot call back in the past, got {time_ns} ns; {self._now} ns, now, is the earliest"
             )
-        timer: Timer = Timer()
-        timer.env, timer.callbacks, timer._ok = self, [callback], True
+        if again is None:
+            timer: Timer = Timer()
+            timer.env, timer._ok = self, True
+        else:
+            timer = again
+        timer.callbacks = [callback]
         if background:
             timer.background, timer.callbacks = True, [timer.to_foreground, callback]
             self._quiet += 1
         heappush(self._queue, (time_ns, priority, next(self._eid), timer))
         return timer
-
-    def call_again(self, timer: Event, time_ns: int, callback: Callable[[Event], None]) -> None:
-        """Reuse a timer that has just run to call `callback` at `time_ns`, now or later."""
-        timer.callbacks = [callback]
-        heappush(self._queue, (time_ns, SETTLE, next(self._eid), timer))
 
     def forget(self, event: Event) -> None:
         """Mark a scheduled event whose callbacks must not run for removal from the queue.

@@ -68,9 +68,9 @@ def test_a_timer_that_has_run_can_be_set_again_and_cancelled():
     def call(timer):
         log.append(clock.now)
         if len(log) < 3:
-            clock.call_again(timer, 5, call)
+            clock.call_at(5, call, again=timer)
         else:
-            clock.call_again(timer, 9, call)
+            clock.call_at(9, call, again=timer)
             clock.call_at(7, lambda _event: timer.cancel())
 
     clock.call_at(3, call)

@@ -21,7 +21,7 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import uniform
 from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.band import Band, needed_ns, passed
-from fednet_emu.network.air.roomy import Roomy
+from fednet_emu.network.air.roomy import others
 from fednet_emu.network.air.separate import Air, Power, Rates
 from fednet_emu.network.air.shared import BLOCKS, MOST_GAINS, NEAR_NS, SharedAir, blocks_after, end_of
 from fednet_emu.network.air.sharing import Allocation, Sharing
@@ -32,6 +32,7 @@ from fednet_emu.records.ledger import SERVER
 _SNR, _POWER_S, _GAIN = range(3)
 """Rows of the numbers of each sender: its mean SNR (linear), its time on the air so far in s, and from there on its
 fading gain in each of the blocks that were last planned."""
+_ROOM = 16
 
 
 def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -> Air:
@@ -40,7 +41,7 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
     at_rest, alone = links.until_ns() == FOREVER_NS, band.reception.antennas == 1 and not band.reception.NULLS
     if rule is None or cells > 1 or band.down or not at_rest or not alone or band.slotted or band.outage_sinr > 0:
         return SharedAir(sharing, band, links, cells)
-    return PlainAir(rule, band, SharedAir(sharing, band, links), sharing.plain_power)
+    return PlainAir(rule, band, SharedAir(sharing, band, links), sharing.plain_duty)
 
 
 @final
@@ -51,64 +52,56 @@ class PlainAir(Air):
         rule: allocation of each sender; see `Sharing.plain_rule`.
         band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
         general: an empty air of the same band, for bursts that are not plain.
-        power: share of its power that each of a number of senders has; see `Sharing.plain_power`.
+        duty: share of the time in which senders take turns; see `Sharing.plain_duty`.
     """
 
     def __init__(
-        self,
-        rule: Callable[[Array], Allocation],
-        band: Band,
-        general: SharedAir,
-        power: Callable[[int], float] = lambda _: 1.0,
+        self, rule: Callable[[Array], Allocation], band: Band, general: SharedAir, duty: float | None = None
     ) -> None:
         self.rule, self._band, self._general, self.is_plain = rule, band, general, True
-        self._power_of, self._power = power, 1.0
-        self._doubtful_snr, self._gain_of = band.doubtful_snr, band.fading.combined(1).gain
-        self.blocks = BLOCKS
-        self._since_ns = 0
+        self._duty, self._power, self.blocks, self._since_ns = duty, 1.0, BLOCKS, 0
+        fading, self._doubtful_snr = band.fading.combined(1), band.doubtful_snr
+        self._gain_of, self._steady_gain = fading.gain, fading.gain(0.5) if band.constant else None
+        self._of: Array = np.empty((_GAIN if self._steady_gain is None else _GAIN + 1, _ROOM))
         self._clear()
 
     def _clear(self) -> None:
-        self._new: list[Burst] = []
         self._senders: set[int] = set()
-        self._bursts: list[Burst] = []
+        self._bursts: list[Burst] = []  # in the order of the columns of `_of`, which has room for more
         self._work: list[int] = []
         self._until_ns: list[int] = []
         self._first_until_ns = FOREVER_NS
-        self._numbers: list[int] = []  # of the blocks whose gains are known
-        self._of = Roomy(np.empty((_GAIN, 0)))
+        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # of the blocks whose gains are known
         self._edges_ns: list[int] = []  # of the planned blocks; none without a plan
         self._rate_bps: Array = np.empty((0, 0))  # [blocks, senders]
         self._next_ns = self._end_ns = FOREVER_NS
         self._due: list[int] = []  # places of the bursts that are through at `_end_ns`
 
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Add a burst; one that is not plain makes everything on the air the business of `SharedAir`."""
-        leg, general = burst[0], self._general
-        if not self.is_plain and not len(general):
-            self.is_plain, self.blocks = True, general.blocks
-        if self.is_plain and (
-            len(burst) > 1
-            or leg.receiver != SERVER
-            or leg.sender in self._senders
-            or leg.size_bit <= 0
-            or leg.snr <= self._doubtful_snr
-        ):
-            self._hand_over(now_ns)
-        if self.is_plain:
-            self._since_ns = now_ns
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Add bursts, and plan the rates from now on; if one is not plain, `SharedAir` takes over all of them."""
+        if bursts and not self.is_plain and not len(self._general):
+            self.is_plain, self.blocks = True, self._general.blocks
+        if not self.is_plain:
+            return self._general.start(bursts, now_ns)
+        for burst in bursts:
+            leg = burst[0]
+            is_known = len(burst) > 1 or leg.receiver != SERVER or leg.sender in self._senders
+            if is_known or leg.size_bit <= 0 or leg.snr <= self._doubtful_snr:
+                self._hand_over(now_ns)
+                return self._general.start(bursts, now_ns)
             self._senders.add(leg.sender)
-            self._new.append(burst)
-        else:
-            general.start(burst, now_ns)
+        if bursts:
+            self._since_ns, self._edges_ns = now_ns, []
+            self._add(bursts)
+        if self._bursts and not self._edges_ns:
+            self._plan()
+        return self._next_ns if self._bursts else FOREVER_NS
 
     def _hand_over(self, now_ns: int) -> None:
-        self.is_plain, general = False, self._general
-        general.blocks, of = self.blocks, self._of.now
+        self.is_plain, general, of = False, self._general, self._of[:, : len(self._bursts)]
+        general.blocks = self.blocks
         if self._bursts:
             general.go_on(self._bursts, self._work, of[_POWER_S], np.array(self._numbers), of[_GAIN:].T, now_ns)
-        for burst in self._new:
-            general.start(burst, now_ns)
         self._clear()
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
@@ -122,7 +115,6 @@ class PlainAir(Air):
         """Give a burst more bits, from now on as the business of `SharedAir`."""
         if self.is_plain:
             self._hand_over(self._since_ns)
-            self._general.next_end_ns()
         self._general.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
@@ -130,8 +122,15 @@ class PlainAir(Air):
         if not self.is_plain:
             return self._general.advance(now_ns)
         gone: list[int] = []
-        if self._edges_ns and now_ns > self._since_ns:
-            self._flow(now_ns)
+        edges_ns, until_ns = self._edges_ns, self._until_ns
+        if edges_ns and now_ns > self._since_ns:
+            power_s = self._of[_POWER_S, : len(until_ns)]
+            for block, span_ns in passed(edges_ns, now_ns) if len(edges_ns) > 2 else ((0, now_ns - edges_ns[0]),):
+                per_ns = map(int, (self._rate_bps[block] * SCALE).tolist())
+                self._work = list(map(sub, self._work, map(mul, per_ns, repeat(span_ns))))
+                power_s += self._power * (span_ns / NS_PER_S)
+            one_block = len(edges_ns) == 2 and now_ns < edges_ns[1]
+            self.blocks = 1 if one_block else blocks_after(edges_ns, now_ns, self.blocks)
             if now_ns >= self._end_ns:
                 gone = self._due
                 for place in gone:
@@ -139,21 +138,10 @@ class PlainAir(Air):
             self._edges_ns = []
         self._since_ns = now_ns
         if now_ns >= self._first_until_ns:
-            until_ns = self._until_ns
             over = [place for place, its_ns in enumerate(until_ns) if its_ns <= now_ns]
             gone = over + [place for place in gone if place not in over]
             self._first_until_ns = min([its_ns for its_ns in until_ns if its_ns > now_ns], default=FOREVER_NS)
         return self._take_off(gone) if gone else []
-
-    def next_end_ns(self) -> int:
-        """Plan the rates from now on, and return the time of the next end or the end of the plan."""
-        if not self.is_plain:
-            return self._general.next_end_ns()
-        if self._new:
-            self._add()
-        if not self._edges_ns and self._bursts:
-            self._plan()
-        return self._next_ns if self._bursts else FOREVER_NS
 
     def powers(self) -> Iterator[Power]:
         """The powers of the present plan."""
@@ -171,78 +159,68 @@ class PlainAir(Air):
             for place, burst in enumerate(self._bursts):
                 yield burst, self._edges_ns[:-1], self._rate_bps[None, :, place]
 
-    def _add(self) -> None:
-        """Add the senders of the bursts that have started in this instant."""
-        new, numbers = self._new, self._numbers
-        self._new, self._edges_ns = [], []
-        columns = self._of.grow(len(new))
+    def _add(self, bursts: list[Burst]) -> None:
+        """Add a column for each sender."""
+        before, numbers = len(self._bursts), self._numbers
+        count = before + len(bursts)
+        if count > self._of.shape[1]:
+            known, self._of = self._of, np.empty((len(self._of), 2 * count))
+            self._of[:, :before] = known[:, :before]
+        columns = self._of[:, before:count]
         columns[_POWER_S] = 0.0
-        for place, (leg,) in enumerate(new):
+        for place, (leg,) in enumerate(bursts):
             columns[_SNR, place] = leg.snr
             self._work.append(leg.size_bit * BIT)
             self._until_ns.append(leg.until_ns)
             if leg.until_ns < self._first_until_ns:
                 self._first_until_ns = leg.until_ns
-        if len(new) == len(numbers) == 1 and not self._band.constant:
-            key = new[0][0].fading_key
+        if self._steady_gain is not None:
+            columns[_GAIN] = self._steady_gain
+        elif len(bursts) == len(numbers) == 1:
+            key = bursts[0][0].fading_key
             columns[_GAIN, 0] = self._gain_of(uniform(key, numbers[0]), key & 1 == 1)
         elif numbers:
-            columns[_GAIN:] = self._gains(new, numbers)
-        self._bursts += new
-
-    def _gains(self, bursts: list[Burst], numbers: list[int]) -> Array:
-        """Fading gains [blocks, bursts] in blocks of these numbers."""
-        keys = np.array([leg.fading_key for (leg,) in bursts], np.uint64)
-        return self._band.gains(keys[None, :], np.array(numbers, np.int64)[:, None])
+            columns[_GAIN:] = self._gains(bursts, numbers)
+        self._bursts += bursts
 
     def _take_off(self, places: list[int]) -> list[Burst]:
         """Remove the bursts at these places, with their outcomes, and return them in this order."""
-        bursts, work, power_s = self._bursts, self._work, self._of.now[_POWER_S]
+        bursts, work, of = self._bursts, self._work, self._of
         ended = [bursts[place] for place in places]
         for place, (leg,) in zip(places, ended, strict=True):
-            left, leg.power_s = work[place], float(power_s[place])
+            left, leg.power_s = work[place], float(of[_POWER_S, place])
             leg.air_bit = leg.size_bit - left / BIT
             leg.lost = leg.until_reason if left else ""
             self._senders.remove(leg.sender)
         if len(ended) == len(bursts):
             self._clear()
             return ended
-        places.sort()
-        for place in reversed(places):
+        if len(places) == 1:
+            of[:, places[0] : len(work) - 1] = of[:, places[0] + 1 : len(work)]
+        else:
+            of[:, : len(work) - len(places)] = of[:, others(np.array(places), len(work))]
+        for place in sorted(places, reverse=True):
             del bursts[place], work[place], self._until_ns[place]
-        self._of.drop(np.array(places))
         self._edges_ns = []
         return ended
-
-    def _flow(self, now_ns: int) -> None:
-        """Subtract the bits carried since the last call at the planned rates, and adapt the length of the next plan."""
-        edges_ns, power_s = self._edges_ns, self._of.now[_POWER_S]
-        for block, span_ns in passed(edges_ns, now_ns) if len(edges_ns) > 2 else ((0, now_ns - edges_ns[0]),):
-            per_ns = map(int, (self._rate_bps[block] * SCALE).tolist())
-            self._work = list(map(sub, self._work, map(mul, per_ns, repeat(span_ns))))
-            power_s += self._power * (span_ns / NS_PER_S)
-        self.blocks = blocks_after(edges_ns, now_ns, self.blocks)
 
     def _plan(self) -> None:
         """Compute the rates from now on, and the end times that follow from them."""
         band, since_ns, work, blocks = self._band, self._since_ns, self._work, self.blocks
-        band.check_blocks(self._bursts[0][0].started_ns, since_ns)
-        if blocks == 1:
-            first = since_ns // band.coherence_ns
-            edges_ns, numbers = [since_ns, (first + 1) * band.coherence_ns], [first]
+        if self._steady_gain is not None:
+            edges_ns = [since_ns, FOREVER_NS]
         else:
-            edges, planned = band.blocks(since_ns, max(1, min(blocks, MOST_GAINS // len(work))))
-            edges_ns, numbers = edges.tolist(), planned.tolist()
-        if numbers != self._numbers:
-            self._know_gains(numbers)
-        of, self._power = self._of.now, self._power_of(len(work))
+            band.check_blocks(self._bursts[0][0].started_ns, since_ns)
+            edges_ns = self._know_gains(max(1, min(blocks, MOST_GAINS // len(work))))
+        of, n = self._of[:, : len(work)], len(work)
+        self._power = 1.0 if self._duty is None else self._duty / n
         sinr, share, _, carries = self.rule(of[_SNR] * of[_GAIN:])
         rate_bps = band.rates_bps(sinr, share)
         if carries is not None:
             rate_bps = np.where(carries, rate_bps, 0.0)
         left = np.fromiter(map(float, work), np.float64, len(work))
         left /= SCALE
-        if len(numbers) == 1 and least(rate_bps[0]) > 0.0:
+        if len(edges_ns) == 2 and least(rate_bps[0]) > 0.0:
             needed = left / rate_bps[0]
         else:
             needed = needed_ns(np.array(edges_ns), rate_bps.T, left)
@@ -258,12 +236,29 @@ class PlainAir(Air):
         self._edges_ns, self._rate_bps, self._end_ns, self._due = edges_ns, rate_bps, end_ns, due
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
-    def _know_gains(self, numbers: list[int]) -> None:
-        """Draw the fading gains in blocks of these consecutive numbers, or take them from the last plan."""
-        known = self._numbers
-        if known and known[0] <= numbers[0] and numbers[-1] <= known[-1]:
-            skip = numbers[0] - known[0]
-            gains = self._of.now[_GAIN + skip : _GAIN + skip + len(numbers)]
+    def _know_gains(self, blocks: int) -> list[int]:
+        """Draw the fading gains in the next blocks, or take them from the last plan; return the edges in ns."""
+        since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
+        if blocks == 1:
+            first = since_ns // length_ns
+            edges_ns, numbers = [since_ns, (first + 1) * length_ns], [first]
         else:
-            gains = self._gains(self._bursts, numbers)
-        self._of, self._numbers = Roomy(np.concatenate((self._of.now[:_GAIN], gains))), numbers
+            edges, planned = self._band.blocks(since_ns, blocks)
+            edges_ns, numbers = edges.tolist(), planned.tolist()
+        if numbers != known:
+            before, n, self._numbers = self._of, len(self._bursts), numbers
+            if known and known[0] <= numbers[0] and numbers[-1] <= known[-1]:
+                skip = _GAIN + numbers[0] - known[0]
+                gains = before[skip : skip + len(numbers), :n]
+            else:
+                gains = self._gains(self._bursts, numbers)
+            if len(before) != _GAIN + len(numbers):
+                self._of = np.empty((_GAIN + len(numbers), n + _ROOM))
+                self._of[:_GAIN, :n] = before[:_GAIN, :n]
+            self._of[_GAIN:, :n] = gains
+        return edges_ns
+
+    def _gains(self, bursts: list[Burst], numbers: list[int]) -> Array:
+        """Fading gains [blocks, bursts] in blocks of these numbers."""
+        keys = np.array([leg.fading_key for (leg,) in bursts], np.uint64)
+        return self._band.gains(keys[None, :], np.array(numbers, np.int64)[:, None])

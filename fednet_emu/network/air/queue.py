@@ -23,8 +23,9 @@ class TurnQueue:
         places: the largest number.
         clustered: whether bursts name clusters.
         lane: the cell or the cluster of a transfer.
+        only: the queue of the only cell, from which the medium starts bursts; None in several cells or clusters.
         changed: the cells in which a burst has been added or has ended since the last `start_ready`.
-        left: free places in all cells together; at 0 nothing can start before a burst ends.
+        left: free places in all cells together, which the medium counts; at 0 nothing can start before a burst ends.
     """
 
     def __init__(self, places: int | None, cells: int | None = 1) -> None:
@@ -34,7 +35,7 @@ class TurnQueue:
         self.left = sys.maxsize if cells is None else each * cells
         self._free: dict[int, int] = defaultdict(lambda: each)
         self._queues: dict[int, deque[Burst]] = defaultdict(deque)
-        self._only = self._queues[0] if cells == 1 else None  # the queue of the only cell
+        self.only = self._queues[0] if cells == 1 else None
         self.changed = set[int]()
         self._engaged: set[int] = set()
         self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
@@ -43,10 +44,6 @@ class TurnQueue:
 
     def add(self, burst: Burst) -> None:
         """Append a burst to the queue of its cell."""
-        if self._only is not None:
-            self._only.append(burst)
-            self.changed.add(0)
-            return
         cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
@@ -70,12 +67,6 @@ class TurnQueue:
         Args:
             start: puts a burst on the air; False if no end was present, so that its place stays free.
         """
-        if self._only is not None:
-            self.changed.clear()
-            while self._only and self.left:
-                if start(self._only.popleft()):
-                    self.left -= 1
-            return
         changed, self.changed = self.changed, set()
         if self.clustered:
             self._start_by_request(changed, start)
@@ -83,9 +74,7 @@ class TurnQueue:
         for cell in sorted(changed) if len(changed) > 1 else changed:
             queue, free = self._queues[cell], self._free[cell]
             while queue and free:
-                if start(queue.popleft()):
-                    free -= 1
-                    self.left -= 1
+                free -= start(queue.popleft())
             self._free[cell] = free
 
     def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
@@ -102,17 +91,12 @@ class TurnQueue:
                 self._blocked.setdefault(min(busy), []).append((order, burst))
             elif start(burst):
                 self._free[cell] -= 1
-                self.left -= 1
                 self._engaged |= _ends(burst)
             if self._unblocked[cell]:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Free the place of a burst that has ended; bursts that waited for one of its ends are examined again."""
-        self.left += 1
-        if self._only is not None:
-            self.changed.add(0)
-            return
+        """Free the place of a burst in its cell; bursts that waited for one of its ends are examined again."""
         cell = self.lane(burst[0])
         self._free[cell] += 1
         self.changed.add(cell)

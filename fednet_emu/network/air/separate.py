@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import ClassVar, final
 
@@ -31,6 +32,9 @@ _AHEAD = 4
 is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
 
 
+_KNOWN_RATES = 1 << 16
+"""Number of links without fading whose rates are kept."""
+
 Power = tuple[Transfer, Sequence[int], Sequence[float]]
 """The power of a burst, named by its first leg, as shares of its sender's, from each of some instants on in ns."""
 
@@ -45,12 +49,12 @@ class Air(ABC):
     """Whether rates change when links do, by `move`."""
 
     @abstractmethod
-    def next_end_ns(self) -> int:
-        """Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty."""
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Put bursts on the air, whose legs have their mean SNR and their fading key, and plan everything from now on.
 
-    @abstractmethod
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air; the mean SNR and the fading key of each leg are known."""
+        Returns:
+            Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty.
+        """
 
     @abstractmethod
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
@@ -98,14 +102,12 @@ class SeparateAir(Air):
         self._ends: list[tuple[int, int, Burst]] = []
         self._started = 0
 
-    def next_end_ns(self) -> int:
-        """The earliest end, or the earliest time up to which a burst has been computed."""
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Compute the end of each leg; a burst ends with its slowest leg."""
+        for burst in bursts:
+            self._started += 1
+            heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
         return self._ends[0][0] if self._ends else FOREVER_NS
-
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Compute the end of each leg; the burst ends with its slowest leg."""
-        self._started += 1
-        heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Recompute the end of the burst without this leg; if it was the last leg, the burst ends now."""
@@ -155,25 +157,43 @@ class BandAir(SeparateAir):
         self._band, self._for_one, self._doubtful_snr = band, band.for_one, band.doubtful_snr
         self._alone, self._outage_sinr = band.alone, band.outage_sinr
         self._least_sinr = max(band.threshold, band.outage_sinr)
+        self._steady_per_ns = lru_cache(maxsize=_KNOWN_RATES)(self._per_ns) if band.constant else None
+
+    def _per_ns(self, snr: float, los: int) -> int:
+        """Work per ns of a link that does not fade; 0 if it carries nothing."""
+        share, bandwidth_hz, _, gain, rate_of, _, _ = self._for_one
+        sinr = snr * gain(0.5, los == 1) / share
+        return int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0
 
     @override
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Compute the end of each leg; most lone legs end in the fading block in which they start."""
-        self._started += 1
-        leg = burst[0]
-        if len(burst) == 1 and leg.snr > self._doubtful_snr:
-            size_bit, key = leg.size_bit, leg.fading_key
-            share, bandwidth_hz, _, gain, rate_of, coherence_ns, constant = self._for_one
-            block = now_ns // coherence_ns
-            sinr = leg.snr * gain(0.5 if constant else uniform(key, block), key & 1 == 1) / share
-            per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0
-            if per_ns:
-                end_ns = now_ns - -size_bit * BIT // per_ns
-                if end_ns <= leg.until_ns and end_ns <= (block + 1) * coherence_ns:
-                    leg.air_bit, leg.power_s = float(size_bit), (end_ns - now_ns) / NS_PER_S
-                    heappush(self._ends, (end_ns, self._started, burst))
-                    return
-        heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Compute the end of each leg; most legs end in the fading block in which they start."""
+        ends, steady, least_sinr = self._ends, self._steady_per_ns, self._least_sinr
+        share, bandwidth_hz, _, gain, rate_of, coherence_ns, _ = self._for_one
+        block = now_ns // coherence_ns
+        for burst in bursts:
+            self._started += 1
+            last_ns, is_sure = now_ns, len(burst) < _MANY_LEGS
+            for leg in burst if is_sure else ():
+                snr, key, per_ns = leg.snr, leg.fading_key, 0
+                if snr > self._doubtful_snr and steady is not None:
+                    per_ns = steady(snr, key & 1)
+                elif snr > self._doubtful_snr:
+                    sinr = snr * gain(uniform(key, block), key & 1 == 1) / share
+                    per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= least_sinr else 0
+                end_ns = now_ns - -leg.size_bit * BIT // per_ns if per_ns else FOREVER_NS
+                if not per_ns or end_ns > leg.until_ns or end_ns > (block + 1) * coherence_ns:
+                    is_sure = False
+                    break
+                leg.air_bit = float(leg.size_bit)
+                if end_ns > last_ns:
+                    last_ns = end_ns
+            if is_sure:
+                burst[0].power_s = (last_ns - now_ns) / NS_PER_S
+            else:
+                last_ns = self._end_ns(burst, now_ns, now_ns + self._ahead_ns)
+            heappush(ends, (last_ns, self._started, burst))
+        return ends[0][0] if ends else FOREVER_NS
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
         """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""

@@ -72,7 +72,6 @@ class SharedAir(Air):
         self._sharing, self._band = sharing, band
         self._moving = links.until_ns() < FOREVER_NS
         self._on_air = ActiveSet(band, links, cells, planned=planned)
-        self._new: list[Burst] = []
         self._changed = False
         self._plan: Plan | None = None
         self.blocks = BLOCKS
@@ -80,7 +79,7 @@ class SharedAir(Air):
         self._first_until_ns = FOREVER_NS  # when the first leg reaches its timeout or one of its ends leaves
 
     def __len__(self) -> int:
-        return len(self._on_air) + len(self._new)
+        return len(self._on_air)
 
     def go_on(
         self, bursts: list[Burst], work: list[int], power_s: Array, numbers: IntArray, gains: Array, now_ns: int
@@ -102,11 +101,25 @@ class SharedAir(Air):
         on_air.gains.know(numbers, gains[None])
         self._first_until_ns = int(least(on_air.leg["until_ns"]))
 
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Add a burst and re-rate everything on the air; `advance` must have been called for this instant."""
-        self._since_ns = now_ns
-        burst[0].power_part = self._on_air.power_part(burst[0])
-        self._new.append(burst)
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Add bursts, and plan the rates from now on; `advance` must have been called for this instant."""
+        on_air = self._on_air
+        if bursts:
+            self._since_ns = now_ns
+            for burst in bursts:
+                burst[0].power_part = on_air.power_part(burst[0])
+            self._first_until_ns = min(self._first_until_ns, *(leg.until_ns for burst in bursts for leg in burst))
+            on_air.add(bursts)
+            self._changed = True
+        if not len(on_air):
+            self._first_until_ns = FOREVER_NS
+            return FOREVER_NS
+        if self._changed:
+            on_air.gather()
+            self._changed, self._plan = False, None
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan.next_ns
 
     def move(self) -> None:
         """Begin a period of movement, after `advance`: all links are new, and legs continue in the cells they name now.
@@ -149,22 +162,6 @@ class SharedAir(Air):
             if len(through):
                 ended += self._take_off(on_air.legs_of(through))
         return ended
-
-    def next_end_ns(self) -> int:
-        """Plan the rates from now on, and return the time of the next end or the end of the plan."""
-        if self._new:
-            self._first_until_ns = min(self._first_until_ns, *(leg.until_ns for burst in self._new for leg in burst))
-            self._on_air.add(self._new)
-            self._new, self._changed = [], True
-        if not len(self._on_air):
-            self._first_until_ns = FOREVER_NS
-            return FOREVER_NS
-        if self._changed:
-            self._on_air.gather()
-            self._changed, self._plan = False, None
-        if self._plan is None:
-            self._plan = self._make_plan()
-        return self._plan.next_ns
 
     def powers(self) -> Iterator[Power]:
         """The powers of the present plan."""

@@ -138,9 +138,10 @@ class Sharing(ABC):
         """
         return None
 
-    def plain_power(self, senders: int) -> float:
-        """Share of its power that each of `senders` has under the plain rule, the same in all blocks."""
-        return 1.0
+    @property
+    def plain_duty(self) -> float | None:
+        """Share of the time in which senders take turns under the plain rule; None if all send all the time."""
+        return None
 
     @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:

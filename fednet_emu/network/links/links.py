@@ -26,6 +26,11 @@ from fednet_emu.records.ledger import SERVER
 class Links(ABC):
     """Links during one period of movement. The server stands for the base station that serves the device."""
 
+    @property
+    def of_device(self) -> tuple[list[float], list[int]] | None:
+        """SNRs and fading keys [devices] of all links with the only base station; None if there are others."""
+        return None
+
     @abstractmethod
     def snr(self, sender: int, receiver: int) -> float:
         """SNR (linear) of the link alone on the whole band, averaged over fading."""
@@ -103,10 +108,9 @@ class CellLinks(Links):
         return [-1 - int(cell) for cell in self._serving]
 
     @cached_property
-    def _alone(self) -> tuple[list[float], list[int]]:
-        """SNRs and fading keys by device; empty with several stations. A list finds one faster than an array."""
+    def of_device(self) -> tuple[list[float], list[int]] | None:
         if len(self._snr) > 1:
-            return [], []
+            return None
         keys = marked(mixes(self._keys[0], np.arange(len(self.mean_snr))), self.in_sight)
         return self.mean_snr.tolist(), keys.tolist()
 
@@ -121,10 +125,9 @@ class CellLinks(Links):
 
     @override
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
-        snr_of, key_of = self._alone
-        if key_of:
+        if self.of_device is not None:
             device = sender if receiver < 0 else receiver
-            return snr_of[device], key_of[device]
+            return self.of_device[0][device], self.of_device[1][device]
         return super().link(sender, receiver)
 
     @override

@@ -82,22 +82,21 @@ class DutyCycleAir(Air):
         self._free_ns: dict[int, int] = defaultdict(int)
         self._since_ns = 0
 
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air; it begins when its sender may send."""
-        frames, self._since_ns = self._frames(burst), now_ns
-        if frames is None:
-            self._lost.append(burst)
-            return
-        self._on_air.append(_Sending(burst, frames, max(now_ns, self._free_ns[burst[0].sender])))
-        self._pace()
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Put bursts on the air; each begins when its sender may send."""
+        for burst in bursts:
+            frames, self._since_ns = self._frames(burst), now_ns
+            if frames is None:
+                self._lost.append(burst)
+            else:
+                self._on_air.append(_Sending(burst, frames, max(now_ns, self._free_ns[burst[0].sender])))
+        if bursts:
+            self._pace()
+        ends_ns = [sending.end_ns(self._since_ns) for sending in self._on_air]
+        return self._since_ns if self._lost else min(ends_ns, default=FOREVER_NS)
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """No-op: the next `advance` ends legs that were given up."""
-
-    def next_end_ns(self) -> int:
-        """The earliest end."""
-        ends_ns = [sending.end_ns(self._since_ns) for sending in self._on_air]
-        return self._since_ns if self._lost else min(ends_ns, default=FOREVER_NS)
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry frames until now, and return the bursts that have ended."""

@@ -167,7 +167,7 @@ class CohortBand:
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None
-        if type(access).plain_power is not RatedAccess.plain_power:  # senders have parts of their power
+        if access.plain_duty is not None:  # senders have parts of their power
             return None
         share = access.share if isinstance(access, Ofdma) else None
         cohort = SharedCohort(self._medium.band, air.rule, share, air.blocks)
@@ -187,14 +187,15 @@ class CohortBand:
             for (leg,) in air.advance(now_ns):
                 ended.append((places[leg], leg.started_ns, now_ns, leg.power_s))
                 place = len(rows) if leg.lost else place
+            starting = []
             while place < len(rows) and rows[place][2] == now_ns:
                 device, size_bit, _, limit_ns, snr, key = rows[place]
                 leg = Transfer(medium.clock, medium.kind, medium.cancel, device, SERVER, Message(None, size_bit))
                 leg.started_ns, leg.until_ns, leg.snr, leg.fading_key = now_ns, now_ns + limit_ns, snr, key
                 places[leg] = place
-                air.start([leg], now_ns)
+                starting.append([leg])
                 place += 1
-            next_ns = air.next_end_ns()
+            next_ns = air.start(starting, now_ns)
         if len(ended) == len(rows) and not any(leg.lost for leg in places):
             return ended
         air.blocks = before

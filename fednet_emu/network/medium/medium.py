@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar, final
+from itertools import count
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from simpy.events import Event
@@ -26,52 +27,27 @@ from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.slow_start import SlowStartAir
-from fednet_emu.records.ledger import NEVER_NS, SEVERAL, Ledger, device_label
+from fednet_emu.records.ledger import SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow
 
-Item = TypeVar("Item")
-
-
-class Wait(Generic[Item]):
-    """Items that wait for a known time: for a connection or a grant, for reception, or for the notice of a loss.
-
-    Attributes:
-        next_ns: end of the first wait; `FOREVER_NS` if no item waits.
-    """
-
-    def __init__(self) -> None:
-        self.next_ns = FOREVER_NS
-        self._heap: list[tuple[int, int, Item]] = []
-        self._entered = 0
-
-    def enter(self, item: Item, until_ns: int) -> None:
-        """Let an item wait until a time."""
-        heappush(self._heap, (until_ns, self._entered, item))
-        self._entered += 1
-        self.next_ns = self._heap[0][0]
-
-    def leave(self, now_ns: int) -> list[Item]:
-        """Remove and return the items whose wait is over, in the order of times and entries."""
-        left = []
-        while self.next_ns <= now_ns:
-            left.append(heappop(self._heap)[2])
-            self.next_ns = self._heap[0][0] if self._heap else FOREVER_NS
-        return left
+Row = tuple[float, float, list[float]]
+"""Numbers of a burst that was on the air: its bits, and its energy of sending and of each reception in J."""
 
 
 class Late(NamedTuple):
-    """A burst between its time on the air and its reception, or the notice of its loss.
+    """Legs between their time on the air and their reception, or the notice of their loss.
 
     Attributes:
-        since_ns: when it left the air.
-        row: bits on the air, and energy of sending and of each reception in J, which are recorded at the reception;
-            None if they are recorded.
+        legs: the legs of the burst that are received or noticed together.
+        row: numbers of the burst, which is recorded at the reception; None if it is recorded already.
+        since_ns: when the burst left the air.
     """
 
+    legs: Burst
     burst: Burst
+    row: Row | None
     since_ns: int
-    row: tuple[float, float, list[float]] | None
 
 
 @final
@@ -115,9 +91,9 @@ class Medium:
         self.has_snr = rates is None and not settings.access.wired
         self.is_delayed = any(part is not None for part in (connections, use.before, use.after))
         self._connections = connections
-        self._before = Wait[Transfer]()
-        self._early: dict[Transfer, None] = {}  # transfers in `_before` that are not cancelled
-        self._after = Wait[Late]()
+        self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
+        """A heap of calls: when, whether before the queue, number, function, and arguments."""
+        self._number = count()
         self._late: dict[Transfer, Late] = {}  # legs that are awaited
         self._moving = self.air if self.air.follows_movement else None
         self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
@@ -128,6 +104,7 @@ class Medium:
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
+        self._started: list[Burst] = []  # in the present instant
         self._came: list[Event] = []
         self.unheard: list[Unheard] = []
         self._timer: Timer | None = None
@@ -138,9 +115,11 @@ class Medium:
         self.timeout_ns = to_ns(LEAST_S if self.patience else MOST_S if timeout_s is None else timeout_s)
         self.faults = Faults(presence, settings.loss, loss_key)
         self._powers_differ, self._full_w = radios.differ, radios.full_w
-        self._stop = self.cancel
+        self._stop, self._broadcasts = self.cancel, settings.broadcasts
         batteries = presence.batteries
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
+        self._draws_differ = self._loads is not None or radios.differ
+        self._receives = self._loads is not None or radios.receive_w is not None or radios.receive_j_per_bit > 0
         is_plain = self._loads is None and self._serving is None and not self.is_delayed
         self._leave = self._end_alone if is_plain else self._end
 
@@ -154,7 +133,7 @@ class Medium:
     @property
     def is_idle(self) -> bool:
         """Whether no transfer waits or is on the air."""
-        return not (self._requests or self._on_air or self._early or self._late or any(self.turns.waiting()))
+        return not (self._requests or self._on_air or self._waits or any(self.turns.waiting()))
 
     def drawn_w(self, sender: int, power_part: float = 1.0) -> float:
         """Power in W that a sender draws while it sends."""
@@ -179,17 +158,32 @@ class Medium:
         if transfer.grant is not None:
             power_part *= transfer.grant.power_part
         transfer.power_part = power_part
+        if power_part != 1.0:
+            self._draws_differ = True
         self.ledger.offered_bit[self.kind] += transfer.size_bit
-        if self.is_delayed and not self._is_ready(transfer):
-            return transfer
-        self._requests.append(transfer)
-        now_ns = self.clock.now
-        # a full cell settles when a place gets free, but waits that end in one instant queue in their order
-        if self._due_ns != now_ns and (self.turns.left > 0 or self._serving is not None or self.is_delayed):
-            if self._timer is None:
-                self._due_ns, self._timer = now_ns, self.clock.call_at(now_ns, self._settle)
+        settles_ns = now_ns = self.clock.now
+        if self.is_delayed:
+            connections = self._connections
+            if connections is None:
+                phases = Phases(transfer.size_bit, transfer.size_bit)
             else:
-                self._settle_at(now_ns)
+                phases = connections.enter(transfer, now_ns)
+            if self._before_ns is not None and not phases.refused:
+                phases.access_ns = self._before_ns(transfer, now_ns + phases.setup_ns)
+            transfer.phases, transfer.size_bit = phases, phases.wire_bit
+            settles_ns += phases.setup_ns + phases.access_ns
+        if settles_ns > now_ns:
+            ready = self._requests.append if transfer.phases is None or not transfer.phases.refused else self._refuse
+            heappush(self._waits, (settles_ns, True, next(self._number), ready, (transfer,)))
+        else:
+            self._requests.append(transfer)
+            # a full cell settles when a place gets free, but waits that end in one instant queue in their order
+            if self.turns.left <= 0 and self._serving is None and not self.is_delayed:
+                return transfer
+        if settles_ns < self._due_ns:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._due_ns, self._timer = settles_ns, self.clock.call_at(settles_ns, self._settle)
         return transfer
 
     def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
@@ -204,24 +198,6 @@ class Medium:
             self._settle_at(clock.now)
         return transfers
 
-    def _is_ready(self, transfer: Transfer) -> bool:
-        """Note the delays of a transfer that is requested now; whether it may queue now, without a wait."""
-        now_ns, connections = self.clock.now, self._connections
-        if connections is None:
-            phases = Phases(transfer.size_bit, transfer.size_bit)
-        else:
-            phases = connections.enter(transfer, now_ns)
-        if self._before_ns is not None and not phases.refused:
-            phases.access_ns = self._before_ns(transfer, now_ns + phases.setup_ns)
-        transfer.phases, transfer.size_bit = phases, phases.wire_bit
-        wait_ns = phases.setup_ns + phases.access_ns
-        if wait_ns:
-            self._early[transfer] = None
-            self._before.enter(transfer, now_ns + wait_ns)
-            if now_ns + wait_ns < self._due_ns:
-                self._settle_at(now_ns + wait_ns)
-        return not wait_ns
-
     def cancel(self, transfer: Transfer, reason: str) -> None:
         """Cancel a transfer that waits or is on the air; its event never triggers, and airtime used so far is recorded.
 
@@ -233,10 +209,9 @@ class Medium:
         if transfer in self._late:
             self._give_up(transfer, reason)
             return
-        self._early.pop(transfer, None)
         burst = self._on_air.get(transfer)
         if burst is None:
-            self._record_unsent(transfer, reason)
+            self._drop(transfer, reason)
             return
         now_ns = self.clock.now
         self._cut(transfer, burst, reason)
@@ -247,14 +222,17 @@ class Medium:
 
     def _give_up(self, leg: Transfer, reason: str) -> None:
         """Cancel a leg that is off the air; a burst whose legs are all cancelled or lost is recorded at once."""
-        late = self._late[leg]
+        late, now_ns = self._late[leg], self.clock.now
         if late.row is None:
             del self._late[leg]
             return
         leg.lost = reason
         if all(other.lost for other in late.burst):
-            self._receive(late, self.clock.now)
-            self._settle_at(self.clock.now)
+            if (phases := late.burst[0].phases) is not None:
+                phases.tail_ns = now_ns - late.since_ns
+            self._close(late.legs, late.burst, late.row)
+            late.burst.clear()  # no second row when its wait is over
+            self._settle_at(now_ns)
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
         leg.until_ns, leg.until_reason = self.clock.now, reason
@@ -268,7 +246,8 @@ class Medium:
 
     def close(self) -> None:
         """Cancel all transfers at the end of the run."""
-        for transfer in [*self._on_air, *self.turns.waiting(), *self._requests, *self._early, *self._late]:
+        early = [transfer for _, early, _, _, (transfer, *_) in sorted(self._waits, key=itemgetter(2)) if early]
+        for transfer in [*self._on_air, *self.turns.waiting(), *self._requests, *early, *self._late]:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
@@ -290,52 +269,48 @@ class Medium:
 
     def _settle(self, timer: Any) -> None:
         """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
-        now_ns, turns, air = self.clock.now, self.turns, self.air
-        self._due_ns, self._timer = FOREVER_NS, None
-        if self._after.next_ns <= now_ns or self._before.next_ns <= now_ns:
-            self._end_waits(now_ns)
+        now_ns, turns, air, waits = self.clock.now, self.turns, self.air, self._waits
+        self._due_ns, self._timer, queue = FOREVER_NS, None, turns.only
+        while waits and waits[0][0] <= now_ns:
+            *_, call, given = heappop(waits)
+            call(*given)
         for burst in air.advance(now_ns):
             self._leave(burst, now_ns)
         if now_ns >= self._moves_ns:
             self._move()
-        if len(self._requests) == 1 and self._serving is None:
-            turns.add([self._requests.pop()])
+        if len(self._requests) == 1 and self._serving is None and queue is not None:
+            queue.append([self._requests.pop()])
         elif self._requests:
             self._enqueue()
-        if turns.changed:
+        while queue and turns.left:
+            self._start(queue.popleft())
+        if queue is None:
             turns.start_ready(self._start)
-        next_ns = air.next_end_ns()
-        if self._loads is not None:
-            self._loads.follow(air.powers())
-            self._loads.follow_bits(air.rates())
+        started, self._started = self._started, []
+        next_ns = air.start(started, now_ns)
+        if self._draws_differ:
+            self._draw(started)
         if self._moves_ns < next_ns < FOREVER_NS:
             next_ns = self._moves_ns
-        if self._before.next_ns < next_ns:
-            next_ns = self._before.next_ns
-        if self._after.next_ns < next_ns:
-            next_ns = self._after.next_ns
+        if waits and waits[0][0] < next_ns:
+            next_ns = waits[0][0]
         if next_ns < FOREVER_NS:
-            self._due_ns, self._timer = next_ns, timer
-            self.clock.call_again(timer, next_ns, self._settle)
+            self._due_ns, self._timer = next_ns, self.clock.call_at(next_ns, self._settle, again=timer)
         if self._came:
             came, self._came = self._came, []
             self.clock.trigger_now(came)
 
-    def _end_waits(self, now_ns: int) -> None:
-        """Receive the bursts whose tails are over; queue the transfers that have their connection and their grant."""
-        for late in self._after.leave(now_ns):
-            self._receive(late, now_ns)
-        for transfer in self._before.leave(now_ns):
-            if transfer not in self._early:
-                continue  # it was cancelled
-            del self._early[transfer]
-            assert transfer.phases is not None
-            transfer.lost = transfer.phases.refused
-            if transfer.lost:
-                self._record_unsent(transfer, transfer.lost)
-                self._deliver(transfer, now_ns)
-            else:
-                self._requests.append(transfer)
+    def _draw(self, started: list[Burst]) -> None:
+        """Let the senders of bursts that have started draw their powers, and batteries carry all loads."""
+        for burst in started:
+            first = burst[0]
+            if self._powers_differ or first.power_part != 1.0:
+                first.drawn_w = self.drawn_w(first.sender, first.power_part)
+            if self._loads is not None:
+                self._loads.start(burst)
+        if self._loads is not None:
+            self._loads.follow(self.air.powers())
+            self._loads.follow_bits(self.air.rates())
 
     def _move(self) -> None:
         """Begin a period of movement: transfers on the air have new links, and senders draw the powers of these."""
@@ -355,39 +330,46 @@ class Medium:
 
     def _enqueue(self) -> None:
         """Queue the requests in canonical order, and the requests of one broadcast as one burst."""
-        requests, self._requests = self._requests, []
-        requests.sort(key=CANONICAL)
+        requests = sorted(self._requests, key=CANONICAL)
+        self._requests.clear()
         if self._serving is not None:
             for transfer in requests:
                 self._serving.serve(transfer)
         self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
-        bursts, broadcasts = defaultdict[Any, Burst](list), self.settings.broadcasts
+        bursts, broadcasts = defaultdict[Any, Burst](list), self._broadcasts
         for place, transfer in enumerate(requests):
             key: Any = place
             if broadcasts and transfer.group is not None:
                 its = transfer.requested_ns, transfer.cell, transfer.cluster, transfer.sender, transfer.power_part
                 key = *its, transfer.size_bit, transfer.group
             bursts[key].append(transfer)
+        if self.turns.only is not None:
+            self.turns.only.extend(bursts.values())
+            return
         for burst in bursts.values():
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Put a burst on the air, without the transfers one of whose ends is away; False if no transfer is left."""
+        """Let a burst start, without the transfers one of whose ends is away; False if no transfer is left."""
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:
             gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])
             if self.settings.timeout_s is not None:
                 gaps_ns = 0  # only timeouts that the scenario leaves open do not count the gaps of slow start
         links = self._links if self._links is not None or self.rates is not None else self.links.now()
-        patience, several = self.patience, self._serving is not None
+        patience, known = self.patience, None if links is None else links.of_device
         for transfer in burst:
             if transfer.cancelled:
                 some_are_gone = True
                 continue
             transfer.until_ns = now_ns + self.timeout_ns + gaps_ns
             if links is not None:
-                ends = _radios(transfer) if several else (transfer.sender, transfer.receiver)
-                snr, transfer.fading_key = links.link(*ends)
+                if known is not None:
+                    device = transfer.sender if transfer.receiver < 0 else transfer.receiver
+                    snr, transfer.fading_key = known[0][device], known[1][device]
+                else:
+                    ends = _radios(transfer) if self._serving is not None else (transfer.sender, transfer.receiver)
+                    snr, transfer.fading_key = links.link(*ends)
                 transfer.snr = snr = snr * transfer.power_part
                 if patience is not None and snr < patience.ample[transfer.size_bit.bit_length()]:
                     self._limit(transfer, patience, gaps_ns)
@@ -400,12 +382,9 @@ class Medium:
             burst[:] = [transfer for transfer in burst if transfer.started_ns == now_ns]
             if not burst:
                 return False
-        first = burst[0]
-        self.air.start(burst, now_ns)
-        at_full_power = first.power_part == 1.0 and not self._powers_differ
-        first.drawn_w = self._full_w if at_full_power else self.drawn_w(first.sender, first.power_part)
-        if self._loads is not None:
-            self._loads.start(burst)
+        burst[0].drawn_w = self._full_w
+        self._started.append(burst)
+        self.turns.left -= 1
         return True
 
     def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
@@ -420,29 +399,41 @@ class Medium:
         for fault in self.faults.ending:
             until_ns = fault.until_ns(transfer, now_ns)
             if until_ns <= now_ns:
-                transfer.lost = fault.unsent
-                self._record_unsent(transfer, transfer.lost)
-                self._deliver(transfer, now_ns)
+                self._drop(transfer, fault.unsent)
                 return False
             if until_ns < transfer.until_ns:
                 transfer.until_ns, transfer.until_reason = until_ns, fault.reason
         return True
 
+    def _refuse(self, transfer: Transfer) -> None:
+        """Lose a transfer whose path is too long to connect in time."""
+        if not transfer.cancelled and transfer.phases is not None:
+            self._drop(transfer, transfer.phases.refused)
+
+    def _drop(self, transfer: Transfer, reason: str) -> None:
+        """Record a transfer that is lost or cancelled before it is on the air; deliver it unless it is cancelled."""
+        if self._serving is not None:
+            self._serving.release(transfer)
+        if transfer.phases is not None:
+            transfer.phases.cut(self.clock.now - transfer.requested_ns)
+        transfer.lost = reason
+        self._close([transfer], [transfer], (0.0, 0.0, [0.0]))
+
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """The same as `_end`, in one go, for a lone leg without delays that the radio has delivered."""
+        """The same as `_end` and `_close`, in one go, for a lone leg without delays that the radio has delivered."""
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)
             return
         ledger, radios, kind, size_bit, started_ns = self.ledger, self.radios, self.kind, leg.size_bit, leg.started_ns
-        self.turns.give_back(burst)
+        turns, air_bit, receive_j, lost = self.turns, leg.air_bit, 0.0, ""
+        turns.left += 1
+        if turns.only is None:
+            turns.give_back(burst)
         del self._on_air[leg]
-        lost = ""
         if self.faults.losing or leg.grant is not None:
             lost = leg.lost = self.faults.fate(leg)
-        air_bit = leg.air_bit
-        energy_j, receive_j = leg.spent_j + leg.drawn_w * leg.power_s, 0.0
-        bits_j = radios.transmit_j_per_bit * air_bit
+        energy_j, bits_j = leg.spent_j + leg.drawn_w * leg.power_s, radios.transmit_j_per_bit * air_bit
         if radios.receive_w is not None:
             receive_j = radios.receive_w[leg.receiver] * (now_ns - started_ns) / NS_PER_S
         if radios.receive_j_per_bit:
@@ -451,134 +442,114 @@ class Medium:
         ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
         row = (  # a `TransferRow`
             kind, leg.sender, leg.receiver, 1, size_bit, leg.number, leg.requested_ns, started_ns, now_ns, air_bit,
-            0 if lost else size_bit, CODE[lost], energy_j + bits_j, receive_j, self.turns.lane(leg),
+            0 if lost else size_bit, CODE[lost], energy_j + bits_j, receive_j, turns.lane(leg),
             leg.snr if self.has_snr else 0.0,
         )  # fmt: skip
-        ledger.transfers.append(row if not ledger.has_phases else row + _phases(leg))
-        self._deliver(leg, now_ns)
+        ledger.transfers.append((*row, 0, 0, 0, 0, size_bit, 0) if ledger.has_phases else row)
+        leg._value = _new(Delivery, (
+            leg.sender, leg.receiver, None if lost else leg.content, size_bit,
+            leg.requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
+        ))  # fmt: skip
+        self._came.append(leg)
+        if not leg.callbacks:
+            self.unheard.append(Unheard(leg))
 
     def _end(self, burst: Burst, now_ns: int) -> None:
-        """End the time on the air of a burst: the fate of each leg, and its delivery now or after its tail."""
-        self.turns.give_back(burst)
-        faults, tail_ns = self.faults, 0
-        for transfer in burst:
-            del self._on_air[transfer]
+        """End the time on the air of a burst: its energy, the fate of each leg, and its delivery now or later."""
+        turns, first, received, tails, tail_ns = self.turns, burst[0], Burst(), Burst(), 0
+        late: list[tuple[int, Late]] = []
+        turns.left += 1
+        if turns.only is None:
+            turns.give_back(burst)
+        for leg in burst:
+            del self._on_air[leg]
             if self._serving is not None:
-                self._serving.release(transfer)
-            if transfer.cancelled:
-                transfer.lost = transfer.cancelled
+                self._serving.release(leg)
+            if leg.cancelled:
+                leg.lost = leg.cancelled
                 continue
-            if (faults.losing or transfer.grant is not None) and not transfer.lost:
-                transfer.lost = faults.fate(transfer)
-            if transfer.lost == "unreachable" and now_ns < transfer.started_ns + self._notice_ns:
-                self._receive_at([transfer], Late([transfer], now_ns, None), transfer.started_ns + self._notice_ns)
+            if (self.faults.losing or leg.grant is not None) and not leg.lost:
+                leg.lost = self.faults.fate(leg)
+            if leg.lost == "unreachable" and now_ns < leg.started_ns + self._notice_ns:
+                late.append((leg.started_ns + self._notice_ns, Late([leg], [leg], None, now_ns)))
                 continue
-            if transfer.phases is not None and not transfer.lost:
-                own_ns = 0 if self._after_ns is None else self._after_ns(transfer, now_ns)
-                if self._connections is not None:
-                    own_ns += self._connections.leave(transfer, now_ns)
-                if own_ns:
-                    transfer.phases.tail_ns = own_ns
-                    tail_ns = max(tail_ns, own_ns)
-                    continue
-            self._deliver(transfer, now_ns)
-        row = self._spend(burst, now_ns)
-        if tail_ns:
-            legs = [leg for leg in burst if leg.phases is not None and leg.phases.tail_ns]
-            self._receive_at(legs, Late(burst, now_ns, row), now_ns + tail_ns)
-        else:
-            self._write(burst, now_ns, *row)
+            own_ns = 0
+            if self.is_delayed and not leg.lost:
+                own_ns = 0 if self._after_ns is None else self._after_ns(leg, now_ns)
+                own_ns += 0 if self._connections is None else self._connections.leave(leg, now_ns)
+            (tails if own_ns else received).append(leg)
+            tail_ns = max(tail_ns, own_ns)
+        air_bit = max([leg.air_bit for leg in burst])
+        energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, self.radios.transmit_j_per_bit * air_bit
+        each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if self._receives else [0.0] * len(burst)
+        self.ledger.energy_j += energy_j + bits_j + sum(each_j)
+        row = air_bit, energy_j + bits_j, each_j
+        if tails:
+            late.append((now_ns + tail_ns, Late(tails, burst, row, now_ns)))
+            if first.phases is not None:
+                first.phases.tail_ns = tail_ns
+        for until_ns, its in late:
+            self._late.update(dict.fromkeys(its.legs, its))
+            heappush(self._waits, (until_ns, False, next(self._number), self._close, its[:3]))
+        self._close(received, burst, None if tails else row)
 
-    def _receive_at(self, legs: Burst, late: Late, time_ns: int) -> None:
-        """Let legs wait for their reception; the caller settles."""
-        self._late.update(dict.fromkeys(legs, late))
-        self._after.enter(late, time_ns)
-
-    def _receive(self, late: Late, now_ns: int) -> None:
-        """Deliver the legs of a late burst that are still awaited, and record it unless it has been."""
-        legs = [leg for leg in late.burst if self._late.get(leg) is late]
-        for leg in legs:
-            del self._late[leg]
-            if not leg.cancelled:
-                self._deliver(leg, now_ns)
-        first = late.burst[0]
-        if late.row is not None and legs:
-            assert first.phases is not None
-            first.phases.tail_ns = now_ns - late.since_ns
-            self._write(late.burst, now_ns, *late.row)
-
-    def _deliver(self, transfer: Transfer, now_ns: int) -> None:
-        started_ns, lost = transfer.started_ns, transfer.lost
-        if lost and self._connections is not None:
-            self._connections.lose(transfer)
-        started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
-        transfer.complete(_new(Delivery, (
-            transfer.sender, transfer.receiver, None if lost else transfer.content, transfer.size_bit,
-            transfer.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
-        )))  # fmt: skip
-        self._came.append(transfer)
-        if not transfer.callbacks:
-            self.unheard.append(Unheard(transfer))
-
-    def _spend(self, burst: Burst, now_ns: int) -> tuple[float, float, list[float]]:
-        """Account for a burst that was on the air: its bits, and its energy of sending and of each reception in J."""
-        radios, first = self.radios, burst[0]
-        air_bit = first.air_bit if len(burst) == 1 else max([leg.air_bit for leg in burst])
-        energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, radios.transmit_j_per_bit * air_bit
-        receive_w, span_ns = radios.receive_w, now_ns - first.started_ns
+    def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
+        """Energy in J of the reception of each leg of a burst that leaves the air, given the energies of its sender."""
+        radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
             each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
-        elif receive_w is not None:
-            each_j = [receive_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
+        elif radios.receive_w is not None:
+            each_j = [radios.receive_w[leg.receiver] * span_ns / NS_PER_S for leg in burst]
         else:
             each_j = [0.0] * len(burst)
         if radios.receive_j_per_bit:
             each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
-        self.ledger.energy_j += energy_j + bits_j + sum(each_j)
-        return air_bit, energy_j + bits_j, each_j
+        return each_j
 
-    def _write(self, burst: Burst, now_ns: int, air_bit: float, energy_j: float, receive_j: list[float]) -> None:
-        """Write the row of a burst that is over now; `receive_j` has an entry for each of its legs."""
-        ledger, first, count, has_snr = self.ledger, burst[0], len(burst), self.has_snr
-        receiver, requested_ns, lost, size_bit = first.receiver, first.requested_ns, first.lost, first.size_bit
-        arrived, snr = 0 if lost else 1, first.snr
-        if count > 1:
+    def _close(self, legs: Burst, burst: Burst, row: Row | None) -> None:
+        """Deliver legs of a burst, arrived or lost, and record the burst with these numbers; None records nothing."""
+        now_ns = self.clock.now
+        for leg in legs:
+            self._late.pop(leg, None)
+            if leg.cancelled:
+                continue
+            started_ns, lost = leg.started_ns, leg.lost
+            if lost and self._connections is not None:
+                self._connections.lose(leg)
+            started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
+            leg._value = _new(Delivery, (
+                leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit,
+                leg.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
+            ))  # fmt: skip
+            self._came.append(leg)
+            if not leg.callbacks:
+                self.unheard.append(Unheard(leg))
+        if row is None or not burst:
+            return
+        ledger, first, several, (air_bit, energy_j, receive_j) = self.ledger, burst[0], len(burst) > 1, row
+        receiver, requested_ns, started_ns, lost = first.receiver, first.requested_ns, first.started_ns, first.lost
+        arrived, snr, size_bit, phases = 0 if lost else 1, first.snr, first.size_bit, first.phases
+        has_snr = self.has_snr and started_ns >= 0
+        if several:
             receiver, lost = SEVERAL, ""
-            requested_ns = min([transfer.requested_ns for transfer in burst])
-            arrived = sum([not transfer.lost for transfer in burst])
+            requested_ns = min([leg.requested_ns for leg in burst])
+            arrived = sum([not leg.lost for leg in burst])
             place, snr = len(ledger.transfers), min([leg.snr for leg in burst])
             ledger.receptions.add([
                 _new(ReceptionRow, (place, leg.receiver, CODE[leg.lost], own_j, leg.snr if has_snr else 0.0))
                 for leg, own_j in zip(burst, receive_j, strict=True)
             ])  # fmt: skip
         ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
-        phases = first.phases
         payload_bit = size_bit if phases is None else phases.payload_bit
-        row = (  # a `TransferRow`
-            self.kind, first.sender, receiver, count, payload_bit, first.number, requested_ns, first.started_ns, now_ns,
+        columns: tuple[Any, ...] = (  # a `TransferRow`
+            self.kind, first.sender, receiver, len(burst), payload_bit, first.number, requested_ns, started_ns, now_ns,
             air_bit, payload_bit * arrived, CODE[lost], energy_j, sum(receive_j), self.turns.lane(first),
             snr if has_snr else 0.0,
         )  # fmt: skip
-        ledger.transfers.append(row if not ledger.has_phases else row + _phases(first))
-
-    def _record_unsent(self, transfer: Transfer, reason: str) -> None:
-        if self._serving is not None:
-            self._serving.release(transfer)
-        phases, payload_bit = transfer.phases, transfer.size_bit
-        if phases is not None:
-            phases.cut(self.clock.now - transfer.requested_ns)
-            payload_bit = phases.payload_bit
-        row = (
-            self.kind, transfer.sender, transfer.receiver, 1, payload_bit, transfer.number, transfer.requested_ns,
-            NEVER_NS, self.clock.now, 0.0, 0, CODE[reason], 0.0, 0.0, self.turns.lane(transfer), 0.0,
-        )  # fmt: skip
-        self.ledger.transfers.append(row if not self.ledger.has_phases else row + _phases(transfer))
-
-
-def _phases(transfer: Transfer) -> tuple[int, ...]:
-    """The `PhaseColumns` of a transfer."""
-    its = transfer.phases or Phases(transfer.size_bit, transfer.size_bit)
-    return its.access_ns, its.setup_ns, its.gap_ns, its.tail_ns, its.wire_bit, its.reverse_bit
+        if ledger.has_phases:
+            its = phases or Phases(size_bit, size_bit)
+            columns += its.access_ns, its.setup_ns, its.gap_ns, its.tail_ns, its.wire_bit, its.reverse_bit
+        ledger.transfers.append(columns)
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:

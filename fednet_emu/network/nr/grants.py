@@ -114,9 +114,10 @@ class NrGrants(RatedAccess):
         share = self.share(snr.shape[1])
         return Allocation(snr / share, share, snr / share)
 
+    @property
     @override
-    def plain_power(self, senders: int) -> float:
-        return self.duty(down=False) / senders
+    def plain_duty(self) -> float:
+        return self.duty(down=False)
 
     def power(self, inputs: RateInputs) -> Array:
         """The share of time in which each burst is on the air [bursts, blocks or 1]."""

@@ -61,13 +61,14 @@ class ClimbingAir(SharedAir):
         super().__init__(self._climbing, band, links)
 
     @override
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Put a burst on the air; a transfer that was on the air before continues at its scheme."""
-        leg = burst[0]
-        begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns
-        self._bursts.append(burst)
-        self._climbing.begun.append(begun_ns // WINDOW_NS)
-        super().start(burst, now_ns)
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Put bursts on the air; a transfer that was on the air before continues at its scheme."""
+        for burst in bursts:
+            leg = burst[0]
+            begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns
+            self._bursts.append(burst)
+            self._climbing.begun.append(begun_ns // WINDOW_NS)
+        return super().start(bursts, now_ns)
 
     @override
     def advance(self, now_ns: int) -> list[Burst]:

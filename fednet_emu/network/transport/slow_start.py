@@ -138,31 +138,34 @@ class SlowStartAir(Air):
         self._air, self._window = air, window
         self._flows: dict[Transfer, Flow] = {}
         self._holding: dict[Transfer, Flow] = {}  # those that may have bits of later bursts
+        self._released: list[Burst] = []  # by the latest `advance`, for the next `start`
         self._started = 0
         self._gaps: list[tuple[int, int, Flow]] = []  # a heap of the expected ends of gaps; some are out of date
         self._now_ns = 0
 
-    def next_end_ns(self) -> int:
-        """The next end on the air or the next burst after a gap, the earlier of the two."""
-        gaps = self._gaps
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        """Put the first bursts of transfers on the air, and the bursts that `advance` has released."""
+        released, self._released, gaps = self._released, [], self._gaps
+        for burst in bursts:
+            leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
+            if 0 < first_bit < leg.size_bit:
+                self._holding[leg] = self._flows[leg] = Flow(
+                    burst, self._window.rtt_ns, leg.size_bit, self._started, now_ns, first_bit, released_ns=now_ns
+                )
+                self._started += 1
+                leg.size_bit = first_bit
+            released.append(burst)
+        next_ns = self._air.start(released, now_ns)
+        if self._holding and self._extend(next_ns):
+            next_ns = self._air.start([], now_ns)
         while gaps and gaps[0][0] != gaps[0][2].wakes_ns:
             heappop(gaps)
-        next_ns = self._air.next_end_ns()
-        if self._holding and self._extend(next_ns):
-            next_ns = self._air.next_end_ns()
         return min(next_ns, gaps[0][0]) if gaps else next_ns
 
-    def start(self, burst: Burst, now_ns: int) -> None:
-        """Put the first burst of a transfer on the air."""
-        leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
-        if 0 < first_bit < leg.size_bit:
-            flow = self._flows[leg] = Flow(
-                burst, self._window.rtt_ns, leg.size_bit, self._started, now_ns, first_bit, released_ns=now_ns
-            )
-            self._started += 1
-            self._release(flow, first_bit, now_ns)
-        else:
-            self._air.start(burst, now_ns)
+    def _start_released(self, now_ns: int) -> None:
+        """Start the bursts of an `advance` of this instant that no `start` has followed."""
+        released, self._released = self._released, []
+        self._air.start(released, now_ns)
 
     def settle(self) -> None:
         """Settle the energies of earlier bursts of all transfers that are under way."""
@@ -172,6 +175,8 @@ class SlowStartAir(Air):
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
         """Give up a leg; a transfer in a gap ends with the next `advance`, as its `until_ns` is now."""
+        if self._released:
+            self._start_released(now_ns)
         for other, early in self._flows.items():
             if early.early_bit and now_ns < early.resumes_ns:  # others may be faster from now on
                 self._air.extend(other, -early.early_bit)
@@ -189,10 +194,12 @@ class SlowStartAir(Air):
 
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now, and release the bursts that are due; return the transfers that have ended."""
-        self._now_ns = now_ns
+        self._now_ns, flows = now_ns, self._flows
+        if self._released:
+            self._start_released(now_ns)
         if self._holding:
             self._extend(now_ns)
-        ended = [burst for burst in self._air.advance(now_ns) if self._is_over(burst, now_ns)]
+        ended = [its for its in self._air.advance(now_ns) if its[0] not in flows or self._is_over(its, now_ns)]
         for flow in self._woken(now_ns) if self._gaps else ():
             leg = flow.burst[0]
             if leg.until_ns <= now_ns:
@@ -233,11 +240,9 @@ class SlowStartAir(Air):
         return self._air.rates()
 
     def _is_over(self, burst: Burst, now_ns: int) -> bool:
-        """Whether a burst is the last of its transfer; if not, what follows is released, or waits for its release."""
+        """Whether a burst is the last of its transfer; if not, the next burst is released, or waits for its release."""
         leg = burst[0]
-        flow = self._flows.get(leg)
-        if flow is None:
-            return True
+        flow = self._flows[leg]
         left_bit = flow.size_bit - flow.sent_bit - leg.air_bit
         if left_bit > 0 and not leg.lost and leg.until_ns <= now_ns:
             leg.lost = leg.until_reason
@@ -267,12 +272,12 @@ class SlowStartAir(Air):
         return sorted(woken.values(), key=attrgetter("number"))
 
     def _release(self, flow: Flow, bits: int, now_ns: int) -> None:
-        """Put this number of the remaining bits on the air, or all if there are fewer."""
+        """Release this number of the remaining bits, or all if there are fewer."""
         leg = flow.burst[0]
         leg.size_bit, leg.started_ns = min(bits, flow.size_bit - round(flow.sent_bit)), now_ns
         flow.early_bit = 0
         self._holding[leg] = flow
-        self._air.start(flow.burst, now_ns)
+        self._released.append(flow.burst)
 
     def _end_gap(self, flow: Flow, now_ns: int) -> None:
         phases = flow.burst[0].phases

@@ -66,7 +66,7 @@ def test_bursts_that_end_in_one_instant_come_in_the_order_of_their_starts():
     """First started, first told."""
     air, bursts = SeparateAir(lambda *_: 500), [[SimpleNamespace(started_ns=k)] for k in range(3)]
     for start_ns, burst in enumerate(bursts):
-        air.start(burst, start_ns)
+        air.start([burst], start_ns)
 
     assert air.advance(499) == []
     assert [id(burst) for burst in air.advance(500)] == [id(burst) for burst in bursts]
@@ -129,11 +129,10 @@ def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size
     end_ns = walker.walk(whole, start_ns, FOREVER_NS)
 
     air, burst = walker, on_air(snr, size_bit, until_ns, start_ns)
-    air.start(burst, start_ns)
-    ended, now_ns = [], start_ns
+    ended, now_ns, next_ns = [], start_ns, air.start([burst], start_ns)
     while not ended:
-        now_ns = air.next_end_ns()
-        ended = air.advance(now_ns)
+        now_ns = next_ns
+        ended, next_ns = air.advance(now_ns), air.start([], now_ns)
 
     assert now_ns == end_ns
     assert burst[0].power_s == (end_ns - start_ns) / NS_PER_S
@@ -146,8 +145,7 @@ def test_a_transfer_that_is_soon_cut_is_not_computed_to_an_end_that_never_comes(
     air = SeparateAir(lambda *which: horizons_ns.append(which[2]) or walk(*which), ahead_ns)
     (leg,) = burst = on_air([1.0], 10**7, FOREVER_NS, 0)
 
-    air.start(burst, 0)
-    assert (air.next_end_ns(), air.advance(ahead_ns)) == (ahead_ns, [])
+    assert (air.start([burst], 0), air.advance(ahead_ns)) == (ahead_ns, [])
     assert horizons_ns == [ahead_ns, 4 * ahead_ns]
     leg.until_ns = 300_000_000
     air.cut(leg, burst, 300_000_000)
