@@ -456,8 +456,10 @@ class Medium:
 
     def _end(self, burst: Burst, now_ns: int) -> None:
         """End the time on the air of a burst: its energy, the fate of each leg, and its delivery now or later."""
-        turns, first, received, tails, tail_ns = self.turns, burst[0], Burst(), Burst(), 0
+        turns, first, tail_ns = self.turns, burst[0], 0
         late: list[tuple[int, Late]] = []
+        received: Burst = []
+        tails: Burst = []
         turns.left += 1
         if turns.only is None:
             turns.give_back(burst)

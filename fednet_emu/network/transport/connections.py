@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import final
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.transfer import Phases, Transfer
 from fednet_emu.network.transport.sessions import Session
-from fednet_emu.network.transport.slow_start import after_idle
+from fednet_emu.network.transport.slow_start import Window
 from fednet_emu.network.transport.transports import ConnectedTransport, EndToEndTransport
 
 
@@ -26,15 +27,12 @@ class Connections:
         self._reuses = connected is not None and connected.reuse
         self._restarts = connected is not None and connected.idle_restart
         self._open_ns: dict[tuple[int, int], int] = {}  # when the connection of each pair of ends is established
-        self._left: dict[tuple[int, int], tuple[int, int]] = {}  # by ends: window, and when the last bit left
-        self._bits: dict[
-            int, tuple[int, int]
-        ] = {}  # by payload: bits on the wire, and returned; messages have few sizes
-        self._rtt_ns, self._connect_ns, self._message_ns = (
-            transport.rtt_ns,
-            session.connect_ns(transport),
-            session.message_ns,
-        )
+        # by ends: window, bits and time in s of the last message, and when its last bit left the air
+        self._left: dict[tuple[int, int], tuple[int, float, float, int]] = {}
+        self._bits: dict[int, tuple[int, int]] = {}  # by payload: bits on the wire, and returned; sizes are few
+        self._gaps = lru_cache(maxsize=4096)(Window.gaps)
+        self._rtt_ns, self._connect_ns = transport.rtt_ns, session.connect_ns(transport)
+        self._message_ns = session.message_ns
         self._refused = session.refuses(transport)
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
@@ -47,7 +45,9 @@ class Connections:
         if self._refused:
             phases.setup_ns, phases.refused = self._session.patience_ns, "connect"
         elif self._reuses:
-            open_ns = self._open_ns.setdefault(_pair(transfer), now_ns + self._connect_ns)
+            sender, receiver = transfer.sender, transfer.receiver
+            pair = (sender, receiver) if sender < receiver else (receiver, sender)
+            open_ns = self._open_ns.setdefault(pair, now_ns + self._connect_ns)
             phases.setup_ns = max(open_ns - now_ns, 0) + self._message_ns
         else:
             phases.setup_ns = self._connect_ns + self._message_ns
@@ -60,32 +60,24 @@ class Connections:
             return 0
         left = self._left.get((transfer.sender, transfer.receiver))
         if left is not None:
-            window_bit, left_ns = left
-            if self._restarts:
-                idle_s = (now_ns - left_ns) / NS_PER_S
-                window_bit = after_idle(window_bit, window.first_bit, idle_s, self._transport.rtt_s)
-            window = window._replace(first_bit=window_bit)
+            used_bit, air_bit, air_s, left_ns = left
+            idle_s = (now_ns - left_ns) / NS_PER_S if self._restarts else 0.0
+            next_bit = window.next_bit(used_bit, air_bit, air_bit / air_s, idle_s)
+            window = Window(next_bit, window.most_bit, window.rtt_ns)
         phases.window_bit = window.first_bit
-        return window.gaps(transfer.size_bit) * window.rtt_ns
+        return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Note the window of a message whose last bit leaves now; return the time in ns until that bit arrives."""
+        """Note how a message was sent whose last bit leaves now; return the time in ns until that bit arrives."""
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
             air_s = (now_ns - transfer.started_ns - phases.gap_ns) / NS_PER_S
             if air_s:
-                window = self.window._replace(first_bit=phases.window_bit)
-                grown_bit = window.grown_bit(transfer.air_bit, transfer.air_bit / air_s)
-                self._left[transfer.sender, transfer.receiver] = grown_bit, now_ns
+                self._left[transfer.sender, transfer.receiver] = phases.window_bit, transfer.air_bit, air_s, now_ns
         return self._rtt_ns // 2
 
     def lose(self, transfer: Transfer) -> None:
         """Close the connection of a message that was lost."""
-        one, other = _pair(transfer)
-        self._open_ns.pop((one, other), None)
-        self._left.pop((one, other), None)
-        self._left.pop((other, one), None)
-
-
-def _pair(transfer: Transfer) -> tuple[int, int]:
-    return min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver)
+        for ends in (transfer.sender, transfer.receiver), (transfer.receiver, transfer.sender):
+            self._open_ns.pop(ends, None)
+            self._left.pop(ends, None)

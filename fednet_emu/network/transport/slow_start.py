@@ -52,26 +52,20 @@ class Window(NamedTuple):
             burst_bit, rounds = self.after(burst_bit), rounds + 1
         return rounds * rtt_s + size_bit / rate_bps
 
-    def grown_bit(self, size_bit: float, rate_bps: float) -> int:
-        """The window after a transfer of `size_bit` at a mean rate on the air.
+    def next_bit(self, used_bit: int, size_bit: float, rate_bps: float, idle_s: float) -> int:
+        """The window of a transfer after one of `size_bit` at a mean rate on the air that began with `used_bit`.
 
         It grows by the acknowledged bits, until the acknowledgements of one round trip arrive for half a round trip
-        without a pause, which ends slow start before a queue builds up (HyStart, RFC 9406 and Linux's Cubic).
+        without a pause, which ends slow start before a queue builds up (HyStart, RFC 9406 and Linux's Cubic). A pause
+        of `idle_s` halves it for each retransmission timeout that has passed, down to the initial window (RFC 2861 and
+        Linux's `tcp_slow_start_after_idle`); the timeout is the round trip and 200 ms, Linux's least.
         """
-        half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, self.first_bit
+        half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, used_bit
         while burst_bit < min(half_bit, self.most_bit):
             burst_bit *= 2
-        return round(min(self.first_bit + size_bit, burst_bit + half_bit, self.most_bit))
-
-
-def after_idle(window_bit: int, initial_bit: int, idle_s: float, rtt_s: float) -> int:
-    """The window after a pause: halved for each retransmission timeout that has passed, down to the initial one.
-
-    RFC 2861 and Linux (`tcp_slow_start_after_idle`); the timeout is the round trip and 200 ms, Linux's least.
-    """
-    timeout_s = rtt_s + 0.2
-    halvings = max(0, -(-idle_s // timeout_s) - 1)
-    return max(initial_bit, window_bit >> min(int(halvings), window_bit.bit_length()))
+        grown_bit = round(min(used_bit + size_bit, burst_bit + half_bit, self.most_bit))
+        halvings = max(0, -(-idle_s // (self.rtt_ns / 1e9 + 0.2)) - 1)
+        return max(self.first_bit, grown_bit >> min(int(halvings), grown_bit.bit_length()))
 
 
 @dataclass(slots=True)
