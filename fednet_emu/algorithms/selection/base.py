@@ -172,6 +172,7 @@ class Selection(Component):
         return None
 
     def most(self, cohort: int, n_devices: int) -> int:
+        """The largest number of devices that may be selected."""
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:

@@ -56,12 +56,7 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Columns of numbers or of lists of equal length as one array, [n, ...] or [n, features], and their names.
-
-    Raises:
-        DataError: a column has other values, lists of several lengths, or values that are not finite (with `single`, in
-            single precision).
-    """
+    """Columns of numbers or of lists of equal length as one array, [n, ...] or [n, features], and their names."""
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [

@@ -43,11 +43,7 @@ class Groups(Component):
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """Training and test samples, transformed for the groups of their owners; samples without owner are unchanged.
-
-        Raises:
-            ScenarioError: such samples cannot be transformed in this way.
-        """
+        """Training and test samples, transformed for the groups of their owners; others are unchanged."""
         views, (train, test) = self.views(samples, rng), splits
         train_x, train_y = self._seen(samples.train_x, samples.train_y, train, views)
         test_x, test_y = self._seen(samples.test_x, samples.test_y, test, views)

@@ -333,11 +333,7 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """The mean loss of each job, from the losses [S, J] (zero where a job has ended) and the parameters w [J, P].
-
-    Raises:
-        Diverged: a loss or a parameter is not finite.
-    """
+    """The mean loss of each job, from the losses [S, J] (zero where a job has ended) and the parameters w [J, P]."""
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):

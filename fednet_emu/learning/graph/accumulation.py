@@ -29,11 +29,7 @@ def of_means(function: _F) -> _F:
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """The result of an accumulation over known parts.
-
-    Raises:
-        ValueError: it asks for more parts than there are, or for fewer.
-    """
+    """The result of an accumulation over known parts; a `ValueError` if it asks for more parts, or for fewer."""
     running = _Running(accumulation)
     for part in parts:
         running.add(part)

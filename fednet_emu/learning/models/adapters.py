@@ -50,11 +50,7 @@ class Lora(Component):
     """Storage of the frozen weights, and whether they are sent to the devices."""
 
     def on(self, module: nn.Module) -> nn.Module:
-        """The same module, with adapters added; A is drawn from PyTorch's generator.
-
-        Raises:
-            ScenarioError: a name matches nothing, or a layer that cannot have an adapter.
-        """
+        """The same module, with adapters added; A is drawn from PyTorch's generator."""
         parameters, layers = dict(module.named_parameters()), dict(module.named_modules())
         dense = [name for name, layer in layers.items() if _is_dense(layer)]
         chosen = [layers[name] for name in _matches("targets", self.targets, dense, "dense layer")]

@@ -20,11 +20,7 @@ class Featured(NamedTuple):
 
 
 def with_features(model: FlatModel, outputs: int) -> Featured:
-    """A model with the inputs of its last layer with parameters, in the order of the module.
-
-    Raises:
-        ScenarioError: this layer is not called as a module.
-    """
+    """A model with the inputs of its last layer with parameters, which must be called as a module."""
     exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
     one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)
     with torch.no_grad():

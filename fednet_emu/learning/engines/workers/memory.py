@@ -55,11 +55,7 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """A new array and its place, which is given back with the last reference to the array or to parts of it.
-
-        Raises:
-            FednetError: nothing is left.
-        """
+        """A new array and its place, which is given back with the last reference to the array or to parts of it."""
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False

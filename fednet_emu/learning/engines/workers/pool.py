@@ -74,7 +74,7 @@ class Pool:
                 ensure_running()
 
     def start(self, workers: int) -> None:
-        """Let there be at least so many workers."""
+        """Start workers until at least this number run."""
         while len(self._workers) < workers:
             self._workers.append(_Worker(self.memory))
 
@@ -85,11 +85,7 @@ class Pool:
         self._deal(workers)
 
     def wait_for(self, call: Call, workers: int) -> None:
-        """Return when a call is done.
-
-        Raises:
-            FednetError: workers have died of it again and again.
-        """
+        """Return when a call is done; a `FednetError` if workers have died of it again and again."""
         while not call.done:
             self._deal(workers)
             self._receive(None)
