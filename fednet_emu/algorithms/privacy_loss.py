@@ -83,8 +83,7 @@ def _ends(z: float, q: float) -> tuple[float, float]:
 def _masses(x: Array) -> Array:
     """The normal probability between neighbours of x [n], exact in both tails, [n - 1]."""
     low, high = ndtr(x), ndtr(-x)
-    between: Array = np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1])
-    return between
+    return np.asarray(np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1]))
 
 
 def _centred(own: Losses) -> tuple[int, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 LINKS = 2000
 BLOCKS = 64
-_DIMENSIONS = ("shadowing", "los", "environment", "indoor", "building", "depth", "penetration")
+_DIMENSIONS = [field.name for field in fields(LinkDraws)]
 
 
 class Rates(NamedTuple):

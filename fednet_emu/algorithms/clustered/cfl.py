@@ -115,8 +115,7 @@ def halves(w: Tensor, arrived: Sequence[Tensor], n: int | None = None) -> Mask:
     np.fill_diagonal(distance, 0.0)
     merged_last = to_tree(linkage(squareform(distance, checks=False), "single"))
     half = np.isin(np.arange(len(unit)), merged_last.get_left().pre_order())
-    second: Mask = half != half[0]
-    return second
+    return np.asarray(half != half[0])
 
 
 def _record(fed: Federation, clusters: list[Cluster]) -> None:

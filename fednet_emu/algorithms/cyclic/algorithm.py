@@ -180,7 +180,9 @@ class CyclicFedAvg(Algorithm):
             yield fed.somebody_there()
             if self.bounds and r == 0:
                 check_covered(fed.task.model, self.l2, self.agg, turn.groups)
-                theory = None if fed.timing_only else self._theory(fed, turn.groups)
+                parts = [[(member.device, member.samples) for member in group] for group in turn.groups]
+                rate = self.lr * self.server_lr(turn.groups, min(map(len, turn.groups)))
+                theory = None if fed.timing_only else Theory(fed, parts, self.l2, rate)
             if theory is not None and turn.group == 0:
                 theory.record(fed, w, turn.cycle)
             started_s = fed.now_s
@@ -214,10 +216,6 @@ class CyclicFedAvg(Algorithm):
         """The server's step size rho when `arrived` members of a group have answered."""
         devices = {member.device for group in groups for member in group}
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
-
-    def _theory(self, fed: Federation, groups: Sequence[Sequence[Member]]) -> Theory:
-        parts = [[(member.device, member.samples) for member in group] for group in groups]
-        return Theory(fed, parts, self.l2, self.lr * self.server_lr(groups, min(map(len, groups))))
 
     @property
     def _patience_s(self) -> float | None:

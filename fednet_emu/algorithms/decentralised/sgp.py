@@ -63,8 +63,7 @@ def moved_part(x: Tensor, trained: Tensor, part: float, statistics: int) -> Tens
 
 def omega_of(fed: Federation) -> Array:
     """The push-sum weights [devices] of a run, all 1 in the beginning."""
-    omega: Array = fed.memory.setdefault("omega", np.ones(fed.n_devices))
-    return omega
+    return np.asarray(fed.memory.setdefault("omega", np.ones(fed.n_devices)))
 
 
 def pushed(omega: Array, graph: Digraph, used: Digraph) -> tuple[Array, Array]:

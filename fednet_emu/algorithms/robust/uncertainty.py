@@ -56,8 +56,7 @@ def relative(losses: Array) -> Array:
     spread = -float(below.min())
     if spread <= RESOLUTION * float(np.abs(losses).max()):
         return np.zeros_like(below)
-    scaled: Array = below / spread
-    return scaled
+    return np.asarray(below / spread)
 
 
 def per_device(name: str, values: PerDevice, count: int) -> Array:
@@ -138,8 +137,7 @@ def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
             break
         low, high = (u, high) if reach @ u > 0 else (low, u)
     share = mass_high / (mass_high - mass_low)
-    mixed: Array = share * low + (1 - share) * high
-    return mixed
+    return np.asarray(share * low + (1 - share) * high)
 
 
 def _knapsack(excess: Array, reach: Array, down: Array, budget: float) -> Array:
@@ -227,8 +225,7 @@ class KlBall(UncertaintySet):
 
 
 def _tilted(prior: Array, f: Array, eta: float) -> Array:
-    tilted: Array = prior * np.exp(f / eta)
-    return tilted
+    return np.asarray(prior * np.exp(f / eta))
 
 
 def _divergence(prior: Array, f: Array, eta: float) -> float:

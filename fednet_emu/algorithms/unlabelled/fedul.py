@@ -67,8 +67,7 @@ def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: 
 def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Array:
     """The matrix A [M, K] of Theorem 1, not normalised; columns of classes that are not in the test data are zero."""
     inverse = np.divide(1.0, test_shares, out=np.zeros_like(test_shares), where=test_shares > 0)
-    a: Array = set_shares[:, None] * set_priors * inverse
-    return a
+    return np.asarray(set_shares[:, None] * set_priors * inverse)
 
 
 @final

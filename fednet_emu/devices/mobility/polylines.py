@@ -42,5 +42,4 @@ class Polylines:
         row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)
         start_s = self._time_s[row]
         along = np.minimum(np.maximum((clock_s - start_s) / (self._time_s[row + 1] - start_s), 0.0), 1.0)[:, None]
-        here_m: Array = self._xy_m[row] * (1 - along) + self._xy_m[row + 1] * along
-        return here_m
+        return np.asarray(self._xy_m[row] * (1 - along) + self._xy_m[row + 1] * along)

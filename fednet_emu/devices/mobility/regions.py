@@ -104,8 +104,7 @@ class BoxRegion(Region):
         return np.array([self.width_m, self.length_m]) / 2
 
     def holds(self, xy_m: Array) -> Mask:
-        inside: Mask = np.all(np.abs(xy_m) <= self._half_m() * (1 + _SLACK), axis=1)
-        return inside
+        return np.asarray(np.all(np.abs(xy_m) <= self._half_m() * (1 + _SLACK), axis=1))
 
     def points_m(self, first: Array, second: Array) -> Array:
         return (np.stack([first, second], axis=1) * 2 - 1) * self._half_m()
@@ -114,8 +113,7 @@ class BoxRegion(Region):
         speed_m_s = np.abs(velocity_m_s)
         gap_m = self._gap_m(xy_m, velocity_m_s)
         after_s: Array = np.divide(gap_m, speed_m_s, out=np.full_like(gap_m, math.inf), where=speed_m_s > _AT_REST_M_S)
-        first_s: Array = after_s.min(axis=1)
-        return first_s
+        return np.asarray(after_s.min(axis=1))
 
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
         # a corner counts as two walls, one after the other

@@ -86,8 +86,9 @@ def read_movements(path: Path) -> dict[int, Array]:
     for file, text in read_texts(path):
         for count, line in lines(text):
             try:
-                for statement in _statements(line):
-                    _take(statement, f"{file}:{count}", at_m, sent)
+                for statement in map(str.strip, re.split(r";\s*#", line)[0].split(";")):
+                    if "$node_(" in statement or " setdest" in statement:
+                        _take(statement, f"{file}:{count}", at_m, sent)
             except ValueError as error:
                 raise DataError(f"{file}:{count}", f"{error}, got {line[:80]!r}", _HOW) from error
     for node in [*at_m, *sent]:
@@ -99,11 +100,6 @@ def read_movements(path: Path) -> dict[int, Array]:
         node: _line((here["X"], here["Y"], here.get("Z", 0.0)), sorted(sent.get(node, []), key=lambda its: its.at_s))
         for node, here in at_m.items()
     }
-
-
-def _statements(line: str) -> list[str]:
-    code = re.split(r";\s*#", line)[0]
-    return [its for part in code.split(";") if "$node_(" in (its := part.strip()) or " setdest" in its]
 
 
 def _take(statement: str, where: str, at_m: dict[int, dict[str, float]], sent: dict[int, list[_Order]]) -> None:

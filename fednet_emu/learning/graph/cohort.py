@@ -70,8 +70,7 @@ class Columns:
     def by_n_samples(self, function: Any) -> Array:
         """A function of the number of samples, by device [n]."""
         counts, place = np.unique(self.n_samples, return_inverse=True)
-        found: Array = np.array([function(count) for count in counts.tolist()])[place]
-        return found
+        return np.asarray(np.array([function(count) for count in counts.tolist()])[place])
 
     def name_of_stream(self, device: int) -> tuple[Any, ...]:
         """The key of the random stream of a device."""

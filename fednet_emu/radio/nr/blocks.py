@@ -167,8 +167,6 @@ class NrBlocks(Repeating):
         efficiency_bps_hz = steps[below] + (place - below) * (steps[below + 1] - steps[below])
         return bandwidth_hz * np.where(np.asarray(sinr) < loop.least, 0.0, efficiency_bps_hz)
 
-    # ---- schemes -----------------------------------------------------------------------------------------------------
-
     @cached_property
     def schemes(self) -> list[Curve]:
         """All schemes of the table, in the order of the MCS index."""

@@ -73,8 +73,7 @@ def _offered(ledger: Ledger) -> str:
         size_bit = rows["size_bit"] * rows["receivers"]
         due_bit = np.where(rows["lost"] == DELIVERED, size_bit, 0)
         single, delivered_bit = rows["receivers"] == 1, rows["delivered_bit"]
-        bad: Mask = (delivered_bit > size_bit) | (single & (delivered_bit != due_bit))
-        return bad
+        return np.asarray((delivered_bit > size_bit) | (single & (delivered_bit != due_bit)))
 
     found = _each(ledger.transfers, wrong, "transfers deliver more or less than they carry")
     if found:
@@ -229,8 +228,7 @@ def _backhaul(ledger: Ledger) -> str:
         part = (rows["delivered_bit"] != np.where(arrived, size_bit, 0)) | (sent_bit > size_bit)
         unsent = (arrived & (sent_bit < size_bit)) | ((started_ns == NEVER_NS) & (sent_bit > 0))
         early = (started_ns != NEVER_NS) & ((rows["requested_ns"] > started_ns) | (started_ns > rows["ended_ns"]))
-        bad: Mask = part | unsent | early
-        return bad
+        return np.asarray(part | unsent | early)
 
     messages = ledger.backhaul
     found = _each(messages, wrong, "messages") or _rows(_back(messages, "ended_ns"), "messages")

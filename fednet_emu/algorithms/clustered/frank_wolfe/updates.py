@@ -41,8 +41,7 @@ def components(w: Array, n: int) -> IntArray:
 
     i, j = (side[w > TIED] for side in pairs_of(n))
     _, labels = connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
-    clusters: IntArray = labels.astype(np.int64)
-    return clusters
+    return np.asarray(labels, np.int64)
 
 
 def differences(x: Tensor) -> Tensor:
@@ -85,8 +84,7 @@ def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tup
 
 def distances(apart: Tensor) -> Array:
     """The distances ||x_i - x_j|| [pairs], from the differences [pairs, d]."""
-    lengths: Array = torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy()
-    return lengths
+    return np.asarray(torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy())
 
 
 def _incidence(n: int) -> Array:

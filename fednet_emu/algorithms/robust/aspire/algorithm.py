@@ -28,6 +28,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from fednet_emu.algorithms.base import ALONE_S, Algorithm, Patience
@@ -42,7 +43,7 @@ from fednet_emu.algorithms.robust.aspire.master import (
     Worker,
     refresh_bit,
 )
-from fednet_emu.algorithms.robust.aspire.updates import Steps, Upkeep, clipped
+from fednet_emu.algorithms.robust.aspire.updates import Steps, Upkeep
 from fednet_emu.algorithms.robust.uncertainty import AnyUncertaintySet
 from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.arrays import Array, IntArray
@@ -270,7 +271,8 @@ class Aspire(Algorithm):
         if self.loss_of == "result":  # one more forward pass over all samples
             work = work._replace(flop=work.flop + fed.task.model.forward_flop_per_sample * k.n_samples)
         params, loss = yield k.compute(work)
-        own.w = params if steps.model_bound == math.inf else fed.defer(clipped, params, steps.model_bound)
+        box = steps.model_bound
+        own.w = params if box == math.inf else fed.defer(torch.clamp, params, -box, box)
         if self.loss_of == "result":
             loss = fed.defer(fed.task.train_loss, own.w, k.index, size=1)
         report = (own.w, loss)

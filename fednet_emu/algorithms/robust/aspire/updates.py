@@ -113,7 +113,8 @@ def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps)
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
     """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the sums are pull + prox N (z - z_0)."""
     gradient = torch.add(pull, (z - z_0).double(), alpha=steps.prox * steps.n_workers)
-    return _clip(torch.sub(z.double(), gradient, alpha=steps.lr_z).to(z.dtype), steps.model_bound)
+    moved = torch.sub(z.double(), gradient, alpha=steps.lr_z).to(z.dtype)
+    return moved.clamp_(-steps.model_bound, steps.model_bound)
 
 
 def h_step(h: float, lam: Array, steps: Steps) -> float:
@@ -135,21 +136,12 @@ def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     gap = z - w
     if steps.c_phi:
         gap.add_(slope, alpha=steps.c_phi)
-    return _clip(slope.sub(gap, alpha=steps.rho_phi), steps.dual_bound)
+    return slope.sub(gap, alpha=steps.rho_phi).clamp_(-steps.dual_bound, steps.dual_bound)
 
 
 def share_of(state: State, column: Array) -> float:
     """sum_l lam_l p_lj, by which worker j scales its gradient."""
     return float(state.lam @ column)
-
-
-def clipped(vector: Tensor, bound: float) -> Tensor:
-    """The projection onto the box of this half width; an infinite one changes nothing."""
-    return vector if bound == float("inf") else vector.clamp(-bound, bound)
-
-
-def _clip(vector: Tensor, bound: float) -> Tensor:
-    return vector if bound == float("inf") else vector.clamp_(-bound, bound)
 
 
 def squared_gap(
@@ -168,7 +160,7 @@ def squared_gap(
     dL/dx)) / step, with P the projection onto the block's box. Of each worker, `models` has w_j [P], `descended` w_j -
     grad f_j(w_j) [P], `losses` f_j(w_j) and `slopes` -phi_j [P]; `planes` is p [L, N], and `lr` eta_w.
     """
-    z, h, lam = state.z, state.h, state.lam
+    z, h, lam, box, dual_box = state.z, state.h, state.lam, steps.model_bound, steps.dual_bound
     values, shares = planes @ np.asarray(losses), lam @ planes
     dz, total = z.double() * 0.0, 0.0
     for w, below, slope, share in zip(models, descended, slopes, shares, strict=True):
@@ -176,9 +168,9 @@ def squared_gap(
         dw = float(share) * (w - below) - phi + steps.prox * (w - z)
         dphi = z - w
         dz += phi.double() - steps.prox * (w - z).double()
-        total += _square((w - clipped(w - lr * dw, steps.model_bound)) / lr)
-        total += _square((phi - clipped(phi + steps.rho_phi * dphi, steps.dual_bound)) / steps.rho_phi)
-    total += _square((z - clipped(z - steps.lr_z * dz, steps.model_bound)) / steps.lr_z)
+        total += _square((w - (w - lr * dw).clamp(-box, box)) / lr)
+        total += _square((phi - (phi + steps.rho_phi * dphi).clamp(-dual_box, dual_box)) / steps.rho_phi)
+    total += _square((z - (z - steps.lr_z * dz).clamp(-box, box)) / steps.lr_z)
     dh = (h - np.clip(h - steps.lr_h * (1.0 - lam.sum()), 0.0, steps.level_bound)) / steps.lr_h
     dlam = (
         lam - np.clip(lam + steps.rho_lam * (values - h), steps.multiplier_floor, steps.multiplier_bound)

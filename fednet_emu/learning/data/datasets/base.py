@@ -140,8 +140,7 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
     place[sorted_rows] = np.arange(len(kind)) - np.repeat(np.cumsum(count) - count, count)
-    chosen: Mask = place >= (count - np.rint(share * count))[number]
-    return chosen
+    return np.asarray(place >= (count - np.rint(share * count))[number])
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:

@@ -152,5 +152,4 @@ def pair_of(x: Tensor) -> IntArray:
     """The pair of opposite octants, 0 to 3, of each point x [n, 3]."""
     positive = x > 0
     differs = (positive[:, 1:] != positive[:, :1]).long()
-    pairs: IntArray = (2 * differs[:, 0] + differs[:, 1]).numpy()
-    return pairs
+    return np.asarray((2 * differs[:, 0] + differs[:, 1]).numpy())

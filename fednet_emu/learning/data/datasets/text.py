@@ -39,8 +39,7 @@ _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 def characters(text: str) -> IntArray:
     """The token [len(text)] of each character."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    tokens: IntArray = _TOKEN_OF[np.minimum(points, _ASCII)]
-    return tokens
+    return np.asarray(_TOKEN_OF[np.minimum(points, _ASCII)])
 
 
 def words(text: str) -> list[str]:

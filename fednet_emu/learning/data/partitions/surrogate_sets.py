@@ -119,23 +119,20 @@ def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
     """Class shares [sets, classes] of sets: weights U(0.1, 1), ten times that for class m mod K, rows sum to one."""
     weights = rng.uniform(0.1, 1.0, (n_sets, classes))
     weights[np.arange(n_sets), np.arange(n_sets) % classes] *= DOMINANCE
-    shares: Array = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Array:
     """Class shares [devices, classes] under non-iid: two own classes each, rows sum to one."""
     weights = rng.uniform(0.45, 0.55, (n_devices, classes))
     weights[own_classes(n_devices, classes)] *= OWN_CLASS
-    shares: Array = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
     """Mask [devices, classes] of the own classes of each device: 2d and 2d + 1 (mod K) for device d."""
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
-    own: Mask = (label == 2 * device % classes) | (label == (2 * device + 1) % classes)
-    return own
+    return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))
 
 
 def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:

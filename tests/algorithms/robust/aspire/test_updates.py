@@ -18,7 +18,6 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     Planes,
     State,
     Steps,
-    clipped,
     h_step,
     initial_state,
     lam_step,
@@ -127,14 +126,6 @@ def test_at_a_bound_the_gap_is_what_the_bound_leaves() -> None:
     steps, slope = replace(STEPS, model_bound=1.0, dual_bound=10.0), torch.tensor([-3.0])
 
     assert squared_gap(master, [z], [z], [3.0], [slope], np.ones((1, 1)), 0.1, steps) == pytest.approx(1 + 9, rel=1e-5)
-
-
-def test_a_box_has_two_sides() -> None:
-    """Entries beyond either bound end at it; without one none moves."""
-    vector = torch.tensor([-3.0, 0.5, 2.0])
-
-    assert clipped(vector, 1.0).tolist() == [-1.0, 0.5, 1.0]
-    assert clipped(vector, math.inf).tolist() == vector.tolist()
 
 
 def test_a_new_list_of_planes_brings_its_numbers() -> None:
