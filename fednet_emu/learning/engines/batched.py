@@ -77,7 +77,7 @@ class BatchedEngine(Engine):
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
         """Cut jobs of one shape into stacks of about equal size that fit in memory.
 
-        Jobs with most steps come first, then the order is that of their data.
+        Jobs are ordered by their numbers of steps, largest first, then by their data.
         """
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):

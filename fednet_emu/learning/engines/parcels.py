@@ -21,7 +21,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 Kept = FlatModel | TrainData
-"""What is sent once."""
+"""Objects that are sent once."""
 
 
 class Parcel(NamedTuple):
@@ -155,7 +155,7 @@ def _shared(own: ResolvedJob) -> tuple[Any, ...]:
 
 
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
-    """The jobs of a parcel, with these models, shards and tensors in the place of the numbers."""
+    """The jobs of a parcel, with these models, shards and tensors instead of the numbers."""
     rows, shared = pickle.loads(text)
     sources = {"kept": kept, "tensors": tensors}
     things = [sources[kind][value] if kind else value for kind, value in shared]
@@ -172,7 +172,7 @@ def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> lis
 
 
 _UNKNOWN = Deferred(0, 0)
-"""In the place of what the parameters of a job came from."""
+"""Stands for the source of the parameters of a job."""
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
@@ -182,7 +182,7 @@ def span(resolved: ResolvedJob) -> tuple[int, int]:
 
 
 def tensor_of(array: NDArray[Any]) -> Tensor:
-    """A tensor in the memory of an array that nobody may write to; nobody does."""
+    """A tensor in the memory of a read-only array; it is only read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)

@@ -14,7 +14,7 @@ from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
-    """What a process reports of a call; the trained parameters are a value of their own, read when they are needed."""
+    """Report of a process on a call; the trained parameters are a separate value, read when they are needed."""
 
     losses: dict[int, tuple[float, float]]  # mean loss and mean square of each job that has ended, by its place
     error: Exception | None  # why others have not; None if all have

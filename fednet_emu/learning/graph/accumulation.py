@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""A sum under way: each `(yield)` is the next part, and what is returned is the result. A name for a part keeps it in
-memory until the next one comes: `total.add_((yield))` does without."""
+"""A sum in progress: each `(yield)` is the next part, and the returned value is the result. A name for a part keeps it
+in memory until the next part: `total.add_((yield))` does without."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -59,14 +59,14 @@ class _Running:
         self._added += 1
 
     def result(self) -> Any:
-        """What was returned after the last part."""
+        """The value that was returned after the last part."""
         if not self._over:
             raise ValueError(f"accumulate: asks for more, got all {self._added} parts; make one `yield` for each")
         return self._result
 
 
 class AsMean(NamedTuple):
-    """The model w, and weights and parts, of which any may be put together."""
+    """The model w, and weights and parts; any of the parts may be combined."""
 
     w: Deferred
     weights: Sequence[float]

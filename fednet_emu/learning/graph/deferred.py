@@ -206,7 +206,7 @@ def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
 
 
 def values_of(items: tuple[Any, ...] | list[Any]) -> list[Any]:
-    """The items with values in the place of Deferreds, in nested tuples and lists too."""
+    """The items with values instead of Deferreds, in nested tuples and lists too."""
     return [
         item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
         for item in items

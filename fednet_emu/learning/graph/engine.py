@@ -28,7 +28,7 @@ class TrainResult(NamedTuple):
 
 
 Results = Iterator[tuple[ResolvedJob, TrainResult]]
-"""Jobs, each with what it has come to."""
+"""Jobs, each with its result."""
 
 
 CohortResults = Iterator[tuple[Sequence[int], Sequence[Tensor]]]
@@ -127,13 +127,13 @@ class Engine(ABC):
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         """Weighted means, near w, of the results of jobs that were begun, each mean with the places of its jobs.
 
-        `run` is not called for jobs in a group. By default, or if a job fails, there are no groups: every result comes
-        back by `run`.
+        `run` is not called for jobs in a group. By default, or if a job fails, there are no groups: `run` yields every
+        result.
         """
         return []
 
     def close(self) -> None:  # noqa: B027
-        """End the threads that train, which a later `run` starts anew, or for good what trains on other machines."""
+        """End the threads that train, which a later `run` starts again; training on other machines ends for good."""
 
     @property
     def choices(self) -> Sequence[str]:
@@ -142,7 +142,7 @@ class Engine(ABC):
 
     @property
     def statistics(self) -> Mapping[str, float]:
-        """What an engine has measured that trains in other processes; empty for the others."""
+        """Measurements of an engine that trains in other processes; empty for the others."""
         return {}
 
 

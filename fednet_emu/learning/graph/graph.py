@@ -338,9 +338,9 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Let the ready jobs be trained while the caller goes on, once those that were begun before have ended.
+        """Begin to train the ready jobs, once the jobs that were begun before have ended, and return at once.
 
-        A synchronous round calls it before it invites anybody, so that the clock of this round goes on while the models
+        A synchronous round calls it before it invites devices, so that the clock of this round goes on while the models
         of the last one are trained where the engine can, and only one wavefront is under way. These jobs run together,
         whichever the engine. Where the results may be known, nothing is trained.
         """
@@ -364,7 +364,7 @@ class Graph:
         self._pending_byte = 0
 
     def close(self) -> None:
-        """End the threads and processes of the engine; what is still asked for is computed all the same."""
+        """End the threads and processes of the engine; values that are read later are still computed."""
         if self.engine is not None:
             self.engine.close()
 

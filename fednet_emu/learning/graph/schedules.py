@@ -17,7 +17,7 @@ class Schedule(Component):
 
     @abstractmethod
     def factor(self, t: int) -> float:
-        """What the step size is multiplied by in round t = 0, 1, ...; 0 or more."""
+        """Factor of the step size in round t = 0, 1, ...; 0 or more."""
 
 
 class Constant(Schedule):

@@ -12,7 +12,7 @@ from fednet_emu.learning.graph.work import PARAMS, Part, alive
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """What the jobs that were begun come to, whose nodes wait for it; for several it may be the mean that is needed."""
+    """Results of the jobs that were begun, for their nodes; of several jobs only the mean may be needed."""
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 

@@ -11,7 +11,7 @@ from fednet_emu.learning.graph.accumulation import Accumulate
 from fednet_emu.learning.graph.deferred import Deferred, values_of
 
 PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
-"""What makes the parts of the result of a training job beside its loss, which is the value of the job itself."""
+"""Makes the parts of the result of a training job other than its loss, which is the value of the job itself."""
 
 
 class Call(NamedTuple):

@@ -1,4 +1,4 @@
-"""The way to a Ray cluster; Ray is imported only when somebody asks for it."""
+"""Connection to a Ray cluster; Ray is imported only when a run uses it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connected(where: str, address: str | None, cpus: int | None) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Raise an error if nobody answers there, for which Ray itself would wait for minutes."""
+    """Raise an error if no server answers there; Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{address} is no host:port")

@@ -45,7 +45,7 @@ class Cluster(NamedTuple):
 
 
 class _Call:
-    """Jobs that are sent together, and what comes of them."""
+    """Jobs that are sent together, and their results."""
 
     def __init__(self, actor: int) -> None:
         self.actor, self.jobs, self.flop, self.byte = actor, list[ResolvedJob](), 0.0, 0
@@ -62,7 +62,7 @@ class _Call:
         return len(self.jobs) - 1
 
     def is_full(self, device: str) -> bool:
-        """Whether it is worth to be sent, by what is known of the jobs and not by any clock."""
+        """Whether the call is large enough to be sent, by the properties of its jobs and not by a clock."""
         return len(self.jobs) >= _CALL_JOBS or self.flop >= _CALL_FLOP[device] or self.byte >= _CALL_BYTE
 
 

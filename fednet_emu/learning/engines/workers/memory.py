@@ -1,6 +1,6 @@
-"""Memory that processes share: arrays are told to another process by their places, and nothing is left behind.
+"""Memory that processes share: a process refers to an array of another one by its place.
 
-The memory has no name in any folder. It is gone with the last process that uses it, however that ends.
+The memory has no name in any folder. It is freed when the last process that uses it ends, however it ends.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Memory:
         return place
 
     def trim(self) -> None:
-        """Give the pages of what is free back to the system."""
+        """Return the pages of free areas to the system."""
         self._join()
         if hasattr(mmap, "MADV_REMOVE"):
             for start, end in self._free:
@@ -99,7 +99,7 @@ class Memory:
         self._returned.append((offset, offset + _whole_pages(byte)))
 
     def _join(self) -> None:
-        """Add what was given back to the free areas."""
+        """Add the returned areas to the free ones."""
         if not self._returned:
             return
         while self._returned:
@@ -122,7 +122,7 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """An open file without a name, as large as the machine's memory, of which nothing is stored yet."""
+    """An open file without a name, as large as the machine's memory and still empty."""
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

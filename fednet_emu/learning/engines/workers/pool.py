@@ -1,6 +1,6 @@
 """The workers of this process, and how orders are dealt to them: started once, kept from run to run.
 
-A worker has at most two orders, so that it need not wait for the next one, and whoever is free takes another. An order
+A worker has at most two orders, so that it need not wait for the next one; a free worker takes another. An order
 only writes where nothing else is, so that one that was cut short by the death of its worker can be carried out again.
 """
 
@@ -65,7 +65,7 @@ class Pool:
         self._waiting: deque[Call] = deque()
 
     def warm_up(self) -> None:
-        """Let the server from which workers are forked import what they need, without waiting for it."""
+        """Let the server from which workers are forked import their modules, without waiting for it."""
         context = clean_context(serve.__module__)
         if context.get_start_method() == "forkserver":
             from multiprocessing.forkserver import ensure_running

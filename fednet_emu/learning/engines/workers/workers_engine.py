@@ -1,6 +1,6 @@
 """The engine that deals stacks of jobs to processes of this machine.
 
-What is trained together follows from the jobs alone, and models are added up in this process, in the order of the jobs.
+The stacks follow from the jobs alone, and models are added up in this process, in the order of the jobs.
 So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data, models and their
 frozen weights are in shared memory once, what jobs start from once per wavefront; results are read where workers wrote
 them.
@@ -233,7 +233,7 @@ class WorkersEngine(Engine):
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """What a call comes to; what a worker cannot do is done here, where an error is raised as it is."""
+        """The results of a call; jobs that a worker cannot run are run here, where an error is raised as it is."""
         results = self._ended(call)
         if results is None or call.report is None:
             yield from self._here.run_stack(call.single)
