@@ -100,8 +100,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
 
     def _cells(self) -> NDArray[np.int64]:
         """The station that serves each device now."""
-        assert self._env.episode is not None, "an episode has begun"
-        return np.array([self._env.episode.fed.network.serving_cell(k) for k in range(self._n)])
+        return np.array([self._env.fed.network.serving_cell(k) for k in range(self._n)])
 
     def _seen(self, seen: Observation) -> dict[str, NDArray[np.float32]]:
         own = np.array([seen[key] for key in self._own], np.float32)

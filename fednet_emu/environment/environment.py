@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import TransformObservation
@@ -19,22 +23,29 @@ from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection.base import Selection, ServerView
 from fednet_emu.algorithms.selection.rules import Uniform
 from fednet_emu.compression.sparse import Sparse
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.final_model import final_model
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.emulation.guard import none_left_behind
+from fednet_emu.emulation.play import Ended, describe
+from fednet_emu.emulation.record import totals
 from fednet_emu.environment import observation
 from fednet_emu.environment.actions import GRANTS, WHO, Actions, Answer
-from fednet_emu.environment.episode import Episode
 from fednet_emu.environment.observation import LARGEST, LIMIT, MASK, OF_RUN, REPORTED, Observation, divided
-from fednet_emu.environment.rewards import Curve, Reward, reads_accuracy, reward_of
-from fednet_emu.errors import FednetError, ScenarioError, did_you_mean
+from fednet_emu.environment.rewards import Curve, Reward, Step, reads_accuracy, reward_of
+from fednet_emu.errors import Deadlock, Diverged, FednetError, ScenarioError, did_you_mean
 from fednet_emu.federation import cohort_size
 from fednet_emu.federation.cohort import draw
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.outside import Outside, Question
+from fednet_emu.files.data_folder import data_folder
 from fednet_emu.host import clean_context, main_left_out
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.planning.base import Planner
+from fednet_emu.records.ledger import SERVER, SEVERAL
+from fednet_emu.records.reasons import REASONS
+from fednet_emu.records.table import Table
 from fednet_emu.results.run import Run
 from fednet_emu.scenario.algorithms import ALGORITHMS
 
@@ -44,12 +55,11 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 Stepped = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
-@dataclass(frozen=True, eq=False)
 class Known:
     """A question with the server's knowledge, for policies in Python. It refers to the run, so its copies are None."""
 
-    name: str
-    known: ServerView
+    def __init__(self, question: Question) -> None:
+        self.name, self.known = question
 
     def __reduce__(self) -> Any:
         return type(None), ()
@@ -85,8 +95,9 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         ScenarioError: every problem of the scenario and of the arguments.
 
     Attributes:
+        fed: the federation of the latest run.
         view: the server's knowledge at the latest decision.
-        episode: the latest run; None before the first one.
+        now: totals and scores of the run at the latest decision.
         rule: the selection rule of the scenario, whose reports and polls remain.
         planner: the planner of the scenario; None if rounds are not planned.
     """
@@ -123,22 +134,22 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self.keys, self._reward = observation.keys_of(observe), reward_of(reward)
         self.rule: Selection = getattr(whole.algorithm, "selection", Uniform())
         self.planner: Any = getattr(whole.network.uplink.access, "planner", None)
-        problems = [
-            f"{name}: no such choice, got {given[name]!r}; choose of {', '.join(known)}"
-            for name, known in CHOICES.items()
-            if given[name] not in known
+        choices = [
+            f"{name}: no such choice, got {its!r}; choose of {', '.join(CHOICES[name])}"
+            for name, its in given.items()
+            if name in CHOICES and its not in CHOICES[name]
         ]
-        problems += [*self.acts.refusals(), *self._refusals(), *self._score_refusals(reads_accuracy(reward))]
+        problems = [*choices, *self.acts.refusals(), *self._refusals(), *self._score_refusals()]
         if problems:
             raise ScenarioError(*problems)
         self.action_space, self.observation_space = self.acts.space, space(self.keys, n)
         asks = {"invite" if per == "round" else "dispatch"} | ({"grants"} if set(acts) & set(GRANTS) else set())
         self._outside = Outside(frozenset(asks), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
         self._task: LearningTask | None = None
-        self.episode: Episode | None = None
         self._seed: int | None = None
         self._own: list[int] | None = None  # cohort of the scenario's rule, if no act selects one
-        self._closed, self._pid = False, 0
+        self._error: Deadlock | Diverged | None = None
+        self._ended, self._closed, self._pid = "closed", False, 0
 
     def _refusals(self) -> Iterator[str]:
         """Errors of acts that the scenario does not support."""
@@ -165,9 +176,10 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         if "steps" in acts and "steps" not in algorithm.uses:
             yield f"act: steps does not go with {algorithm.kind}, got it; choose {scenario.users('steps')}"
 
-    def _score_refusals(self, rewarded: bool) -> Iterator[str]:
+    def _score_refusals(self) -> Iterator[str]:
         """Errors of observations and rewards that the scenario does not support."""
         timing_only, every = self._timing_only, self.scenario.evaluation.every_rounds
+        scored = reads_accuracy(self._reward)
         for key in self.keys:
             if key not in observation.KNOWN:
                 hint = did_you_mean(key, observation.KNOWN) or f"; choose server, oracle, {', '.join(REPORTED)}"
@@ -176,9 +188,9 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
                 yield f"observe: {key} needs training and rounds, got per={self._per}, timing_only={timing_only}"
             if key in ("accuracy", "loss") and timing_only and not (key == "accuracy" and self._proxy):
                 yield f"observe: {key} needs training, got timing_only; leave it out"
-        if rewarded and timing_only and self._proxy is None:
+        if scored and timing_only and self._proxy is None:
             yield "reward: reads the accuracy, got timing_only; train, or give a proxy for warming up"
-        if rewarded and not timing_only and every != 1:
+        if scored and not timing_only and every != 1:
             yield f"reward: reads the accuracy of every round, got evaluation.every_rounds: {every}; give 1"
 
     def reset(
@@ -196,10 +208,22 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         seeds = {"seed": own.seed if self._vary == "nothing" else self._seed}
         if kept:
             seeds["scene_seed"] = own.seed if own.scene_seed is None else own.scene_seed
-        scenario, how = own.model_copy(update=seeds), (self._timing_only, self._data_dir, self._task, self._proxy)
-        self.episode, self._pid = Episode(scenario, self._outside, *how), os.getpid()
-        self._task = self.episode.fed.task if kept else None
-        return self._seen(self.episode)
+        self._played, self._threads, self._updates, self._error = own.model_copy(update=seeds), 0, 0, None
+        with self._settings():
+            how = {"data_dir": self._data_dir, "timing_only": self._timing_only, "task": self._task}
+            self.fed = build(self._played, **how)
+            self._threads = torch.get_num_threads()
+        self.fed.outside, ledger, self._task = self._outside, self.fed.ledger, self.fed.task if kept else None
+        self._tables: list[Table[Any]] = [ledger.transfers, ledger.receptions, ledger.computes, ledger.rounds]
+        self._rows, self._ended, self._pid = [0] * len(self._tables), "", os.getpid()
+        before = self._totals()  # polls before the first decision are a part of the first step
+        if not self._go(partial(self.fed.begin, own.algorithm)):
+            what = f"the run ends before its first decision, got {own.algorithm.kind}"
+            error = ScenarioError(f"algorithm: {what}; raise the limits of stop, or choose another algorithm")
+            raise self._error or error
+        self.now = self._totals()
+        self._before = before | {"accuracy": self.now["accuracy"]}
+        return self._seen()
 
     def step(self, action: Any) -> Stepped:
         """Answer the decision of a round, and run until the next one.
@@ -211,30 +235,35 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             FednetError: the action is invalid; the run continues with the next action.
         """
         self._refuse_closed("step")
-        episode, decide, answer = self.episode, action, Answer()
-        if episode is None or episode.question is None or self._pid != os.getpid():
+        question, decide, answer = self.question, action, Answer()
+        if question is None or self._pid != os.getpid():
             what = "no episode is under way in this process, got step; call reset"
             raise gymnasium.error.ResetNeeded(f"environment: {what}")
         if not callable(action):
             answer = self.acts.read(action, self.view)
             decide = partial(self._decided, answer, (self._own or []) if answer.invited is None else answer.invited)
-        episode.fed.orders = answer.orders
-        episode.answer(decide(episode.question))
-        while episode.question is not None and episode.question.name == "grants":
-            episode.answer(decide(episode.question))
-        step = episode.step(dropped=answer.dropped, filled=answer.filled)
-        seen, info = self._seen(episode)
+        self.fed.orders = answer.orders
+        self._go(partial(self.fed.answer, decide(question)))
+        while (question := self.question) is not None and question.name == "grants":
+            self._go(partial(self.fed.answer, decide(question)))
+        step = self._step(answer)
+        seen, info = self._seen()
         info |= {"step": step, "dropped": step.dropped, "filled": step.filled, "ended": step.ended}
         if step.ended:
-            whole = episode.totals
+            whole = totals(self.fed, self._played, measured=False)
             info |= {name: whole[name] for name in ENDS}
         return seen, float(self._reward(step)), bool(step.ended), False, info
 
+    @property
+    def question(self) -> Question | None:
+        """The open question of the run; None before and after an episode."""
+        return None if self._ended else self.fed.question
+
     def close(self) -> None:
         """End the run; the environment is then unusable."""
-        episode, self.episode, self._closed = self.episode, None, True
-        if episode is not None and self._pid == os.getpid():
-            episode.close()
+        if not self._ended and self._pid == os.getpid():
+            self.fed.close()
+        self._ended, self._closed = self._ended or "closed", True
 
     def run(self) -> Run:
         """The results of the episode that has ended.
@@ -242,28 +271,105 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         Raises:
             FednetError: no episode has ended.
         """
-        episode = self.episode
-        if episode is None or episode.ended in ("", "closed"):
+        if self._ended in ("", "closed"):
             raise FednetError("environment: no episode has ended, got run; play one to its end")
-        return Run.ended(episode.results(self.name), episode.scenario, None)
+        fed, scenario, diverged = self.fed, self._played, self._ended == "diverged"
+        status = {"deadlock": "failed", "diverged": "diverged"}.get(self._ended, "done")
+        why = (fed.divergence() or str(self._error)) if diverged else None
+        facts = {"name": self.name, "seed": scenario.seed, "timing_only": self._timing_only, "status": status}
+        with self._settings():
+            describe(fed, scenario, self._data_dir)
+            summary = {
+                **facts,
+                "diverged": why,
+                **totals(fed, scenario, measured=False),
+                "host_s": 0.0,
+                "host_parts": {},
+            }
+            model = None if diverged else final_model(fed, data_folder(self._data_dir))
+        return Run.ended(Ended(summary, fed.ledger, model), scenario, None)
 
     def _decided(self, answer: Answer, invited: list[int], question: Question) -> Any:
         if question.name == "grants":
             return answer.grant(self.planner, *question.known)
         return invited[0] if question.name == "dispatch" else invited
 
-    def _seen(self, episode: Episode) -> tuple[Observation, dict[str, Any]]:
+    def _seen(self) -> tuple[Observation, dict[str, Any]]:
         """Observation and info; without an act for the cohort, the scenario's rule chooses it now."""
-        question, keys, self._own = episode.question, self.keys, None
-        info = {"seed": self._seed, "proxy": self._proxy is not None, "question": question and Known(*question)}
+        question, keys, self._own = self.question, self.keys, None
+        info = {"seed": self._seed, "proxy": self._proxy is not None, "question": question and Known(question)}
         if question is None:
-            now = {"round": [episode.fed.round], "now_s": [episode.now["now_s"]]}
-            last = observation.observed(self.view, keys, [], episode.now)
+            now = {"round": [self.fed.round], "now_s": [self.now["now_s"]]}
+            last = observation.observed(self.view, keys, [], self.now)
             return last | {key: np.array(value, np.float32) for key, value in now.items() if key in keys}, info
         self.view: ServerView = question.known
         if not set(self.acts.acts) & set(WHO):
-            self._own = choice(self.rule, self.view, episode.fed.streams)
-        return observation.observed(self.view, keys, self._own, episode.now), info
+            self._own = choice(self.rule, self.view, self.fed.streams)
+        return observation.observed(self.view, keys, self._own, self.now), info
+
+    def _step(self, answer: Answer) -> Step:
+        """The record since the last call."""
+        before = self._before
+        sent, heard, work, rounds = (its.since(row) for its, row in zip(self._tables, self._rows, strict=True))
+        self._rows, arrived = list(map(len, self._tables)), sum(rounds["arrived"].tolist())
+        self._updates += arrived
+        after = self._before = self.now = self._totals()
+        own_j = float(sent["energy_j"][sent["sender"] != SERVER].sum() + sent["receive_j"].sum())
+        lost = Counter((*sent["lost"][sent["receiver"] != SEVERAL].tolist(), *heard["lost"].tolist()))
+        gained = after["accuracy"] - before["accuracy"]
+        return Step(
+            round=self.fed.round,
+            began_s=before["now_s"],
+            ended_s=after["now_s"],
+            energy_j=after["energy_j"] - before["energy_j"],
+            device_j=own_j + float(work["energy_j"].sum()) + after["idle_j"] - before["idle_j"],
+            bits=after["bits"] - before["bits"],
+            invited=sum(rounds["invited"].tolist()),
+            arrived=arrived,
+            lost_transfers={REASONS[code]: count for code, count in sorted(lost.items()) if code},
+            dropped=answer.dropped,
+            filled=answer.filled,
+            accuracy=after["accuracy"],
+            gained=0.0 if math.isnan(gained) else gained,
+            loss=after["loss"],
+            ended=self._ended,
+        )
+
+    def _totals(self) -> dict[str, Any]:
+        fed, ledger, now_ns, scores = self.fed, self.fed.ledger, self.fed.clock.now, self.fed.ledger.evaluations
+        accuracy = fed.accuracy if self._proxy is None else self._proxy(self._updates)
+        return {
+            "now_s": fed.now_s,
+            "energy_j": ledger.spent_j(now_ns),
+            "idle_j": ledger.idle.until_j(now_ns),
+            "bits": sum(ledger.sent_bit),
+            "accuracy": math.nan if accuracy is None else accuracy,
+            "loss": float(scores.since(len(scores) - 1)["loss"][-1]) if len(scores) else math.nan,
+        }
+
+    def _go(self, run: Callable[[], bool]) -> bool:
+        """Continue until the next question (True) or the end; other errors than ends of a `Step` close the run."""
+        try:
+            with self._settings():
+                if run():
+                    return True
+                self._ended = "diverged" if self.fed.divergence() else "stop"
+        except (Deadlock, Diverged) as error:
+            self._ended, self._error = ("deadlock" if isinstance(error, Deadlock) else "diverged"), error
+            self.fed.close()
+        except BaseException:
+            self._ended = "closed"
+            self.fed.close()
+            raise
+        return False
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """The settings of the process that the run needs, inside the `with` block."""
+        with none_left_behind(), torch.inference_mode(mode=False), torch.enable_grad():
+            if self._threads and torch.get_num_threads() != self._threads:
+                torch.set_num_threads(self._threads)
+            yield
 
     def _refuse_closed(self, verb: str) -> None:
         if self._closed:
@@ -291,9 +397,10 @@ def scaled(env: Environment) -> TransformObservation:
     seed.
     """
     inner: Environment = env.unwrapped
-    first, battery = Episode(inner.scenario, inner._outside, True, inner._data_dir), inner.scenario.devices.battery
-    assert first.question is not None, "a run begins with a question"
-    constants = observation.constants(first.question.known, battery.capacity_j if battery else 0.0)
+    how, battery = {"timing_only": True, "observe": "server", "reward": "time"}, inner.scenario.devices.battery
+    first = Environment(*inner._ezpickle_args, **(inner._ezpickle_kwargs | how))
+    first.reset()
+    constants = observation.constants(first.view, battery.capacity_j if battery else 0.0)
     first.close()
     wrapped = TransformObservation(env, partial(divided, by=constants), space(inner.keys, inner.acts.n, LIMIT))
     wrapped.constants = constants
@@ -324,8 +431,7 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
         what = f"reads {', '.join(lacking) or 'losses of polled devices'}, which no device sends, got {own.kind}"
         raise FednetError(f"policy: {rule.kind} {what}; set algorithm.selection: {rule.kind}")
     _, info = inner.reset(seed=seed)
-    assert inner.episode is not None, "an episode has begun"
-    streams, memory = inner.episode.fed.streams, rule.start(inner.acts.n)
+    streams, memory = inner.fed.streams, rule.start(inner.acts.n)
 
     def decide(question: Question) -> Any:
         if question.name == "grants":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -60,7 +59,8 @@ def observed(
 ) -> Observation:
     """The observation of some keys besides the mask; without oracle keys a pure function of the server's knowledge.
 
-    `mask` has the numbers of its devices, by default those that can be invited; `oracle` values by key.
+    Unknown numbers are 0 and infinite ones `LARGEST`. `mask` has the numbers of its devices, by default those that can
+    be invited; `oracle` values by key.
     """
     allowed = np.zeros(len(view.asked), np.int8)
     allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
@@ -71,16 +71,12 @@ def observed(
         return view.told[REPORTED[key]] if key in REPORTED else [(oracle or {})[key]]
 
     values = {key: of(key) for key in keys}
-    numbers = finite(np.concatenate([[], *values.values()]))  # one array after the other would take longer
-    ends = accumulate(map(len, values.values()))
-    return {MASK: allowed, **{k: numbers[end - len(v) : end] for (k, v), end in zip(values.items(), ends, strict=True)}}
-
-
-def finite(values: Any) -> NDArray[np.float32]:
-    """The values as float32; 0 for nan, `LARGEST` for infinity."""
-    numbers = np.array(values, np.float64)
+    numbers, end = np.concatenate([[], *values.values()]), 0  # one array after the other would take longer
     numbers[np.isnan(numbers)] = 0.0
-    return np.clip(numbers, -LARGEST, LARGEST, out=numbers).astype(np.float32)
+    numbers, found = np.clip(numbers, -LARGEST, LARGEST, out=numbers).astype(np.float32), {MASK: allowed}
+    for key, its in values.items():
+        found[key], end = numbers[end : end + len(its)], end + len(its)
+    return found
 
 
 def best(scores: Any, view: ServerView) -> list[int]:

@@ -93,20 +93,20 @@ def within(energy_j: float, each: float = 1.0) -> Reward:
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
     """The reward function of a name, weights or a function; a `FednetError` for an unknown name."""
-    names = [given] if isinstance(given, str) else [*given] if isinstance(given, Mapping) else []
-    for name in names:
+    weights = {given: 1.0} if isinstance(given, str) else given
+    if not isinstance(weights, Mapping):
+        return weights
+    for name in weights:
         if name not in NAMED:
             hint = did_you_mean(str(name), NAMED) or f"; choose {', '.join(NAMED)} or a function of a Step"
             raise FednetError(f"reward: no such reward, got {name!r}{hint}")
-    if isinstance(given, Mapping):
-        return partial(_weighted, dict(given))
-    return NAMED[given] if isinstance(given, str) else given
+    return partial(_weighted, dict(weights))
 
 
-def reads_accuracy(given: Any) -> bool:
-    """Whether a reward of this module depends on the accuracy."""
-    named = isinstance(given, str | Mapping) and "gain" in ([given] if isinstance(given, str) else given)
-    return named or getattr(given, "func", None) is _towards
+def reads_accuracy(reward: Any) -> bool:
+    """Whether a reward function of this module depends on the accuracy."""
+    function = getattr(reward, "func", None)
+    return function is _towards or (function is _weighted and "gain" in reward.args[0])
 
 
 class Curve(NamedTuple):

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn import functional
 
 from fednet_emu.algorithms.selection.base import Selection, ServerView
 from fednet_emu.environment.observation import MASK, ORACLE, REPORTED, best, divided, observed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fednet_emu.environment.environment import Environment
 
 _ABOUT = "fednet_emu"  # entry of the file's metadata with the description of the agent
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "": lambda x: x}
+_LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh": torch.tanh, "ReLU": torch.relu}
 
 
 class Trained(Selection):
@@ -61,10 +61,11 @@ class Trained(Selection):
         """Description and weights of the agent; a `DataError` if the file has none."""
         try:
             with safetensors.safe_open(self.file, "pt") as opened:
-                return json.loads(opened.metadata()[_ABOUT]), {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (no mapping)
+                about, names = json.loads(opened.metadata()[_ABOUT]), opened.keys()
+                return about, {name: opened.get_tensor(name) for name in names}
         except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
-            what = f"is no trained agent ({error})"
-            raise DataError(self.file, what, "write it by fednet_emu.environment.export") from None
+            what, remedy = f"is no trained agent ({error})", "write it by fednet_emu.environment.export"
+            raise DataError(self.file, what, remedy) from None
 
     @property
     def reports(self) -> tuple[Statistic, ...]:  # type: ignore[override]
@@ -87,8 +88,9 @@ class Trained(Selection):
             seen = divided(seen, about["scales"])
         with torch.no_grad():
             x = torch.cat([torch.as_tensor(seen[key], dtype=torch.float32) for key in about["keys"]])[None]
-            for place, activation in enumerate(about["activations"]):
-                x = _ACTIVATIONS[activation](linear(x, weights[f"weight.{place}"], weights[f"bias.{place}"]))
+            for place, name in enumerate(about["layers"]):
+                own = (weights[f"{place}.weight"], weights[f"{place}.bias"]) if name == "Linear" else ()
+                x = _LAYERS[name](x, *own)
         return best(x[0].clamp(-1.0, 1.0).numpy(), view)
 
 
@@ -108,27 +110,21 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
     policy = getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
     keys = tuple(inner.observation_space) if policy is None else tuple(policy.features_extractor.extractors)
-    problems, tensors, activations = [*_refusals(inner, model, policy)], dict[str, Tensor](), list[str]()
-    for layer in layers:
-        if isinstance(layer, nn.Linear):
-            own = {f"weight.{len(activations)}": layer.weight, f"bias.{len(activations)}": layer.bias}
-            tensors |= {name: its.detach().cpu().contiguous() for name, its in own.items()}
-            activations.append("")
-        elif isinstance(layer, nn.Tanh | nn.ReLU) and activations:
-            activations[-1] = type(layer).__name__.lower()
-        else:
-            problems.append(f"has a layer {type(layer).__name__}, got it; use linear layers, tanh and ReLU")
+    names = [type(layer).__name__ for layer in layers]
+    others = [f"has a layer {name}, got it; use linear layers, tanh and ReLU" for name in names if name not in _LAYERS]
+    problems = [*_refusals(inner, model, policy), *others]
     if problems:
         raise FednetError("\n".join(f"export: the agent {problem}" for problem in problems))
     about = {
-        "activations": activations,
+        "layers": names,
         "keys": keys,
         "scales": env.get_wrapper_attr("constants") if env.has_wrapper_attr("constants") else {},
         "devices": inner.acts.n,
         "reports": list(dict.fromkeys((*inner.rule.reports, *(REPORTED[key] for key in keys if key in REPORTED)))),
     }
+    weights = {name: its.cpu().contiguous() for name, its in nn.Sequential(*layers).state_dict().items()}
     with file_errors(Path(path), "written to"):
-        Path(path).write_bytes(safetensors.torch.save(tensors, {_ABOUT: json.dumps(about)}))
+        Path(path).write_bytes(safetensors.torch.save(weights, {_ABOUT: json.dumps(about)}))
     return Trained.model_validate({"file": str(path)})
 
 

@@ -63,14 +63,20 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 class Cohort(Completion):
     """Event with up to `size` devices, drawn uniformly among those that are present, in order of their numbers.
 
-    It triggers at once, or, if all are away, as soon as a device returns. `view` turns a number into a device.
+    It triggers at once, or, if all are away, as soon as a device returns. `view` turns a number into a device. `rng` is
+    called only where numbers are drawn, as making a generator takes as long as drawing.
 
     Raises:
         Deadlock: nobody was there at `MOST_LOOKS` instants at which somebody might have returned.
     """
 
     def __init__(
-        self, clock: Clock, presence: Presence, size: int, rng: np.random.Generator, view: Callable[[int], Any]
+        self,
+        clock: Clock,
+        presence: Presence,
+        size: int,
+        rng: Callable[[], np.random.Generator],
+        view: Callable[[int], Any],
     ) -> None:
         super().__init__(clock)
         self._clock, self._presence, self._size, self._rng, self._view = clock, presence, size, rng, view
@@ -81,7 +87,8 @@ class Cohort(Completion):
         """Choose among those that are there, or look again when somebody may have returned."""
         present = self._presence.present(self._clock.now)
         if len(present):
-            self.succeed([self._view(index) for index in draw(present, self._size, self._rng)])
+            drawn = present.tolist() if self._size >= len(present) else draw(present, self._size, self._rng())
+            self.succeed([self._view(index) for index in drawn])
         elif (returns_ns := self._presence.next_return_ns(self._clock.now)) < FOREVER_NS:
             self._looks += 1
             if self._looks > MOST_LOOKS:

@@ -139,7 +139,7 @@ class Federation:
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
         count = cohort_size(size, self.n_devices, "fed.cohort")
-        return Cohort(self.clock, able, count, self.streams("cohort", *key), partial(Device, self))
+        return Cohort(self.clock, able, count, partial(self.streams, "cohort", *key), partial(Device, self))
 
     def somebody_there(self) -> Cohort:
         """Event that triggers as soon as a device with training samples is present."""

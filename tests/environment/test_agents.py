@@ -65,7 +65,7 @@ def test_a_station_divides_among_its_own_devices() -> None:
     cells = env._cells()
     busiest = int(np.bincount(cells).argmax())
     env.step({name: np.full(8, 0.9 if name == f"station-{busiest}" else 0.25) for name in env.agents})
-    shares = {row["device"]: row["share"] for row in env._env.episode.fed.ledger.series["plan"]}
+    shares = {row["device"]: row["share"] for row in env._env.fed.ledger.series["plan"]}
     count = int((cells == busiest).sum())
 
     assert count >= 2

@@ -231,7 +231,7 @@ def test_shares_are_scaled_down_together_and_powers_have_a_floor() -> None:
     env.reset(seed=0)
     ones, zeros = np.ones(8), np.zeros(8)
     env.step({"scores": np.arange(8.0), "share": ones, "power": zeros, "clock": ones})
-    plan = env.episode.fed.ledger.series["plan"]
+    plan = env.fed.ledger.series["plan"]
 
     assert [row["device"] for row in plan] == [5, 6, 7]
     assert [row["share"] for row in plan] == pytest.approx([1 / 3] * 3)
@@ -243,7 +243,7 @@ def test_an_act_that_is_left_out_is_the_planners() -> None:
     env = planned(act=("power",))
     env.reset(seed=4)
     env.step({"power": np.full(8, 0.5)})
-    plan, usual = env.episode.fed.ledger.series["plan"], normal(env.scenario, 4).ledger.series["plan"]
+    plan, usual = env.fed.ledger.series["plan"], normal(env.scenario, 4).ledger.series["plan"]
     first = [row for row in usual if row["round"] == 1]
 
     assert [row["device"] for row in plan] == [row["device"] for row in first]
@@ -270,7 +270,7 @@ def test_shares_of_the_local_steps_by_hand(timing_only: bool) -> None:
     """Of four steps of 0.72 ms: all, three, two, and for a share of 0 one; devices 1 and 2 are ready at 4.64 ms."""
     how = {"act": ("steps",), "timing_only": timing_only}
     env, step = one_step({"steps": [1.0, 0.6, 0.5, 0.0]}, "algorithm.local_steps=4", **how)
-    made = dict(zip(*(env.episode.fed.ledger.computes.column(name) for name in ("device", "flop")), strict=True))
+    made = dict(zip(*(env.fed.ledger.computes.column(name) for name in ("device", "flop")), strict=True))
 
     assert made == {0: 4 * 720, 1: 3 * 720, 2: 2 * 720, 3: 720}
     assert step.duration_s == pytest.approx(0.32e-3 + 3 * 1.44e-3 + 2 * 0.32e-3)
@@ -285,7 +285,7 @@ def test_plans_follow_the_local_steps() -> None:
     for share in (1.0, 0.5):
         how = {"act": ("steps",)}
         env, _ = one_step({"steps": [share] * 4}, PLANNED[0], access, energy, "algorithm.local_steps=40", **how)
-        clocks.append([row["clock_part"] for row in env.episode.fed.ledger.series["plan"]])
+        clocks.append([row["clock_part"] for row in env.fed.ledger.series["plan"]])
     assert all(fewer < more for fewer, more in zip(clocks[1], clocks[0], strict=True))
 
 
@@ -293,7 +293,7 @@ def test_shares_of_the_entries_by_hand() -> None:
     """Top-k of 10 parameters: 36 bit for each entry that is kept; at least one is."""
     how = {"act": ("ratio",), "timing_only": False}
     env, step = one_step({"ratio": [1.0, 0.5, 0.2, 0.0]}, "network.uplink.compression=top-k", **how)
-    sizes = env.episode.fed.ledger.transfers.column("size_bit")
+    sizes = env.fed.ledger.transfers.column("size_bit")
 
     assert sorted(sizes.tolist()) == [36, 72, 180, 320, 360]
     assert step.bits == 320 + (10 + 5 + 2 + 1) * 36
@@ -323,7 +323,7 @@ def test_without_an_act_for_it_the_mask_says_whom_the_rule_has_chosen() -> None:
     seen, _ = env.reset(seed=4)
     env.step({"share": np.ones(8)})
     assert np.flatnonzero(seen["action_mask"]).tolist() == [
-        row["device"] for row in env.episode.fed.ledger.series["plan"]
+        row["device"] for row in env.fed.ledger.series["plan"]
     ]
 
 
@@ -510,7 +510,7 @@ def test_an_error_closes_the_run_and_reset_works() -> None:
     def interrupted(_fed) -> None:
         raise KeyboardInterrupt
 
-    env.episode.fed.observers.append(interrupted)
+    env.fed.observers.append(interrupted)
     with pytest.raises(KeyboardInterrupt):
         env.step([1, 1, 0, 0])
     with pytest.raises(ResetNeeded):
@@ -523,11 +523,11 @@ def test_a_reset_in_the_middle_ends_the_run_first() -> None:
     """Transfers that are under way are accounted for as lost by the end."""
     env = small()
     env.reset(seed=0)
-    fed = env.episode.fed
+    fed = env.fed
     env.step([1, 1, 0, 0])
     env.reset(seed=0)
     assert len(fed.ledger.energies)
-    assert env.episode.fed is not fed
+    assert env.fed is not fed
 
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
@@ -583,7 +583,7 @@ def test_a_chance_episode_is_a_run_with_a_scene_seed() -> None:
     usual = normal(env.scenario.model_copy(update={"scene_seed": 0}), 9, timing_only=False)
 
     assert played.info["event_digest"] == usual.ledger.event_digest()
-    assert losses(env.episode.fed.ledger.evaluations) == losses(usual.ledger.evaluations)
+    assert losses(env.fed.ledger.evaluations) == losses(usual.ledger.evaluations)
 
 
 # ---- rewards ---------------------------------------------------------------------------------------------------------
@@ -623,7 +623,7 @@ def test_gains_add_up_to_the_accuracy() -> None:
     """From the initial model to the last one."""
     env = Environment("quickstart", settings={"stop.rounds": 4}, reward="gain", vary="chance")
     env.reset(seed=0)
-    start, rewards, over = env.episode.now["accuracy"], [], False
+    start, rewards, over = env.now["accuracy"], [], False
     while not over:
         _, reward, over, _, info = env.step(np.arange(20.0))
         rewards.append(reward)

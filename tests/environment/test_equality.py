@@ -40,7 +40,7 @@ def test_every_rule_is_a_policy(name: str, kind: str, run: tuple[int, bool]) -> 
 
     assert played.info["event_digest"] == fed.ledger.event_digest()
     assert len(played.rewards) >= fed.round
-    assert timing_only or losses(env.episode.fed.ledger.evaluations) == losses(fed.ledger.evaluations)
+    assert timing_only or losses(env.fed.ledger.evaluations) == losses(fed.ledger.evaluations)
 
 
 @pytest.mark.parametrize(("planner", "cells", "seed"), crossed(PLANNERS, [(), CELLS], [0, 1, 2, 3]))
@@ -54,7 +54,7 @@ def test_every_planner_is_a_policy(planner: str, cells: tuple[str, ...], seed: i
 
     fed = normal(scenario, seed)
     assert played.info["event_digest"] == fed.ledger.event_digest()
-    asked = len(env.episode.fed.ledger.series["plan"])
+    asked = len(env.fed.ledger.series["plan"])
     assert asked == len(fed.ledger.series["plan"]) > 0
 
 
@@ -80,7 +80,7 @@ def test_a_random_episode_is_replayed_by_a_normal_run(name: str, timing_only: bo
         action = env.action_space.sample()
         chosen.append(env.acts.read(action, env.view).invited)
         *_, over, _, info = env.step(action)
-    ledger = env.episode.fed.ledger
+    ledger = env.fed.ledger
 
     given = scenario.algorithm.model_copy(
         update={"selection": Given(rounds=tuple(map(tuple, played_by(ledger, chosen))))}
@@ -109,7 +109,7 @@ def test_a_joint_action_keeps_the_laws() -> None:
     over = False
     while not over:
         *_, over, _, info = env.step(env.action_space.sample())
-    plan = env.episode.fed.ledger.series["plan"]
+    plan = env.fed.ledger.series["plan"]
 
     assert info["verified"]
     assert {row["round"] for row in plan} == set(range(1, 7))
@@ -129,7 +129,7 @@ def test_control_an_answer_a_nanosecond_late_is_noticed(name: str) -> None:
     scenario = with_rule(name, "round-robin")
     env = Environment(scenario, timing_only=True)
     env.reset(seed=0)
-    env.episode.fed.clock.answer = lambda value: answers_later(env.episode.fed.clock, value, 1)
+    env.fed.clock.answer = lambda value: answers_later(env.fed.clock, value, 1)
     own, over = SELECTIONS["round-robin"](), False
     while not over:
         *_, over, _, info = env.step(lambda question: own.choose(question.known))
@@ -234,7 +234,7 @@ def test_answers_of_asynchronous_algorithms_are_steps(algorithm: str, name: str)
     played = play(env, seed=2)
 
     assert played.info["event_digest"] == fed.ledger.event_digest()
-    assert losses(env.episode.fed.ledger.evaluations) == losses(fed.ledger.evaluations)
+    assert losses(env.fed.ledger.evaluations) == losses(fed.ledger.evaluations)
     assert len(played.rewards) > 12
 
 

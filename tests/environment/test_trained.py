@@ -42,7 +42,7 @@ def test_the_run_of_an_exported_agent_is_its_own_episode(tmp_path, name: str, ti
     env = scaled(Environment(scene(*SCENES[name]), timing_only=timing_only))
     agent = layers(env)
     rule = export(agent, env, tmp_path / "agent.safetensors")
-    digest, seen = own_episode(env, agent, 4), losses(env.unwrapped.episode.fed.ledger.evaluations)
+    digest, seen = own_episode(env, agent, 4), losses(env.unwrapped.fed.ledger.evaluations)
 
     settings = f"algorithm.selection={{kind: '{Trained.kind}', file: {tmp_path}/agent.safetensors}}"
     scenario = scene(*SCENES[name], settings)

@@ -114,11 +114,12 @@ class History:
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
         """Record the replies, when the round ends."""
+        now = {"round": self._fed.round + 1, "simulated_s": self._fed.now_s}
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
             took_s = self.heard(k.index, int(self._last_asked[k.index]), reply)
-            if not reply.lost:
+            if reports and not reply.lost:
                 self._unread += [(k.index, name, value) for name, value in zip(reports, k.measured, strict=False)]
-            self._fed.record("selection", device=k.index, arrived=not reply.lost, took_s=took_s)
+            self._fed.ledger.record("selection", **now, device=k.index, arrived=not reply.lost, took_s=took_s)
 
     def heard(self, device: int, t: int, reply: Delivery) -> float:
         """Record a reply, which counts for round t; the time since the invitation, in s."""
