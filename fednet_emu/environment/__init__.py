@@ -27,6 +27,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'fednet_emu.environment' has no attribute '{name}'")
     library = {"Trained": "", "parallel": "PettingZoo"}.get(name, "Gymnasium")
     if library and find_spec(library.lower()) is None:
-        extra = f"pip install 'fednet-emu[{library.lower()}]'"
-        raise FednetError(f"{name}: needs {library}, which is not installed; {extra}")
+        what = f"needs {library}, which is not installed"
+        raise FednetError(f"{name}: {what}; pip install 'fednet-emu[{library.lower()}]'")
     return getattr(import_module(_HOMES[name]), name)

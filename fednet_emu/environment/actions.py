@@ -11,34 +11,34 @@ import numpy as np
 from gymnasium import spaces
 
 from fednet_emu.algorithms.selection.base import ServerView
-from fednet_emu.arrays import Array, IntArray
+from fednet_emu.arrays import Array
 from fednet_emu.environment.observation import best
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.federation.cohort import draw
-from fednet_emu.federation.outside import Orders
-from fednet_emu.network.planning.base import Grant, Planner, Round
+from fednet_emu.federation.outside import Orders, Question
+from fednet_emu.network.planning.base import Grant, Planner
 
-WHO = ("scores", "invite", "subset")
-"""Acts that select the cohort; at most one of them."""
-GRANTS = ("share", "power", "clock")
-"""Acts that divide the band, the powers and the clocks."""
+WHO = ("scores", "invite", "subset")  # select the cohort; at most one of them
+GRANTS = ("share", "power", "clock")  # divide the band, the powers and the clocks
 ACTS = (*WHO, *GRANTS, "deadline", "steps", "ratio")
 MOST_SUBSETS = 10_000
-LEAST = 1e-9
-"""Smallest part of the band, of a power, of the local steps and of the entries."""
+LEAST = 1e-9  # smallest part of the band, of a power, of the local steps and of the entries
 
 
 class Answer(NamedTuple):
     """The answers of an action to the questions of a run."""
 
-    invited: list[int] | None = None  # None leaves the choice to the scenario's rule
+    invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # devices of the action that cannot be invited
     filled: bool = False  # the action names no available device, so one is drawn
     orders: Orders = Orders()
     grants: Mapping[str, Array] = {}  # parts [devices] by act
 
-    def grant(self, planner: Planner, numbers: IntArray, round_: Round) -> Grant[Array]:
-        """The grants of the devices of a cell; the planner decides the parts without an act."""
+    def to(self, planner: Planner, question: Question) -> Any:
+        """The answer to a question; for grants, the planner decides the parts without an act."""
+        if question.name != "grants":
+            return self.invited[0] if question.name == "dispatch" else self.invited
+        numbers, round_ = question.known
         n, parts = len(numbers), {act: part[numbers] for act, part in self.grants.items()}
         planned = Grant.undisturbed(*np.ones((4, n))) if len(parts) == len(GRANTS) else planner.plan(round_)
         share = parts.get("share")
@@ -63,18 +63,15 @@ class Actions(NamedTuple):
     @property
     def space(self) -> Any:
         """The action space."""
-        own = {act: self._space(act) for act in self.acts}
-        return own[self.acts[0]] if self.alone else spaces.Dict(own)
+        return self._space(self.acts[0]) if self.alone else spaces.Dict({act: self._space(act) for act in self.acts})
 
     def _space(self, act: str) -> Any:
         if act == "subset":
             return spaces.Discrete(math.comb(self.n, self.k))
         if act == "invite":
             return spaces.MultiBinary(self.n)
-        return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, self._shape(act), np.float32)
-
-    def _shape(self, act: str) -> tuple[int]:
-        return (1 if act == "deadline" else self.n,)
+        n = 1 if act == "deadline" else self.n
+        return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, (n,), np.float32)
 
     def read(self, action: Any, view: ServerView) -> Answer:
         """The answer of an action at a decision.
@@ -100,7 +97,7 @@ class Actions(NamedTuple):
         return answer._replace(orders=Orders(**parts), grants=grants)
 
     def _array(self, where: str, act: str, value: Any) -> Array:
-        values, shape = np.asarray(value, np.float64), self._shape(act)
+        values, shape = np.asarray(value, np.float64), (1 if act == "deadline" else self.n,)
         if values.shape != shape:
             raise FednetError(f"{where}: has the shape {values.shape}; must be {shape}")
         if np.isnan(values).any():
@@ -138,5 +135,5 @@ class Actions(NamedTuple):
             yield f"act: subset has too many choices, got {subsets}; {MOST_SUBSETS} are the most, take scores"
         low_s, high_s = self.deadline_range_s or (0.0, 0.0)
         if "deadline" in acts and not 0.0 < low_s <= high_s < math.inf:
-            got = self.deadline_range_s
-            yield f"deadline_range_s: gives no bounds of the deadline, got {got}; for example (1.0, 60.0)"
+            what = f"gives no bounds of the deadline, got {self.deadline_range_s}"
+            yield f"deadline_range_s: {what}; for example (1.0, 60.0)"

@@ -49,11 +49,10 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         self._whole = [key for key in env.keys if key in OF_RUN]
         self.keys = (*self._own, *self._whole)
         size = len(self._own) * (1 if self._devices else self._n) + len(self._whole)
-        seen, acts = spaces.Box(-LARGEST, LARGEST, (size,), np.float32), spaces.Box(0.0, 1.0, (self._n,), np.float32)
+        seen = spaces.Box(-LARGEST, LARGEST, (size,), np.float32)
         self.observation_spaces = {name: deepcopy(seen) for name in self.possible_agents}
-        self.action_spaces = {
-            name: spaces.Discrete(2) if self._devices else deepcopy(acts) for name in self.possible_agents
-        }
+        act: Any = spaces.Discrete(2) if self._devices else spaces.Box(0.0, 1.0, (self._n,), np.float32)
+        self.action_spaces = {name: deepcopy(act) for name in self.possible_agents}
 
     def _refusals(self, agents: str, cells: int) -> Iterator[str]:
         if agents not in ("devices", "stations"):
@@ -74,10 +73,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         """Whether a device takes part; or shares of all devices (a station uses the shares of its own devices)."""
         return self.action_spaces[agent]
 
-    def reset(
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin a run, as `Environment.reset`."""
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         seen, info = self._env.reset(seed=seed, options=options)
         self.agents = list(self.possible_agents)
         return self._seen(seen), {name: dict(info) for name in self.agents}
@@ -88,14 +84,12 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         owners = np.arange(self._n) if self._devices else self._cells()
         given = [np.broadcast_to(np.asarray(actions.get(name, 0.0), float), self._n) for name in self.possible_agents]
         joint = np.array([given[owner][device] for device, owner in enumerate(owners)])
-        seen, reward, over, cut, info = env.step(joint if env.acts.alone else {env.acts.acts[0]: joint})
+        seen, reward, over, _, info = env.step(joint if env.acts.alone else {env.acts.acts[0]: joint})
         own = {name: reward if self._rewards is None else float(self._rewards[name](info["step"])) for name in names}
-        found = self._seen(seen), own, dict.fromkeys(names, over), dict.fromkeys(names, cut)
-        self.agents = [] if over or cut else names
-        return *found, {name: dict(info) for name in names}
+        found, self.agents = self._seen(seen), [] if over else names
+        return found, own, dict.fromkeys(names, over), dict.fromkeys(names, False), {name: dict(info) for name in names}
 
     def close(self) -> None:
-        """End the run."""
         self._env.close()
 
     def _cells(self) -> NDArray[np.int64]:

@@ -49,10 +49,7 @@ from fednet_emu.records.table import Table
 from fednet_emu.results.run import Run
 from fednet_emu.scenario.algorithms import ALGORITHMS
 
-ENDS = ("event_digest", "simulated_s", "energy_j", "verified")
-"""Totals of a run in the last `info` of an episode."""
 CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "invalid": ("drop", "error")}
-Stepped = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
 class Known:
@@ -134,12 +131,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self.keys, self._reward = observation.keys_of(observe), reward_of(reward)
         self.rule: Selection = getattr(whole.algorithm, "selection", Uniform())
         self.planner: Any = getattr(whole.network.uplink.access, "planner", None)
-        choices = [
-            f"{name}: no such choice, got {its!r}; choose of {', '.join(CHOICES[name])}"
-            for name, its in given.items()
-            if name in CHOICES and its not in CHOICES[name]
-        ]
-        problems = [*choices, *self.acts.refusals(), *self._refusals(), *self._score_refusals()]
+        problems = [*self.acts.refusals(), *self._refusals(given), *self._score_refusals()]
         if problems:
             raise ScenarioError(*problems)
         self.action_space, self.observation_space = self.acts.space, space(self.keys, n)
@@ -151,8 +143,11 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._error: Deadlock | Diverged | None = None
         self._ended, self._closed, self._pid = "closed", False, 0
 
-    def _refusals(self) -> Iterator[str]:
-        """Errors of acts that the scenario does not support."""
+    def _refusals(self, given: Mapping[str, Any]) -> Iterator[str]:
+        """Errors of unknown words, and of acts that the scenario does not support."""
+        for name, known in CHOICES.items():
+            if given[name] not in known:
+                yield f"{name}: no such choice, got {given[name]!r}; choose of {', '.join(known)}"
         scenario, acts, uplink = self.scenario, self.acts.acts, self.scenario.network.uplink
         algorithm, access = scenario.algorithm, uplink.access
         wanted = Synchronous if self._per == "round" else Concurrent
@@ -178,8 +173,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     def _score_refusals(self) -> Iterator[str]:
         """Errors of observations and rewards that the scenario does not support."""
-        timing_only, every = self._timing_only, self.scenario.evaluation.every_rounds
-        scored = reads_accuracy(self._reward)
+        timing_only, scored = self._timing_only, reads_accuracy(self._reward)
         for key in self.keys:
             if key not in observation.KNOWN:
                 hint = did_you_mean(key, observation.KNOWN) or f"; choose server, oracle, {', '.join(REPORTED)}"
@@ -190,12 +184,10 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
                 yield f"observe: {key} needs training, got timing_only; leave it out"
         if scored and timing_only and self._proxy is None:
             yield "reward: reads the accuracy, got timing_only; train, or give a proxy for warming up"
-        if scored and not timing_only and every != 1:
+        if scored and not timing_only and (every := self.scenario.evaluation.every_rounds) != 1:
             yield f"reward: reads the accuracy of every round, got evaluation.every_rounds: {every}; give 1"
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Observation, dict[str, Any]]:
         """Begin a run with this seed; without a seed, with the scenario's seed the first time, then with drawn ones."""
         self._refuse_closed("reset")
         first, own, kept = self._seed is None, self.scenario, self._vary != "all"
@@ -225,7 +217,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._before = before | {"accuracy": self.now["accuracy"]}
         return self._seen()
 
-    def step(self, action: Any) -> Stepped:
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Answer the decision of a round, and run until the next one.
 
         `action` is a member of the action space, or a function that answers each question of the run, see `play`.
@@ -241,7 +233,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             raise gymnasium.error.ResetNeeded(f"environment: {what}")
         if not callable(action):
             answer = self.acts.read(action, self.view)
-            decide = partial(self._decided, answer, (self._own or []) if answer.invited is None else answer.invited)
+            answer = answer if self._own is None else answer._replace(invited=self._own)
+            decide = partial(answer.to, self.planner)
         self.fed.orders = answer.orders
         self._go(partial(self.fed.answer, decide(question)))
         while (question := self.question) is not None and question.name == "grants":
@@ -251,7 +244,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         info |= {"step": step, "dropped": step.dropped, "filled": step.filled, "ended": step.ended}
         if step.ended:
             whole = totals(self.fed, self._played, measured=False)
-            info |= {name: whole[name] for name in ENDS}
+            info |= {name: whole[name] for name in ("event_digest", "simulated_s", "energy_j", "verified")}
         return seen, float(self._reward(step)), bool(step.ended), False, info
 
     @property
@@ -289,23 +282,15 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             model = None if diverged else final_model(fed, data_folder(self._data_dir))
         return Run.ended(Ended(summary, fed.ledger, model), scenario, None)
 
-    def _decided(self, answer: Answer, invited: list[int], question: Question) -> Any:
-        if question.name == "grants":
-            return answer.grant(self.planner, *question.known)
-        return invited[0] if question.name == "dispatch" else invited
-
     def _seen(self) -> tuple[Observation, dict[str, Any]]:
         """Observation and info; without an act for the cohort, the scenario's rule chooses it now."""
-        question, keys, self._own = self.question, self.keys, None
+        question, self._own = self.question, None
         info = {"seed": self._seed, "proxy": self._proxy is not None, "question": question and Known(question)}
-        if question is None:
-            now = {"round": [self.fed.round], "now_s": [self.now["now_s"]]}
-            last = observation.observed(self.view, keys, [], self.now)
-            return last | {key: np.array(value, np.float32) for key, value in now.items() if key in keys}, info
-        self.view: ServerView = question.known
-        if not set(self.acts.acts) & set(WHO):
-            self._own = choice(self.rule, self.view, self.fed.streams)
-        return observation.observed(self.view, keys, self._own, self.now), info
+        if question is not None:
+            self.view: ServerView = question.known
+            if not set(self.acts.acts) & set(WHO):
+                self._own = choice(self.rule, self.view, self.fed.streams)
+        return observation.observed(self.view, self.keys, self._own if question else [], self.now), info
 
     def _step(self, answer: Answer) -> Step:
         """The record since the last call."""
@@ -393,8 +378,7 @@ def space(keys: Iterable[str], n: int, largest: float = LARGEST) -> Any:
 def scaled(env: Environment) -> TransformObservation:
     """The environment with observations divided by constants of the scenario, at most 10; no running statistics.
 
-    The divisors are its attribute `constants`, by key: nominal times and rates of the first round of the scenario's own
-    seed.
+    The divisors are its attribute `constants`, by key: nominal times and rates in the first round of the scenario.
     """
     inner: Environment = env.unwrapped
     how, battery = {"timing_only": True, "observe": "server", "reward": "time"}, inner.scenario.devices.battery
@@ -423,8 +407,7 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
         FednetError: the rule reads numbers that the scenario's own rule does not request from devices.
     """
     inner: Environment = env.unwrapped
-    own = inner.rule
-    rule = next((its for its in rules if isinstance(its, Selection)), own)
+    rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule
     planner: Any = next((its for its in rules if isinstance(its, Planner)), inner.planner)
     lacking = [name for name in rule.reports if name not in own.reports]
     if lacking or (rule.polls and not own.polls):
@@ -460,6 +443,5 @@ def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None =
         env = Environment(scenario, **how)
         return env if wrap is None else wrap(env)
 
-    context = clean_context(__name__)
     with main_left_out():
-        return AsyncVectorEnv([made] * n, context=context.get_start_method())
+        return AsyncVectorEnv([made] * n, context=clean_context(__name__).get_start_method())

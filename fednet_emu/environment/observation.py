@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from fednet_emu.algorithms.selection.base import ServerView
 from fednet_emu.federation import Statistic
 
-Observation = dict[str, NDArray[Any]]
-"""float32 arrays by key, and the int8 array `action_mask`."""
-
+Observation = dict[str, NDArray[Any]]  # float32 arrays by key, and the int8 array `action_mask`
 LARGEST = float(np.finfo(np.float32).max)  # stands for infinity
 LIMIT = 10.0  # largest scaled value
 
@@ -34,13 +32,10 @@ OF_VIEW: dict[str, Callable[[ServerView], Any]] = {
     "now_s": lambda view: [view.now_s],
     "budget_left": lambda view: [view.work.budget_left],
 }
-"""The set `server`: keys [devices], and keys [1] of the run."""
-REPORTED: dict[str, Statistic] = {"reported_loss": "loss", "reported_square": "square"}
-"""Keys [devices] that devices send with their uploads, 32 bit each; 0 before."""
-ORACLE = ("energy_j", "bits", "accuracy", "loss")
-"""Keys [1] that no server can know: totals of the whole network, and scores on the test set."""
 SERVER = tuple(OF_VIEW)
-OF_RUN = ("round", "now_s", "budget_left", *ORACLE)
+REPORTED: dict[str, Statistic] = {"reported_loss": "loss", "reported_square": "square"}  # 32 bit with each upload
+ORACLE = ("energy_j", "bits", "accuracy", "loss")  # no server knows energies of others and scores on the test set
+OF_RUN = ("round", "now_s", "budget_left", *ORACLE)  # keys [1]
 KNOWN = (*SERVER, *REPORTED, *ORACLE)
 
 
@@ -65,12 +60,10 @@ def observed(
     allowed = np.zeros(len(view.asked), np.int8)
     allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
 
-    def of(key: str) -> Any:
-        if key in OF_VIEW:
-            return OF_VIEW[key](view)
-        return view.told[REPORTED[key]] if key in REPORTED else [(oracle or {})[key]]
-
-    values = {key: of(key) for key in keys}
+    values = {}
+    for key in keys:
+        told = view.told[REPORTED[key]] if key in REPORTED else None
+        values[key] = OF_VIEW[key](view) if key in OF_VIEW else [(oracle or {})[key]] if told is None else told
     numbers, end = np.concatenate([[], *values.values()]), 0  # one array after the other would take longer
     numbers[np.isnan(numbers)] = 0.0
     numbers, found = np.clip(numbers, -LARGEST, LARGEST, out=numbers).astype(np.float32), {MASK: allowed}
@@ -88,10 +81,7 @@ def best(scores: Any, view: ServerView) -> list[int]:
 
 
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
-    """Divisors of the keys that bring them near 1, from the first round of a scenario.
-
-    `capacity_j` is the capacity of a battery; 0 without batteries.
-    """
+    """Divisors of keys that bring them near 1, by a first round; `capacity_j` is of a battery, 0 without batteries."""
 
     def mean(values: Any) -> float:
         known = np.asarray(values, float)
@@ -107,9 +97,8 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
 
 def divided(observation: Mapping[str, NDArray[Any]], by: Mapping[str, float]) -> Observation:
     """An observation divided by constants, at most `LIMIT`, with the same mask."""
-
-    def scaled(key: str, values: NDArray[Any]) -> NDArray[Any]:
-        quotient = values.astype(np.float64) / max(by.get(key, 1.0), sys.float_info.min)
-        return np.clip(quotient, -LIMIT, LIMIT).astype(np.float32)
-
-    return {key: values if key == MASK else scaled(key, values) for key, values in observation.items()}
+    by = {key: max(by.get(key, 1.0), sys.float_info.min) for key in observation}
+    scaled = {
+        key: np.clip(its / np.float64(by[key]), -LIMIT, LIMIT).astype(np.float32) for key, its in observation.items()
+    }
+    return scaled | {MASK: observation[MASK]}

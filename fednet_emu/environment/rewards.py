@@ -15,38 +15,23 @@ from fednet_emu.errors import FednetError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The record of a step, from one decision to the next.
+    """The record of a step, from one decision to the next."""
 
-    Attributes:
-        round: number of completed rounds.
-        began_s, ended_s: simulated times of the two decisions, in s.
-        energy_j: energy of the whole network in J, as in the summary of a run.
-        device_j: energy of the devices in J: computing, sending, receiving and idling.
-        bits: bits on the air of all links.
-        invited, arrived: numbers of invited devices and of arrived uploads.
-        lost_transfers: numbers of lost transfers, by reason.
-        dropped: devices of the action that were away or have no samples.
-        filled: whether the action named no available device, so that one was drawn.
-        accuracy, loss: scores of the latest evaluation; nan before the first.
-        gained: change of the accuracy; 0 without an evaluation.
-        ended: empty, or the end of the run: stop, deadlock or diverged.
-    """
-
-    round: int
-    began_s: float
-    ended_s: float
-    energy_j: float
-    device_j: float
-    bits: int
-    invited: int
-    arrived: int
-    lost_transfers: Mapping[str, int]
-    dropped: int = 0
-    filled: bool = False
-    accuracy: float = math.nan
-    gained: float = 0.0
-    loss: float = math.nan
-    ended: str = ""
+    round: int  #: number of completed rounds
+    began_s: float  #: simulated time of the decision, in s
+    ended_s: float  #: simulated time of the next decision or of the end, in s
+    energy_j: float  #: energy of the whole network in J, as in the summary of a run
+    device_j: float  #: energy of the devices in J: computing, sending, receiving and idling
+    bits: int  #: bits on the air of all links
+    invited: int  #: number of invited devices
+    arrived: int  #: number of arrived uploads
+    lost_transfers: Mapping[str, int]  #: numbers of lost transfers, by reason
+    dropped: int = 0  #: devices of the action that were away or have no samples
+    filled: bool = False  #: whether the action named no available device, so that one was drawn
+    accuracy: float = math.nan  #: accuracy of the latest evaluation; nan before the first
+    gained: float = 0.0  #: change of the accuracy; 0 without an evaluation
+    loss: float = math.nan  #: loss of the latest evaluation; nan before the first
+    ended: str = ""  #: empty, or the end of the run: stop, deadlock or diverged
 
     @property
     def duration_s(self) -> float:
@@ -113,11 +98,7 @@ class Curve(NamedTuple):
     """Accuracy as a function of the number of arrived updates, in place of training in timing-only runs.
 
     It ignores the senders of the updates: on skewed data it praises policies that do harm. So it is for warming up and
-    debugging; do not report results from it.
-
-    Attributes:
-        updates: [n] numbers of updates, increasing.
-        accuracy: [n] accuracies.
+    debugging; do not report results from it. `updates` [n] increase.
     """
 
     updates: tuple[float, ...]

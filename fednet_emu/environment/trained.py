@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -22,17 +22,14 @@ from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.federation import Statistic
 from fednet_emu.files.writing import file_errors
 
-if TYPE_CHECKING:
-    from fednet_emu.environment.environment import Environment
-
 _ABOUT = "fednet_emu"  # entry of the file's metadata with the description of the agent
 _LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh": torch.tanh, "ReLU": torch.relu}
 
 
 class Trained(Selection):
-    """The devices with the highest scores of an agent that `export` has written; ties by number.
+    """The devices with the highest scores of an agent that `export` has written; runs name it by its file's digest.
 
-    The scores depend on the server's knowledge only. Runs name the agent by the digest of its file.
+    The scores depend on the server's knowledge only. Ties are broken by number.
     """
 
     kind = "fednet_emu.environment.trained:Trained"
@@ -69,16 +66,13 @@ class Trained(Selection):
 
     @property
     def reports(self) -> tuple[Statistic, ...]:  # type: ignore[override]
-        """The metrics with which the agent was trained."""
         return tuple(self.agent[0]["reports"])
 
     @property
     def single_uploads(self) -> str:  # type: ignore[override]
-        """The reason, if the agent reads metrics of devices."""
         return "reads what single devices report" if self.reports else ""
 
     def choose(self, view: ServerView) -> Sequence[int]:
-        """The cohort with the highest scores."""
         about, weights = self.agent
         if len(view.asked) != about["devices"]:
             what = f"was trained for {about['devices']} devices, got {len(view.asked)}"
@@ -106,8 +100,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
     Raises:
         FednetError: the agent reads oracle keys or running statistics, draws at random, or has other layers.
     """
-    inner: Environment = env.unwrapped
-    policy = getattr(model, "policy", None)
+    inner, policy = env.unwrapped, getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
     keys = tuple(inner.observation_space) if policy is None else tuple(policy.features_extractor.extractors)
     names = [type(layer).__name__ for layer in layers]
@@ -128,7 +121,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
     return Trained.model_validate({"file": str(path)})
 
 
-def _refusals(inner: Environment, model: Any, policy: Any) -> Iterator[str]:
+def _refusals(inner: Any, model: Any, policy: Any) -> Iterator[str]:
     """Errors of agents that no server can follow."""
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
