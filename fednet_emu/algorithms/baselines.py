@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from fednet_emu.algorithms.base import Deadline, LocalSteps, LocalTraining
-from fednet_emu.federation import CohortSize, Deferred, Delivery, Device, Federation, Process
+from fednet_emu.federation import CohortSize, Delivery, Federation, LocalStep, Process
 
 
 class LocalOnly(LocalTraining):
@@ -32,9 +32,9 @@ class LocalOnly(LocalTraining):
                 models[k.index] = own
             fed.end_of_round(list(models), invited=len(cohort), arrived=len(trained))
 
-    def client(self, fed: Federation, k: Device, own: Deferred, t: int) -> Process:
-        trained = yield k.train(own, self.plan, t)
-        return trained.params
+    @property
+    def client(self) -> LocalStep:
+        return LocalStep(self.plan)
 
 
 class Individual(LocalSteps):

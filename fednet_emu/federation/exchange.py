@@ -148,8 +148,8 @@ def exchange(
     invitation = Invitation(cohort, ends_s, how.statistics)
     invited = [Device(fed, k.index, invitation) for k in cohort]
     sums = fed.sums if how.sums else None
-    if sums is None and fed.local_rounds.take(client, message, waits=how.deadline_s is None and how.patience_s is None):
-        replies = yield from fed.local_rounds.play(invited, message, client, args, how.retries)
+    if sums is None and fed.local_rounds.take(client, message, how):
+        replies = yield from fed.local_rounds.play(invited, message, client, args, how)
         if replies is not None:
             return _arrived(fed, invited, replies, message, mean_update, how)
     if callable(message):
@@ -192,7 +192,7 @@ def asked(
     if how.patience_s is None and not fed.presence.foreseen:
         got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
     else:
-        got = yield from _resent(fed, partial(fed.downlink, k, message), how._replace(retries=0))
+        got = yield from resent(fed, partial(fed.downlink, k, message), how._replace(retries=0))
     if got.lost:
         return got
     parts = got.payload if isinstance(got.payload, tuple) else (got.payload,)
@@ -207,13 +207,13 @@ def asked(
     upload = upload_of(k, reply, base)
     send = partial(fed.uplink, k, upload.payload, since=upload.since, power_part=upload.power_part)
     if how.retries or how.patience_s is not None or fed.presence.foreseen:
-        sent = yield from _resent(fed, send, how)
+        sent = yield from resent(fed, send, how)
     else:
         sent = yield send()
     return received(upload, sent)
 
 
-def _resent(fed: Fed, send: Send, how: Exchange) -> Process:
+def resent(fed: Fed, send: Send, how: Exchange) -> Process:
     """Send with the retries of the exchange; to satellites at their next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))

@@ -22,6 +22,7 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.processors import Work
 from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.device import Device, Fed
+from fednet_emu.federation.exchange import Exchange, resent
 from fednet_emu.federation.replies import Upload, received, upload_of
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Process, to_ns
@@ -158,11 +159,12 @@ class LocalRounds:
         """Downlink and uplink."""
         return CohortBand(self._fed.network.downlink), CohortBand(self._fed.network.uplink)
 
-    def _refusals(self, client: Any, message: Any, *, waits: bool) -> Iterator[str]:
+    def _refusals(self, client: Any, message: Any, how: Exchange) -> Iterator[str]:
         """The reasons why an exchange is not played as arrays."""
         fed, (down, up) = self._fed, self._bands
-        if not waits:
-            yield "the exchange has a deadline, or sends again what is lost"
+        once = isinstance(client, LocalStep) and client.reply is None
+        if how.deadline_s is not None and not once:  # values of later computations would be made in vain
+            yield "the exchange has a deadline, and the client does more than train once"
         if not self.alone:
             yield "other processes or timed evaluations act during a round"
         if not getattr(client, "computes_only", False):
@@ -182,14 +184,14 @@ class LocalRounds:
         if not all(band.is_idle for band in self._bands) or not fed.clock.is_quiet:
             yield "other transfers or events are under way"
 
-    def take(self, client: Any, message: Any, *, waits: bool) -> bool:
-        """Whether an exchange with this client and message may be played; `waits` if it waits for all, and once."""
-        why = next(self._refusals(client, message, waits=waits), "")
+    def take(self, client: Any, message: Any, how: Exchange) -> bool:
+        """Whether an exchange with this client, message and settings may be played."""
+        why = next(self._refusals(client, message, how), "")
         self.refused.update([why] if why else [])
         self.played += not why
         return not why
 
-    def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], retries: int) -> Process:
+    def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], how: Exchange) -> Process:
         """Process whose value is the deliveries of all replies, in the order of the devices invited; None if not."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
@@ -200,8 +202,9 @@ class LocalRounds:
             message if isinstance(message, Deferred) else fed.shared(message)
         )
         began_ns = clock.now
+        deadline_ns = FOREVER_NS if how.deadline_s is None else began_ns + to_ns(how.deadline_s)
         arrived_ns = down.broadcast_end_ns(devices, size_bit, began_ns) if cohort else None
-        if arrived_ns is None or arrived_ns >= self._limit_ns:
+        if arrived_ns is None or arrived_ns >= min(self._limit_ns, deadline_ns):
             return None
         yield clock.sleep_until(arrived_ns)
         down.record_broadcast(devices, size_bit, number, began_ns, arrived_ns)
@@ -212,8 +215,8 @@ class LocalRounds:
             computed, answers = self._run(cohort, devices, partial(client, fed), (*parts, *args))
         fed.asks(len(cohort) + len(computed.place))
         sent = self._sent(up, devices, answers)
-        if sent is None:
-            deliveries = yield from self._one_by_one(cohort, computed, answers, retries)
+        if sent is None or sent.ended_ns[-1] >= self._limit_ns or sent.ended_ns[-1] > deadline_ns:
+            deliveries = yield from self._one_by_one(cohort, computed, answers, how, deadline_ns)
         else:
             fed.asks(len(cohort))
             yield clock.sleep_until(int(sent.ended_ns[-1]))
@@ -299,12 +302,13 @@ class LocalRounds:
         """The uploads as arrays; None if they have to be sent one by one."""
         if answers.uploads is not None and any(upload.power_part != 1.0 for upload in answers.uploads):
             return None
-        sent = up.upload(devices, answers.size_bit, answers.ready_ns)
-        return None if sent is None or sent.ended_ns[-1] >= self._limit_ns else sent
+        return up.upload(devices, answers.size_bit, answers.ready_ns)
 
-    def _one_by_one(self, cohort: Sequence[Device], computed: Computed, answers: Answers, retries: int) -> Process:
+    def _one_by_one(
+        self, cohort: Sequence[Device], computed: Computed, answers: Answers, how: Exchange, deadline_ns: int
+    ) -> Process:
         """Compute and upload with events, from the end of the broadcast on."""
-        fed, works = self._fed, [list[Work]() for _ in cohort]
+        fed, works, late = self._fed, [list[Work]() for _ in cohort], lambda: Delivery.given_up(self._fed.now_s)
         uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
         columns = (column.tolist() for column in (computed.place, computed.flop, computed.input, computed.output))
         for place, flop, given, made in zip(*columns, strict=True):
@@ -315,11 +319,12 @@ class LocalRounds:
             for work in works[place]:
                 yield fed.processors.run(k.index, work)
             send = partial(fed.uplink, k, upload.payload, since=upload.since, power_part=upload.power_part)
-            if not retries:
+            if not how.retries and how.patience_s is None:
                 return (yield send())
-            return (yield from fed.retry(send, attempts=1 + retries, pause_s=0.0))
+            return (yield from resent(fed, send, how))
 
-        return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(cohort)))))
+        left_s = None if how.deadline_s is None else (deadline_ns - fed.clock.now) / NS_PER_S
+        return (yield AllOf(fed.clock, fed.clock.begin(starmap(rest, enumerate(cohort))), left_s, late))
 
     def _record(
         self, up: CohortBand, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads

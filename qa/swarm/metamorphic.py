@@ -288,13 +288,11 @@ PATHS: dict[str, Any] = {"as arrays": LocalRounds.take, "one by one": lambda *_,
 
 
 def one_by_one(settings: Settings) -> str | None:
-    """In a world without losses, absences and deadlines, exchanges as arrays write the books of those with events."""
+    """In a world without losses and absences, exchanges as arrays write the books of those with events."""
     rng = Random(f"one by one {settings['seed']}")
     access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "shared", "threshold_db": -20}])
     uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}])
-    plain = {**UNDISTURBED, "network": {"uplink": uplink}, "algorithm.deadline_s": None, "evaluation.every_s": None}
-    if "deadline_s" not in settings["algorithm"]:
-        del plain["algorithm.deadline_s"]
+    plain = {**UNDISTURBED, "network": {"uplink": uplink}, "evaluation.every_s": None}
     scenario, plays = scenario_of(with_values(settings, plain)), {}
     for path, take in PATHS.items():
         with patch.object(LocalRounds, "take", take):

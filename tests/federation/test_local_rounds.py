@@ -12,6 +12,7 @@ from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import AlgorithmError, FednetError
 from fednet_emu.federation import Reply, SgdPlan
+from fednet_emu.federation.exchange import Exchange
 from fednet_emu.federation.local_rounds import LocalRounds, computes_only
 from fednet_emu.federation.rounds import Rounds
 from fednet_emu.kernel.clock import to_ns
@@ -21,6 +22,11 @@ STREET = (
     "channel=urban-micro",
     "devices.placement={kind: disc, radius_m: 150, inner_radius_m: 10}",
     "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.6}",
+)
+CLASSES = (
+    "data={kind: synthetic, n_samples: 180, n_test: 20, features: 4, classes: 3}",
+    "model=softmax",
+    "server={samples: 20, flop_per_s: 1e9}",
 )
 CLIENTS = {
     "fedavg": ("algorithm.kind=fedavg",),
@@ -40,6 +46,11 @@ CLIENTS = {
     "ifca": ("algorithm={kind: ifca, clusters: 2, lr: 0.1, batch_size: 20}",),
     "q-ffl": ("algorithm={kind: q-ffl, q: 1.0, lr: 0.1, batch_size: 20}",),
     "oort": ("algorithm.selection={kind: oort}",),
+    "afl": ("algorithm={kind: afl, lr: 0.1, batch_size: 20, lr_weights: 0.1}",),
+    "drfa": ("algorithm={kind: drfa, lr: 0.1, batch_size: 20, lr_weights: 0.1, local_steps: 2, cohort: 4}",),
+    "feddf": (*CLASSES, "algorithm={kind: feddf, lr: 0.1, batch_size: 20}"),
+    "fedmd": (*CLASSES, "algorithm={kind: fedmd, lr: 0.1, batch_size: 20}"),
+    "fedproto": (*CLASSES, "algorithm={kind: fedproto, lr: 0.1, batch_size: 20}", "model={kind: mlp, hidden: [5]}"),
 }
 
 
@@ -98,6 +109,9 @@ MORE = (
     "network.uplink.timeout_s=0.05",
     "channel.device.tx_power_dbm=-5",
     "algorithm.local_steps=3",
+    "algorithm.deadline_s=0.01",
+    "algorithm.deadline_s=0.1",
+    "algorithm.deadline_s=1",
 )
 
 
@@ -140,7 +154,7 @@ APART = {
     "network.transport={kind: tcp}": "messages may be lost or late",
     "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}": "devices may be absent",
     "devices.mobility={kind: random-waypoint}": "messages may be lost or late",
-    "algorithm.deadline_s=0.4": "has a deadline",
+    "algorithm={kind: q-ffl, lr: 0.1, batch_size: 20, deadline_s: 0.4}": "has a deadline",
     "network.uplink.compression={kind: top-k, share: 0.1}": "messages are compressed",
     "network.downlink.mode=unicast": "is unicast",
     "evaluation.every_s=0.01": "timed evaluations",
@@ -175,6 +189,7 @@ SPECIAL = {
     ),
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
     "uploads that are sent again": ("network.uplink.timeout_s=0.001", "algorithm.retries=3"),
+    "uploads that are sent again for some time": ("network.uplink.timeout_s=0.001", LAW % ("afl", ", lr_weights: 0.1")),
     "edge of reach": (
         "channel.device.tx_power_dbm=-20",
         "devices.placement.radius_m=400",
@@ -204,6 +219,21 @@ def test_an_end_of_the_run_at_the_instant_of_an_end_is_that_of_events(played):
             assert played((*settings, limit), arrays=True)[0] == one_by_one
 
 
+def test_a_deadline_at_the_instant_of_an_end_is_that_of_events(played):
+    """Deadlines at the end of the broadcast, or of the first or the last upload, a nanosecond sooner, or later."""
+    settings = ("devices.count=8", "data.n_samples=160", "stop={rounds: 2, simulated_s: 100}", *STREET)
+    (tables, *_), _ = played((*settings, "stop.rounds=1"), arrays=True)
+    ends_s = sorted(float(line) for line in pd.read_csv(StringIO(tables["transfers"]))["ended_s"])
+    seen = set()
+    for end_s in (ends_s[0], ends_s[1], ends_s[-1]):
+        for later_ns in (-1, 0, 1):
+            deadline = f"algorithm.deadline_s={end_s + later_ns * 1e-9:.9f}"
+            one_by_one, _ = played((*settings, deadline), arrays=False)
+            assert played((*settings, deadline), arrays=True)[0] == one_by_one
+            seen.add(one_by_one[0]["transfers"])
+    assert len(seen) > 5
+
+
 def test_a_round_counts_as_many_steps_as_with_events(monkeypatch):
     """Of each device a message, a computation and an upload; runs that get nowhere are given up by this number."""
     counted = []
@@ -225,9 +255,8 @@ def test_messages_of_each_device_are_sent_one_by_one():
     rounds = LocalRounds(fed, None, alone=True)
     client = computes_only(lambda fed, k, w: iter(()))
 
-    assert rounds.take(client, 0, waits=True)
-    assert not rounds.take(client, lambda k: 0, waits=True)
-    assert not rounds.take(client, 0, waits=False)
+    assert rounds.take(client, 0, Exchange())
+    assert not rounds.take(client, lambda k: 0, Exchange())
 
 
 def test_whatever_else_may_act_in_a_round_lets_it_be_played_one_by_one():
@@ -242,9 +271,9 @@ def test_whatever_else_may_act_in_a_round_lets_it_be_played_one_by_one():
         fed = build(small_scenario("devices.count=4", *STREET), timing_only=True)
         rounds = LocalRounds(fed, None, alone=True)
 
-        assert rounds.take(client, 0, waits=True)
+        assert rounds.take(client, 0, Exchange())
         change(fed)
-        assert not rounds.take(client, 0, waits=True)
+        assert not rounds.take(client, 0, Exchange())
 
 
 def test_a_reply_at_a_part_of_the_power_is_sent_one_by_one(monkeypatch):

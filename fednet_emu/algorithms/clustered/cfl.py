@@ -21,7 +21,7 @@ from torch import Tensor
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.clustered.clusters import record_clusters
 from fednet_emu.arrays import Mask
-from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, average, computes_only
+from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Process, accumulated, average
 
 Cluster = tuple[int, ...]
 """A cluster: the numbers of its devices, in ascending order."""
@@ -57,10 +57,9 @@ class Cfl(Synchronous):
             if fed.round % self.record_every == 0:
                 _record(fed, list(models))
 
-    @computes_only
-    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        trained = yield k.train(w, self.plan, t)
-        return trained.params
+    @property
+    def client(self) -> LocalStep:
+        return LocalStep(self.plan)
 
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]

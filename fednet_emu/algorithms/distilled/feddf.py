@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fednet_emu.algorithms.base import NO_SERVER_SPEED, Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
-from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Process, Work, computes_only
+from fednet_emu.federation import Accumulation, Federation, LocalStep, Process, Work
 from fednet_emu.learning.models.evaluate import outputs_of
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -44,10 +44,9 @@ class FedDF(PublicSamples, Synchronous):
                 w = distilled.params
             fed.end_of_round(w)
 
-    @computes_only
-    def client(self, fed: Federation, k: Device, w: Deferred, t: int) -> Process:
-        trained = yield k.train(w, self.plan, t)
-        return trained.params
+    @property
+    def client(self) -> LocalStep:
+        return LocalStep(self.plan)
 
 
 def ensemble(model: FlatModel, x: Tensor, n: int) -> Accumulation:

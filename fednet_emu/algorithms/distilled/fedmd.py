@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import PublicSamples
-from fednet_emu.federation import Deferred, Device, Federation, Process, Work
+from fednet_emu.federation import Deferred, Device, Federation, Process, Work, computes_only
 from fednet_emu.learning.models.evaluate import outputs_of
 
 
@@ -43,6 +43,7 @@ class FedMD(PublicSamples, Synchronous):
                 consensus = fed.defer(mean, arrived.models)
             fed.end_of_round(list(own))
 
+    @computes_only
     def client(
         self, fed: Federation, k: Device, consensus: Deferred | None, t: int, own: list[Deferred], x: Tensor
     ) -> Process:

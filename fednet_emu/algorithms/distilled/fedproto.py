@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.distilled.public import check_classifier
-from fednet_emu.federation import Deferred, Device, Federation, Process, Work
+from fednet_emu.federation import Deferred, Device, Federation, Process, Work, computes_only
 from fednet_emu.learning.models.evaluate import outputs_of
 from fednet_emu.learning.models.features import Featured, with_features
 
@@ -65,6 +65,7 @@ class FedProto(Synchronous):
                 known = Prototypes(fed.defer(merged, known.values, *made, size=len(classes) * featured.size), classes)
             fed.end_of_round(list(own))
 
+    @computes_only
     def client(
         self,
         fed: Federation,

@@ -113,6 +113,7 @@ class Drfa(Algorithm):
             trained = yield k.train(snapshot, self._plan(self.local_steps - early), t, 1)
         return Reply((trained.params, snapshot), since=(w, w))
 
+    @computes_only
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
         """A device in the second exchange: send the loss of the mean snapshot on one batch."""
         return (yield k.loss(snapshot, t, "loss", batch_size=self.batch_size))
