@@ -173,7 +173,7 @@ class Replay:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """Its messages: `kind`, the `device` that sends to others or receives from the server, and the reason `lost`."""
+        """Its messages: `kind`, the `device` that sends, or receives from the server, and the reason `lost`."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
         columns = ["kind", "sender", "receiver", "lost"]

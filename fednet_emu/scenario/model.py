@@ -64,7 +64,7 @@ class Devices(Component):
     speed: AnySpeeds | None = None
     """Computing speed of devices; null takes that of `profile`."""
     overhead_s: float | None = Field(None, ge=0, le=1e6)
-    """Fixed time in s of each computation, on top of operations over speed; null takes that of `profile`, or 0."""
+    """Fixed time in s of each computation, added to operations over speed; null takes that of `profile`, or 0."""
     slowdown: Slowdowns = Field(default_factory=dict)
     """Factors on the computing time of single devices, by number or name: `{0: 10, dev-3: 2}`. They apply to speed and
     `overhead_s` of any kind or profile; below 1 a device is faster. Measured powers are drawn for the longer time.

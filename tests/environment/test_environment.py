@@ -322,9 +322,7 @@ def test_without_an_act_for_it_the_mask_says_whom_the_rule_has_chosen() -> None:
     env = planned(act=("share",))
     seen, _ = env.reset(seed=4)
     env.step({"share": np.ones(8)})
-    assert np.flatnonzero(seen["action_mask"]).tolist() == [
-        row["device"] for row in env.fed.ledger.series["plan"]
-    ]
+    assert np.flatnonzero(seen["action_mask"]).tolist() == [row["device"] for row in env.fed.ledger.series["plan"]]
 
 
 # ---- construction ----------------------------------------------------------------------------------------------------
