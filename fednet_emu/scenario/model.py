@@ -111,7 +111,7 @@ class Server(Component):
     The energy of its computations is not counted.
     """
     samples: int = Field(0, ge=0)
-    """Number of training samples of the server, for algorithms that train on them; some also give them to the devices."""
+    """Number of training samples of the server, for algorithms that train on them; some give them to devices, too."""
     validation_samples: int = Field(0, ge=0)
     """Number of training samples for `stop.patience`, and for algorithms that choose models by validation error.
     Validation takes no simulated time.
