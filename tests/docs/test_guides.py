@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
@@ -147,3 +148,17 @@ def test_a_study_from_question_to_figure(tmp_path: Path, monkeypatch: pytest.Mon
             assert [line for line in text.splitlines() if line not in printed] == []
 
     assert len(list(Path("results/access/figures").glob("accuracy-time.*"))) == 4  # png, pdf, csv and tex
+
+
+@pytest.mark.usefixtures("cells_here")
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each code cell of `examples/first_steps.ipynb` runs in one namespace; the last one names the better setting."""
+    notebook = json.loads((DOCS.parent / "examples/first_steps.ipynb").read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    for code in cells:
+        exec(compile(code, "first_steps.ipynb", "exec"), names)
+
+    assert cells[-1] == "study.best()\n"
+    assert str(eval(cells[-1], names)).startswith("ofdma reaches accuracy 0.7 soonest")
