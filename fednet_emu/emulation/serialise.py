@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,6 +34,7 @@ class Writer:
         self.tensors: dict[str, Tensor] = {}
         self._names: dict[int, str] = {}
         self._memory: set[int] = set()
+        self._room_byte = math.inf
         self._held: list[Any] = []  # so that no other value gets the id of one that was seen
 
     def plain(self, value: Any) -> Any:
@@ -54,22 +56,22 @@ class Writer:
             return self._array(value)
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
-    def small(self, value: Any, most_byte: int) -> Any:
-        """Return the form of a value whose tensors have at most `most_byte`; keep no tensors of larger ones.
+    def small(self, value: Any, most_byte: float) -> Any:
+        """Return the JSON of a value with new tensors of at most `most_byte`; of another value nothing is kept.
 
         Raises:
             NotPlain: the value is larger, or as for `plain`.
         """
-        before, names = dict(self.tensors), dict(self._names)
+        before, self._room_byte = len(self._held), most_byte
         try:
-            made = self.plain(value)
+            return self.plain(value)
         except NotPlain:
-            self.tensors, self._names = before, names
+            for its in self._held[before:]:
+                del self.tensors[self._names.pop(id(its))]
+            del self._held[before:]
             raise
-        if sum(tensor.nbytes for name, tensor in self.tensors.items() if name not in before) > most_byte:
-            self.tensors, self._names = before, names
-            raise NotPlain(f"a value of more than {most_byte} bytes")
-        return made
+        finally:
+            self._room_byte = math.inf
 
     def _tensor(self, value: Tensor) -> list[Any]:
         if value.layout is not torch.strided or value.is_quantized:
@@ -87,6 +89,9 @@ class Writer:
 
     def _kept(self, value: Any, tensor: Callable[[], Tensor]) -> str:
         if id(value) not in self._names:
+            self._room_byte -= value.nbytes
+            if self._room_byte < 0:
+                raise NotPlain("a large value")
             name = self._names[id(value)] = str(len(self._names))
             self.tensors[name] = self._unshared(tensor())
             self._held.append(value)
