@@ -23,8 +23,8 @@ from qa.oracle.network.script import Script, World
 from qa.oracle.network.test_second_emulator import assert_same_books
 from qa.oracle.network.worlds import plays
 from qa.swarm.killed import killed_and_resumed
-from qa.swarm.metamorphic import METAMORPHIC
-from qa.swarm.plays import Play, played, resumed, scenario_of
+from qa.swarm.metamorphic import METAMORPHIC, with_values
+from qa.swarm.plays import Play, after_another, played, resumed, scenario_of
 
 Settings = dict[str, Any]
 
@@ -108,9 +108,40 @@ def resumes(case: Case) -> str | None:
     if case.whole.rounds < 2:
         return None
     after_round = case.rng.randint(1, case.whole.rounds - 1)
-    jobs = ("statistics",) if case.scenario.network.uplink.idle is None else ()
+    jobs = ("jobs",) if case.scenario.network.uplink.idle is None else ()
     differ = _differ(case.whole, resumed(case.scenario, after_round), "ended", "events", "books", *jobs)
     return differ and f"cut after round {after_round}: {differ}"
+
+
+OTHERS = {"channel.bandwidth_hz": 0.5, "channel.rate.bit_rate_bps": 0.1, "algorithm.deadline_s": 0.7, "stop.rounds": 2}
+"""Settings with factors by which they may change between two runs that learn the same, or the same for some rounds."""
+LOSSES = {"network.uplink.loss": {"kind": "random", "probability": 0.3}}
+
+
+def known(case: Case) -> str | None:
+    """After a run in another network, whose store may have gaps, a run writes the same books and trains no more."""
+    changes = [{}, LOSSES, *({path: its} for path, its in _scaled(case.settings).items())]
+    change = case.rng.choice(changes)
+    try:
+        again = after_another(case.scenario, scenario_of(with_values(case.settings, change)), case.rng)
+    except FednetError:
+        return None  # the change does not go with the rest of the scenario
+    differ = _differ(case.whole, again, "ended", "events", "books", "jobs")
+    if again.statistics.trained > case.whole.statistics.trained:
+        differ += f"; trains {again.statistics.trained} instead of {case.whole.statistics.trained} jobs"
+    return differ and f"after a run with {change or 'the same settings'}: {differ}"
+
+
+def _scaled(settings: Settings) -> dict[str, Any]:
+    """The values of `OTHERS`, of those that are given as numbers."""
+    changed = {}
+    for path, factor in OTHERS.items():
+        found: Any = settings
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, int | float):
+            changed[path] = type(found)(found * factor)
+    return changed
 
 
 def killed(case: Case) -> str | None:
@@ -183,6 +214,7 @@ LAWS: dict[str, Law] = {
     "timing-only": timing_only,
     "engines and threads": engines,
     "resumed": resumes,
+    "known learning": known,
     "killed": killed,
     "the second emulator": second_emulator,
     "the second emulator's rounds": second_rounds,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +20,7 @@ from fednet_emu.emulation import build as emulation
 from fednet_emu.emulation.build import build, build_task
 from fednet_emu.emulation.load import checked
 from fednet_emu.emulation.record import _laws
-from fednet_emu.errors import Deadlock, Diverged
+from fednet_emu.errors import Deadlock, Diverged, FednetError
 from fednet_emu.federation import rounds
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
@@ -79,6 +80,11 @@ class Play:
         """Steps of stochastic gradient descent, if all that was computed are such steps."""
         batch = getattr(self.scenario.algorithm, "batch_size", None) or math.inf
         return self.flop / (self.flop_per_sample * batch)
+
+    @property
+    def jobs(self) -> tuple[int, int]:
+        """Number of wavefronts and of jobs in them, trained or known."""
+        return self.statistics.wavefronts, self.statistics.jobs
 
     @cached_property
     def books(self) -> str:
@@ -149,6 +155,24 @@ def resumed(scenario: Scenario, after_round: int) -> Play:
         except KeyboardInterrupt:
             saver.save(first)
         remembering(again, Path(folder))
+        return _end(again, scenario)
+
+
+def after_another(scenario: Scenario, other: Scenario, rng: Random) -> Play:
+    """Play a scenario with the store of a run of another one, of which a random part of the files may be gone."""
+    first, again = build(other), build(scenario)
+    with TemporaryDirectory() as folder:
+        store = Path(folder)
+        saver = remembering(first, None, store)
+        first.observers.append(lambda fed: saver.save(fed) if rng.random() < 0.5 else None)
+        with suppress(FednetError):  # its own end is judged elsewhere
+            _end(first, other)
+        saver.finish(first)
+        gone = rng.choice([0.0, 0.5])
+        for path in sorted(store.glob("*/*")):
+            if rng.random() < gone:
+                path.unlink()
+        remembering(again, None, store)
         return _end(again, scenario)
 
 

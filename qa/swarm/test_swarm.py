@@ -127,7 +127,7 @@ def test_a_fault_disturbs_the_run(fault: str) -> None:
     assert {play.books for play in found} != {calm.books}
 
 
-@pytest.mark.parametrize("law", ["the same seed", "timing-only", "engines and threads", "resumed"])
+@pytest.mark.parametrize("law", ["the same seed", "timing-only", "engines and threads", "resumed", "known learning"])
 def test_a_law_of_agreement_can_fail(law: str) -> None:
     """A run with other events than the plain one is noticed."""
     scenario = scenario_of(small())

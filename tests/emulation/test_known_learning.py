@@ -74,6 +74,37 @@ def test_rounds_of_arrays_and_rounds_of_events_share_what_they_learn(cache: Path
         assert len(set(ends.values())) == 1
 
 
+@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
+def test_the_number_of_workers_is_no_part_of_the_program(first: int, then: int, cache: Path) -> None:
+    """A store that a run with one thread or process has written serves a run with two, and the other way round."""
+    ends = []
+    for workers in (first, then):
+        ended = play(small_scenario(*SIX, "training.engine=batched", f"training.workers={workers}"), "small", None)
+        ends.append((ended.summary["event_digest"], ended.ledger.evaluations.digest()))
+    assert ended.summary["known_jobs"] == 24
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    ["evaluation.per_device=true", "evaluation.train_loss=true", "evaluation.metrics=[macro-f1]"],
+)
+def test_other_scores_of_a_known_model_are_measured(changes: str, cache: Path) -> None:
+    """The settings of the evaluation are a part of a score's key: the models are known, the scores are those alone."""
+    data = "data={kind: synthetic, features: 9, classes: 3, n_samples: 80, n_test: 60}"
+    settings = (data, "model=softmax", *SIX)
+    alone = scores_of(*settings, changes, "training.reuse=false")
+    plain = scores_of(*settings)
+
+    assert scores_of(*settings, changes) == alone != plain == scores_of(*settings)
+
+
+def scores_of(*settings: str) -> list[str]:
+    """All scores that a run has written."""
+    ledger = play(small_scenario(*settings), "small", None).ledger
+    return [table.frame().to_csv() for table in (ledger.evaluations, ledger.device_evaluations)]
+
+
 def test_a_run_that_goes_further_trains_what_comes_after(cache: Path) -> None:
     """Of ten rounds after six, the last four are trained; the first six are known."""
     play(small_scenario(*SIX), "small", None)
@@ -118,6 +149,7 @@ def test_one_other_sample_or_label_makes_another_head(flip: tuple[str, int]) -> 
     ("setting", "item"),
     [
         ("seed=1", "seed"),
+        ("scene_seed=1", "seed"),
         ("data.n_samples=76", "data"),
         ("devices.count=5", "split"),
         ("server={samples: 8}", "split"),
