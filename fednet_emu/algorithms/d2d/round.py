@@ -5,9 +5,11 @@ The algorithms of this folder share them: devices exchange models with their nei
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -140,9 +142,7 @@ class ClusterRounds:
         """Devices send their lists of in-neighbours to the access point; the result is the set whose lists are lost."""
         if not heard:
             return set()
-        in_degree = dict.fromkeys(members, 1)
-        for _, i in heard:
-            in_degree[i] += 1
+        in_degree = Counter([*members, *(i for _, i in heard)])
         reporters = [i for i in members if i != point]
         fed, to = self.fed, [self.fed.device(point)]
         sends = [partial(fed.sidelink, fed.device(i), to, None, INTEGER_BIT * in_degree[i], cluster) for i in reporters]
@@ -175,21 +175,16 @@ def pushed(fed: Federation, graph: Digraph, k: Device, x: Deferred, size_bit: in
 
 def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> int:
     """The device with the most edges from and to others; the first one if several tie."""
-    count = dict.fromkeys(devices, 0)
-    for ends in edges:
-        for k in ends:
-            count[k] += 1
-    return max(count, key=lambda k: count[k])
+    count = Counter(chain.from_iterable(edges))
+    return max(devices, key=lambda k: count[k])
 
 
 def equal_shares(
     devices: Sequence[int] | Mapping[int, Any], edges: Sequence[tuple[int, int]]
 ) -> dict[int, list[tuple[int, float]]]:
     """For each device i, the sources of its mixed update and their shares: (j, 1 / out-degree of j), itself first."""
-    out_degree = dict.fromkeys(devices, 1)
-    for j, _ in edges:
-        out_degree[j] += 1
-    shares = {i: [(i, 1.0 / degree)] for i, degree in out_degree.items()}
+    out_degree = Counter([*devices, *(j for j, _ in edges)])
+    shares = {i: [(i, 1.0 / out_degree[i])] for i in devices}
     for j, i in edges:
         shares[i].append((j, 1.0 / out_degree[j]))
     return shares
@@ -198,9 +193,8 @@ def equal_shares(
 def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
     """Largest deviation of a column sum of the mixing matrix from 1: max over j of |sum over i of share_ij - 1|."""
     given = dict.fromkeys(shares, 0.0)
-    for parts in shares.values():
-        for j, part in parts:
-            given[j] += part
+    for j, part in chain.from_iterable(shares.values()):
+        given[j] += part
     return max(abs(total - 1.0) for total in given.values())
 
 

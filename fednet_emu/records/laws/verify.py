@@ -78,11 +78,9 @@ def _offered(ledger: Ledger) -> str:
     found = _each(ledger.transfers, wrong, "transfers deliver more or less than they carry")
     if found:
         return found
-    recorded_bit = [0] * len(KINDS)
+    recorded_bit = np.zeros(len(KINDS), np.int64)
     for rows in ledger.transfers.blocks():
-        for kind in range(len(KINDS)):
-            of_kind = rows[rows["kind"] == kind]
-            recorded_bit[kind] += int((of_kind["size_bit"] * of_kind["receivers"]).sum())
+        np.add.at(recorded_bit, rows["kind"], rows["size_bit"] * rows["receivers"])
     for kind, name in enumerate(KINDS):
         if recorded_bit[kind] != ledger.offered_bit[kind]:
             return f"{name}: {ledger.offered_bit[kind]} bit were offered, {recorded_bit[kind]} bit are accounted for"
@@ -249,13 +247,10 @@ def _one_at_a_time(ledger: Ledger) -> str:
 
 
 def _used_before_there(ledger: Ledger) -> str:
-    computes, sends = used_before_there(ledger)
-    found: dict[str, tuple[IntArray, Table[Any]]] = {
-        "computations start before their input has come": (computes, ledger.computes),
-        "transfers are asked for before their payload is there": (sends, ledger.transfers),
-    }
-    found_rows = ((name, rows, len(table)) for name, (rows, table) in found.items() if len(rows))
-    return next((_problem(len(rows), total, int(rows[0]), name) for name, rows, total in found_rows), "")
+    names = "computations start before their input has come", "transfers are asked for before their payload is there"
+    totals = len(ledger.computes), len(ledger.transfers)
+    found = (each for each in zip(used_before_there(ledger), totals, names, strict=True) if len(each[0]))
+    return next((_problem(len(rows), total, int(rows[0]), name) for rows, total, name in found), "")
 
 
 def _energy(ledger: Ledger) -> str:
