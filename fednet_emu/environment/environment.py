@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -335,7 +335,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
     def _go(self, run: Callable[[], bool]) -> bool:
         """Continue until the next question (True) or the end; other errors than ends of a `Step` close the run."""
         try:
-            with self._settings():
+            with nullcontext() if self._timing_only else self._settings():
                 if run():
                     return True
                 self._ended = "diverged" if self.fed.divergence() else "stop"
@@ -350,7 +350,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """The settings of the process that the run needs, inside the `with` block."""
+        """The settings of the process that training needs, inside the `with` block."""
         with none_left_behind(), torch.inference_mode(mode=False), torch.enable_grad():
             if self._threads and torch.get_num_threads() != self._threads:
                 torch.set_num_threads(self._threads)
