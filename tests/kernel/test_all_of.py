@@ -24,18 +24,15 @@ class Cancellable(Completion):
         self.why: list[str] = []
 
     def cancel(self, outcome: Any) -> None:
-        """Remember the reason."""
         self.why.append(outcome.lost)
 
 
 def sleeper(clock, duration_s, result):
-    """Sleep, then return."""
     yield clock.sleep(duration_s)
     return result
 
 
 def waiter(event):
-    """Wait for an event, and return its value."""
     return (yield event)
 
 
