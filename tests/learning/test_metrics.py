@@ -1,8 +1,9 @@
-"""Each metric against scikit-learn or by hand, alone and as a run records it."""
+"""Metrics, and libraries that are imported late."""
 
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fednet_emu.analysis.scales import OWN_METRICS
+from fednet_emu.errors import ScenarioError
+from fednet_emu.learning.data.datasets import hugging_face as hub
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.metrics import (
     METRICS,
@@ -28,6 +31,7 @@ from fednet_emu.learning.metrics import (
     RocAuc,
     TopK,
 )
+from fednet_emu.learning.models import TorchvisionModel, TransformersModel
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel
 
@@ -43,7 +47,6 @@ LABEL_SCORES = torch.randn(N, 4, generator=GENERATOR) + LABELS
 
 
 def measured(metric, outputs, y):
-    """The score of outputs for targets."""
     losses = cross_entropy(outputs, y, reduction="none") if y.dtype == torch.int64 else torch.zeros(len(y))
     return Measured(metric, metric.kept(outputs, y, losses).numpy(), y.numpy()).pooled()
 
@@ -161,3 +164,22 @@ def test_scores_do_not_depend_on_chunks_and_those_of_devices_are_those_of_their_
         assert found == pytest.approx(alone)
     assert list(own) == ["macro_f1", "perplexity", "top_2"]
     assert all(math.isnan(its[1]) for its in own.values())
+
+
+ASKED = {
+    "datasets": hub.library,
+    "torchvision": lambda: TorchvisionModel(name="resnet18").build((3, 32, 32), 10),
+    "transformers": lambda: TransformersModel(config={"model_type": "gpt2"}).build((8,), 10),
+}
+
+
+@pytest.mark.parametrize("name", ["torchvision", "datasets", "transformers"])
+def test_a_missing_library_is_one_sentence(name, monkeypatch):
+    """It names the extra that has it."""
+    monkeypatch.setitem(sys.modules, name, None)
+    extra = "hugging-face" if name == "datasets" else name
+
+    with pytest.raises(
+        ScenarioError, match=rf"{name} is not installed or incomplete .*pip install 'fednet-emu\[{extra}\]'"
+    ):
+        ASKED[name]()

@@ -1,4 +1,6 @@
-"""Claims about the IDX reader, the download and the two archives in that format."""
+"""MNIST, its relatives, and FCUBE."""
+
+from __future__ import annotations
 
 import gzip
 import hashlib
@@ -12,8 +14,9 @@ import torch
 from pydantic import ValidationError
 
 from fednet_emu.errors import DataError
-from fednet_emu.learning.data.datasets import FashionMnist, Mnist
+from fednet_emu.learning.data.datasets import FashionMnist, Fcube, Mnist
 from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
+from fednet_emu.learning.data.partitions import Group
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 RNG = np.random.default_rng(0)
@@ -24,7 +27,6 @@ needs_fashion = pytest.mark.skipif(not (DATA / "fashion_mnist").is_dir(), reason
 
 
 def idx_file(path: Path, content: bytes) -> Path:
-    """A gzipped file with this content."""
     path.write_bytes(gzip.compress(content))
     return path
 
@@ -191,3 +193,31 @@ def test_writers_of_other_digits_are_refused(tmp_path):
     idx_file(folder / "qmnist-train-labels-idx2-int.gz", header + np.zeros((60_000, 8), ">i4").tobytes())
     with pytest.raises(DataError, match=r"qmnist-train-labels.*a row for each of 60000 samples, with its class first"):
         Mnist(writers=True).load(tmp_path, RNG)
+
+
+DATA_FCUBE = Fcube().load(None, np.random.default_rng(0))
+
+
+def test_points_fill_the_cube_and_one_plane_divides_the_classes() -> None:
+    """Uniform on [-1, 1]^3: variance 1/3 of each coordinate; class 0 is where the first one is positive."""
+    for x, y in ((DATA_FCUBE.train_x, DATA_FCUBE.train_y), (DATA_FCUBE.test_x, DATA_FCUBE.test_y)):
+        assert x.abs().max() <= 1.0
+        assert x.mean(0).tolist() == pytest.approx([0, 0, 0], abs=5 * np.sqrt(1 / 3 / len(x)))
+        assert x.var(0).tolist() == pytest.approx([1 / 3] * 3, abs=5 * np.sqrt(4 / 45 / len(x)))
+        assert torch.equal(y, torch.where(x[:, 0] > 0, 0, 1))
+
+
+def test_each_of_four_devices_has_two_opposite_octants() -> None:
+    """500 points in each, of different classes, and the test points of the same octants."""
+    train, test = Group().split(DATA_FCUBE, 4, np.random.default_rng(0))
+    seen = set()
+    for device in range(4):
+        corners = DATA_FCUBE.train_x[torch.from_numpy(train.of(device))].sign()
+        octants, counts = corners.unique(dim=0, return_counts=True)
+        seen |= {tuple(corner) for corner in octants.tolist()}
+        assert counts.tolist() == [500, 500]
+        assert torch.equal(octants[0], -octants[1])
+        tested = DATA_FCUBE.test_x[torch.from_numpy(test.of(device))].sign()
+        assert {tuple(corner) for corner in tested.tolist()} == {tuple(corner) for corner in octants.tolist()}
+    assert len(seen) == 8
+    assert test.sizes().sum() == 1000

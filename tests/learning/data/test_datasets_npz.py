@@ -1,10 +1,27 @@
-"""Claims about the user's own arrays."""
+"""Data in own files: npz, LEAF and tables."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import fednet_emu as fe
 from fednet_emu.errors import DataError, ScenarioWarning
-from fednet_emu.learning.data.datasets import Npz
+from fednet_emu.learning.data.datasets import Adult, Npz, UciHar
+from fednet_emu.learning.data.datasets.base import Samples
+from fednet_emu.learning.data.datasets.leaf import Leaf
+from fednet_emu.learning.data.datasets.text import LETTERS
+from fednet_emu.learning.data.datasets.wearables import SIGNALS
+from fednet_emu.learning.data.partitions.rules import Group
 
 RNG = np.random.default_rng(0)
 
@@ -21,7 +38,6 @@ def arrays(**changes):
 
 
 def load(folder, *, classes=None, **changes):
-    """What the dataset makes of these arrays."""
     np.savez(folder / "own.npz", **arrays(**changes))
     return Npz(path="own.npz", classes=classes).load(folder, RNG)
 
@@ -218,3 +234,273 @@ def test_other_numbers_of_several_columns_are_targets_of_a_regression(tmp_path):
     samples = load(tmp_path, train_y=np.full((6, 2), 0.5), test_y=np.eye(3, 2))
 
     assert (samples.task, samples.outputs, samples.classes) == ("regression", 2, None)
+
+
+Users = dict[str, list[tuple[Any, Any]]]
+
+
+def content(users: Users, /, **changes: Any) -> dict[str, Any]:
+    """What LEAF's scripts write of samples (x, y) by user."""
+    return {
+        "users": [*users],
+        "num_samples": [len(own) for own in users.values()],
+        "user_data": {user: {"x": [x for x, _ in own], "y": [y for _, y in own]} for user, own in users.items()},
+    } | changes
+
+
+def folder(path: Path, **parts: list[Users]) -> Path:
+    for part, files in parts.items():
+        (path / part).mkdir(parents=True)
+        for number, users in enumerate(files):
+            (path / part / f"all_data_{number}_niid_0_keep_0_{part}_9.json").write_text(json.dumps(content(users)))
+    return path
+
+
+def loaded(path: Path, **fields: Any) -> Samples:
+    return Leaf(path=str(path), **fields).load(None, np.random.default_rng(0))
+
+
+def image(value: float) -> list[float]:
+    """The 784 numbers of an image whose first pixel has a value."""
+    return [value] + [1.0] * 783
+
+
+def test_femnist(tmp_path: Path) -> None:
+    """Writers over two files: images [1, 28, 28], classes of 62, users in the order of the files, also in testing."""
+    train = [{"f0_14": [(image(0.25), 3), (image(0.5), 61)], "f1_02": [(image(0.75), 3)]}, {"f2_07": [(image(0.0), 9)]}]
+    test = [{"f2_07": [(image(0.125), 1)], "f0_14": [(image(1.0), 3)], "new": [(image(1.0), 3)]}]
+    samples = loaded(folder(tmp_path, train=train, test=test), classes=62)
+
+    assert (samples.task, samples.classes, samples.input_shape) == ("classification", 62, (1, 28, 28))
+    assert samples.train_x[:, 0, 0, 0].tolist() == [0.25, 0.5, 0.75, 0.0]
+    assert samples.train_y.tolist() == [3, 61, 3, 9]
+    assert samples.train_group is not None
+    assert samples.test_group is not None
+    assert samples.train_group.tolist() == [0, 0, 1, 2]
+    assert samples.test_group.tolist() == [2, 0, 3]
+    assert loaded(tmp_path, shape=(784,), classes=62).input_shape == (784,)
+
+
+def test_shakespeare(tmp_path: Path) -> None:
+    """Eighty characters and the next one: LEAF's tokens, with the character as class of 80."""
+    line = "To be, or not to be, that is the question:"
+    samples = loaded(folder(tmp_path, train=[{"HAMLET": [(line, "\n")]}], test=[{"HAMLET": [(line[::-1], "~")]}]))
+
+    assert (samples.vocabulary, samples.classes) == (80, 80)
+    assert "".join(LETTERS[its] for its in samples.train_x[0].tolist()) == line
+    assert (samples.train_y.item(), samples.test_y.item()) == (LETTERS.index("\n"), 79)
+
+
+def test_sent140(tmp_path: Path) -> None:
+    """Of [id, date, query, user, text] the first words of the text, by frequency; unknown ones and the rest are 0."""
+
+    def tweet(text: str) -> list[str]:
+        return ["1467810369", "Mon Apr 06", "NO_QUERY", "someone", text]
+
+    train = {"a": [(tweet("good good good day"), 1), (tweet("bad day"), 0)]}
+    samples = loaded(folder(tmp_path, train=[train], test=[{"a": [(tweet("a Good day"), 1)]}]), length=3, vocabulary=2)
+
+    assert (samples.vocabulary, samples.classes, samples.task) == (3, 2, "classification")
+    assert samples.train_x.tolist() == [[1, 1, 1], [2, 0, 0]]
+    assert samples.test_x.tolist() == [[0, 1, 0]]
+
+
+def test_a_file_without_folders_is_split_by_user(tmp_path: Path) -> None:
+    """The last half of each user's samples is for testing; gzip and a byte order mark are no matter."""
+    users = {"a": [([k, 0.5], k % 2) for k in range(4)], "b": [([9, 0.5], 0.5), ([8, 0.5], 1.5)]}
+    path = tmp_path / "all_data.json.gz"
+    path.write_bytes(gzip.compress(("\ufeff" + json.dumps(content(users))).encode()))
+    samples = loaded(path, test_share=0.5)
+
+    assert samples.task == "regression"
+    assert samples.train_x[:, 0].tolist() == [0, 1, 9]
+    assert samples.test_x[:, 0].tolist() == [2, 3, 8]
+    assert samples.test_group is not None
+    assert samples.test_group.tolist() == [0, 0, 1]
+
+
+def test_users_are_devices(tmp_path: Path) -> None:
+    """With three devices and three writers each device has the samples of one of them, and a run trains on them."""
+    rng = np.random.default_rng(3)
+    users = {
+        name: [(rng.normal(size=4).tolist(), int(k % 2)) for k in range(10 * (place + 1))]
+        for place, name in enumerate("xyz")
+    }
+    (tmp_path / "all.json").write_text(json.dumps(content(users)))
+    train, test = Group().split(loaded(tmp_path), 3, np.random.default_rng(0))
+
+    assert [len(train.of(device)) for device in range(3)] == [9, 18, 27]
+    assert [len(test.of(device)) for device in range(3)] == [1, 2, 3]
+    settings = {"devices.count": 3, "data": {"kind": "leaf", "path": str(tmp_path)}, "partition": "group"}
+    run = fe.run("quickstart", settings=settings | {"model": "softmax", "algorithm.cohort": 3, "stop": {"rounds": 1}})
+    assert run.summary["rounds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[", "is not JSON"),
+        ("[1]", "must have a list of users and their user_data, got list"),
+        (json.dumps({"users": ["a"]}), "must have a list of users and their user_data, got users"),
+        (json.dumps(content({"a": [([1.0], 0)]}, num_samples=[2])), "user 'a' must have 2 samples, got 1 x and 1 y"),
+        (json.dumps(content({"a": [([1.0], 0)]}, num_samples=[])), "has 1 users, got num_samples of another length"),
+        (json.dumps(content({"a": [([1.0], 0)]}, users=["b"])), "user 'b' has no lists x and y"),
+        (json.dumps(content({"a": []})), "has no samples"),
+        (json.dumps(content({"a": [("000001.jpg", 0)]})), "is neither numbers nor a text, got '000001.jpg'"),
+        (json.dumps(content({"a": [([[1], [2]], 0)]})), r"is neither numbers nor a text, got \[\[1\], \[2\]\]"),
+        (json.dumps(content({"a": [([1.0], 0), ("word", 0)]})), "got float, ndarray, str"),
+        (json.dumps(content({"a": [([1.0], "b"), ([2.0], "b")]})), "got ndarray, str"),
+        (json.dumps(content({"a": [([1.0], [0]), ([2.0], [0])]})), "got ndarray, object"),
+        (json.dumps(content({"a": [([1.0], 0), ([1.0, 2.0], 0)] * 9})), "has samples of several lengths"),
+        (json.dumps(content({"a": [("abc", "d"), ("ab", "c")] * 9})), r"texts of one length .*, got lengths \[2, 3\]"),
+        (json.dumps(content({"a": [([1.0], 0)]})), "test_share leaves no samples for testing"),
+    ],
+)
+def test_what_is_no_leaf_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    """With the file, the user and what would be right."""
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(DataError, match=f"bad.json: .*{problem}.*; "):
+        loaded(tmp_path / "bad.json")
+
+
+def test_a_shape_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    """And a folder without files."""
+    users = {"a": [([1.0, 2.0], k % 2) for k in range(10)]}
+    (tmp_path / "all.json").write_text(json.dumps(content(users)))
+    with pytest.raises(DataError, match=r"has samples of 2 numbers, got the shape \[3\]; correct `shape`"):
+        loaded(tmp_path, shape=(3,))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty: has no \.json files"):
+        loaded(tmp_path / "empty")
+    assert torch.equal(loaded(tmp_path, shape=(2, 1)).train_x[0], torch.tensor([[1.0], [2.0]]))
+
+
+DATA = os.environ.get("FEDNET_DATA")
+
+
+def whole(name: str) -> Path:
+    """The data folder, if it has this data set."""
+    if not DATA or not (Path(DATA) / name).is_dir():
+        pytest.skip(f"needs {name} in the folder that FEDNET_DATA names")
+    return Path(DATA)
+
+
+@pytest.fixture
+def har(tmp_path: Path) -> Path:
+    """Two subjects in the published text form: subject 1 for training with 3 windows, subject 2 for testing with 2."""
+    for part, subjects, activities in (("train", [1, 1, 1], [1, 1, 6]), ("test", [2, 2], [1, 4])):
+        folder = tmp_path / "uci_har" / part / "Inertial Signals"
+        folder.mkdir(parents=True)
+        for channel, signal in enumerate(SIGNALS):
+            rows = [[100 * number + channel + step / 128 for step in range(128)] for number in range(len(subjects))]
+            text = "\n".join(" ".join(f" {value: .7e}" for value in row) for row in rows)
+            (folder / f"{signal}_{part}.txt").write_text(text + "\n")
+        (folder.parent / f"y_{part}.txt").write_text("\n".join(map(str, activities)) + "\n")
+        (folder.parent / f"subject_{part}.txt").write_text("\n".join(map(str, subjects)) + "\n")
+    return tmp_path
+
+
+def test_windows_are_read_from_the_published_files(har: Path) -> None:
+    """Nine channels in their order, activities and subjects from 0, standardised over the training windows."""
+    samples = UciHar(test="subjects").load(har, RNG)
+
+    assert samples.train_x.shape == (3, 9, 128)
+    assert samples.test_x.shape == (2, 9, 128)
+    assert samples.train_y.tolist() == [0, 0, 5]
+    assert samples.test_y.tolist() == [0, 3]
+    assert (samples.train_group.tolist(), samples.test_group.tolist()) == ([0, 0, 0], [1, 1])
+    raw = np.array([[100 * n + step / 128 for step in range(128)] for n in range(3)])
+    ours = samples.train_x[:, 4].numpy()
+    assert ours == pytest.approx((raw - raw.mean()) / raw.std(), abs=1e-5)
+
+
+def test_the_last_windows_of_each_subject_are_for_testing(har: Path) -> None:
+    """Half of each activity of each subject, rounded to even: of one window none, of two one, the second."""
+    samples = UciHar(test_share=0.5).load(har, RNG)
+
+    assert samples.test_y.tolist() == [0]
+    assert samples.test_group.tolist() == [0]
+    assert sorted(samples.train_group.tolist()) == [0, 0, 1, 1]
+
+
+def test_packed_windows_are_the_same(har: Path) -> None:
+    """Integers in units of 0.0002 instead of texts."""
+    values = RNG.integers(-9000, 9000, (5, 9, 128)).astype(np.int16)
+    buffer = io.BytesIO()
+    np.savez(buffer, x=values, y=np.array([0, 0, 5, 0, 3], np.uint8), subject=np.array([1, 1, 1, 2, 2], np.uint8))
+    with lzma.open(har / "uci_har" / "uci_har_i16.npz.xz", "wb") as file:
+        file.write(buffer.getvalue())
+    samples = UciHar(test="subjects").load(har, RNG)
+    train = values[:3] * 2e-4
+    mean, deviation = train.mean((0, 2), keepdims=True), train.std((0, 2), keepdims=True)
+
+    assert samples.train_x.numpy() == pytest.approx((train - mean) / deviation, abs=1e-4)
+    assert samples.test_group.tolist() == [1, 1]
+
+
+def test_files_that_do_not_fit_are_named(har: Path) -> None:
+    """A missing one, one with words, and one with too few rows."""
+    path = har / "uci_har" / "train" / "Inertial Signals" / "body_gyro_y_train.txt"
+    path.write_text("1 2 3\n")
+    with pytest.raises(DataError, match=r"body_gyro_y_train.txt.*3 rows of 128 numbers, got shape \(1, 3\)"):
+        UciHar().load(har, RNG)
+    path.write_text("one two\n")
+    with pytest.raises(DataError, match=r"body_gyro_y_train\.txt.*cannot be read as rows of numbers"):
+        UciHar().load(har, RNG)
+    path.unlink()
+    with pytest.raises(DataError, match=r"body_gyro_y_train\.txt"):
+        UciHar().load(har, RNG)
+
+
+def test_all_of_uci_har() -> None:
+    """10,299 windows of thirty subjects; the nine official ones have 2,947 of them."""
+    folder = whole("uci_har")
+    official, shared = (UciHar(test=test).load(folder, RNG) for test in ("subjects", "windows"))
+
+    assert (len(official.train_y), len(official.test_y)) == (7352, 2947)
+    assert np.bincount(np.concatenate([official.train_y, official.test_y])).tolist() == [
+        1722, 1544, 1406, 1777, 1906, 1944]  # fmt: skip
+    assert len(set(shared.train_group)) == len(set(shared.test_group)) == 30
+    assert abs(len(shared.test_y) / 10_299 - 0.2) < 0.005
+
+
+PEOPLE = """39, State-gov, 77516, Bachelors, 13, Single, Clerk, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K
+50, ?, 83311, Doctorate, 16, Divorced, ?, Husband, White, Male, 0, 0, 13, Peru, >50K
+
+"""
+OTHERS = """|1x3 Cross validator
+25, Private, 226802, Doctorate, 7, Divorced, Sales, Husband, White, Male, 0, 0, 40, Cuba, >50K.
+"""
+
+
+def people(folder: Path, train: str = PEOPLE, test: str = OTHERS) -> Samples:
+    """What is read of these two files, the second one compressed."""
+    (folder / "adult").mkdir(exist_ok=True)
+    (folder / "adult" / "adult.data").write_text(train)
+    (folder / "adult" / "adult.test.gz").write_bytes(gzip.compress(test.encode()))
+    return Adult().load(folder, RNG)
+
+
+def test_people_become_numbers_and_categories(tmp_path: Path) -> None:
+    """Six numbers, and a feature for each category that occurs for training; a missing one, or a new one, has none."""
+    samples = people(tmp_path)
+    age, rest = samples.train_x[:, 0], samples.train_x[:, 6:]
+
+    assert age.tolist() == [-1.0, 1.0]
+    assert samples.test_x[0, 0].item() == pytest.approx((25 - 44.5) / 5.5)
+    # State-gov | Bachelors Doctorate | Divorced Single | Clerk | Husband Not-in | White | Male | Cuba Peru
+    assert rest.tolist() == [[1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1]]
+    assert samples.test_x[0, 6:].tolist() == [0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0]
+    assert (samples.train_y.tolist(), samples.test_y.tolist()) == ([0, 1], [1])
+    assert (samples.train_group.tolist(), samples.test_group.tolist()) == ([1, 0], [0])
+
+
+def test_all_of_adult() -> None:
+    """The published numbers of people, incomes and doctorates, and 105 features without a constant one."""
+    samples = Adult().load(whole("adult"), RNG)
+
+    assert (len(samples.train_y), len(samples.test_y)) == (32_561, 16_281)
+    assert (int(samples.train_y.sum()), int(samples.test_y.sum())) == (7841, 3846)
+    assert ((samples.train_group == 0).sum(), (samples.test_group == 0).sum()) == (413, 181)
+    assert samples.input_shape == (105,)
+    assert samples.train_x.std(0).min() > 0

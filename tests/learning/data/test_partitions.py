@@ -1,4 +1,4 @@
-"""Claims about how samples are dealt out to devices."""
+"""Partitions: laws, NIID-Bench's guard and surrogate sets."""
 
 import time
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from fednet_emu.algorithms.unlabelled.fedul import empirical_priors, transition
 from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import (
@@ -25,6 +26,7 @@ from fednet_emu.learning.data.partitions import (
     SurrogateSets,
 )
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
+from fednet_emu.learning.data.partitions.surrogate_sets import deal, device_priors, own_classes, set_priors
 from tests.quick import examples
 
 ALL = [
@@ -61,25 +63,21 @@ def samples_of(train_y, test_y=(0,), classes=None, train_group=None, test_group=
 
 
 def balanced(n_train: int, n_test: int, classes: int) -> Samples:
-    """Equally frequent classes, and fifty groups."""
     train_y = np.arange(n_train) % classes
     group = np.arange(n_train) % 50
     return samples_of(train_y, np.arange(n_test) % classes, classes, group, group[:n_test])
 
 
 def same(a: Partitioned, b: Partitioned) -> bool:
-    """Whether two splits are equal."""
     return np.array_equal(a.order, b.order) and np.array_equal(a.offsets, b.offsets)
 
 
 def class_counts(split: Partitioned, labels: torch.Tensor, classes: int) -> np.ndarray:
-    """[n_devices, classes]."""
     n_devices = len(split.sizes())
     return np.array([np.bincount(labels.numpy()[split.of(d)], minlength=classes) for d in range(n_devices)])
 
 
 def split(partition: Partition, samples: Samples, n_devices: int, seed: int = 0) -> tuple[Partitioned, Partitioned]:
-    """Training and test split under a seed."""
     return partition.split(samples, n_devices, np.random.default_rng(seed))
 
 
@@ -325,3 +323,252 @@ def test_a_split_lists_the_samples_of_each_owner_in_ascending_order(owners: list
     split = Partitioned.from_owners(np.array(owners, np.int64), 6)
     own = [[sample for sample, owner in enumerate(owners) if owner == device] for device in range(6)]
     assert [split.of(device).tolist() for device in range(6)] == own
+
+
+def equal_labels(per_class: int, classes: int = 10) -> Samples:
+    """As many samples of every class, a fifth of them for testing too."""
+    train, test = (torch.arange(count * classes) % classes for count in (per_class, per_class // 5))
+    return Samples(torch.zeros(len(train), 1), train, torch.zeros(len(test), 1), test, classes)
+
+
+def counts(split: Partitioned, labels: torch.Tensor, classes: int = 10) -> np.ndarray:
+    """Samples of each class at each device, [n_devices, classes]."""
+    devices = range(len(split.sizes()))
+    return np.array([np.bincount(labels.numpy()[split.of(device)], minlength=classes) for device in devices])
+
+
+@given(st.integers(1, 10), st.integers(1, 40), st.integers(0, 5))
+@examples(60)
+def test_every_device_has_that_many_labels(k: int, n_devices: int, seed: int) -> None:
+    """One of them its own, the same in both sets; what has an owner is shared as equally as can be."""
+    samples = equal_labels(200)
+    train, test = split(LabelsPerDevice(labels=k), samples, n_devices, seed)
+    has = counts(train, samples.train_y)
+
+    assert ((has > 0).sum(axis=1) == k).all()
+    assert all(has[device, device % 10] for device in range(n_devices))
+    assert not (counts(test, samples.test_y)[has == 0]).any()
+    for label in range(10):
+        shares = has[has[:, label] > 0, label]
+        assert shares.sum() in (0, 200)
+        assert shares.size == 0 or shares.max() - shares.min() <= 1
+
+
+def test_further_labels_are_drawn_evenly() -> None:
+    """Of 3,000 devices with three labels each label is a ninth of the others' further ones, within five deviations."""
+    samples = equal_labels(6000)
+    has = counts(split(LabelsPerDevice(labels=3), samples, 3000)[0], samples.train_y) > 0
+    further = has[np.arange(3000) % 10 != 0][:, 0].mean()
+
+    assert further == pytest.approx(2 / 9, abs=5 * np.sqrt(2 / 9 * 7 / 9 / 2700))
+
+
+@given(st.floats(0.3, 50.0), st.integers(1, 20), st.integers(0, 5))
+@examples(60)
+def test_all_samples_are_dealt_by_the_drawn_shares(beta: float, n_devices: int, seed: int) -> None:
+    """Every sample has one owner, nobody has none, and test samples are shared in the same proportions."""
+    samples = equal_labels(500)
+    train, test = split(QuantitySkew(beta=beta), samples, n_devices, seed)
+
+    assert sorted(train.order) == list(range(5000))
+    assert sorted(test.order) == list(range(1000))
+    assert train.sizes().min() >= 1
+    assert np.abs(train.sizes() / 5000 - test.sizes() / 1000).max() <= 0.5 / 1000 * 2 + 0.5 / 5000 * 2
+
+
+def test_sizes_are_those_of_a_dirichlet_distribution() -> None:
+    """Mean 1/n and variance (1/n)(1 - 1/n)/(n beta + 1) of the shares of ten devices, over 2,000 draws."""
+    samples, n, beta = equal_labels(500), 10, 2.0
+    shares = np.array([split(QuantitySkew(beta=beta), samples, n, seed)[0].sizes() for seed in range(2000)]) / 5000
+
+    assert shares.mean(axis=0) == pytest.approx(np.full(n, 0.1), abs=5 * shares.std() / np.sqrt(2000))
+    assert shares.var() == pytest.approx(0.1 * 0.9 / (n * beta + 1), rel=0.05)
+
+
+def test_labels_are_mixed_alike_everywhere() -> None:
+    """A device with a thousand samples has about a tenth of each label."""
+    samples = equal_labels(1000)
+    has = counts(split(QuantitySkew(beta=5.0), samples, 5)[0], samples.train_y)
+    large = has[has.sum(axis=1) > 1000]
+
+    assert len(large)
+    assert np.abs(large / large.sum(axis=1, keepdims=True) - 0.1).max() < 5 * np.sqrt(0.09 / 1000)
+
+
+CASES = [(skew, overlap) for skew in ("iid", "non-iid") for overlap in ("public", "disjoint")]
+
+
+def balanced_sets(n_train: int = 36_000, classes: int = 10) -> Samples:
+    """Equally frequent classes in random order, as many as FedUL's clients share."""
+    y = torch.from_numpy(np.random.default_rng(0).permutation(np.arange(n_train) % classes))
+    return Samples(torch.zeros(n_train, 1), y, torch.zeros(100, 1), torch.arange(100) % classes, classes)
+
+
+def set_counts(skew: str, overlap: str, device: int = 0, **more: int) -> np.ndarray:
+    """Samples of each set and class, [sets, classes], of one of five devices."""
+    samples = balanced_sets()
+    train, _ = SurrogateSets(skew=skew, overlap=overlap, **more).split(samples, 5, np.random.default_rng(1))
+    rows = slice(train.offsets[device], train.offsets[device + 1])
+    table = np.zeros((10, 10), int)
+    np.add.at(table, (train.sets[rows], samples.train_y.numpy()[train.order[rows]]), 1)
+    return table
+
+
+@pytest.mark.parametrize(("skew", "overlap"), CASES)
+def test_no_sample_goes_to_two_devices(skew, overlap):
+    """A sample may be in several sets of one device if sets overlap, and in one set at most if they are disjoint."""
+    train, _ = SurrogateSets(skew=skew, overlap=overlap).split(balanced_sets(), 5, np.random.default_rng(1))
+    owners = np.repeat(np.arange(5), train.sizes())
+    pairs = np.unique(np.stack([train.order, owners]), axis=1)
+
+    assert len(np.unique(pairs[0])) == pairs.shape[1]
+    assert (len(train.order) == pairs.shape[1]) == (overlap == "disjoint")
+    assert len(train.sets) == len(train.order) == train.offsets[-1]
+
+
+@pytest.mark.parametrize(("skew", "overlap"), CASES)
+def test_no_sample_is_twice_in_one_set(skew, overlap):
+    """Sets are drawn without replacement, also where they overlap."""
+    train, _ = SurrogateSets(skew=skew, overlap=overlap).split(balanced_sets(), 5, np.random.default_rng(1))
+
+    assert len(np.unique(np.stack([train.order, train.sets]), axis=1).T) == len(train.order)
+
+
+def test_iid_spreads_every_class_over_the_sets():
+    """A device of 7,200 has sets of about 720, half of each its own class; disjoint sets use nearly every sample."""
+    table = set_counts("iid", "disjoint")
+
+    assert 7_200 * 0.97 < table.sum() <= 7_200
+    assert (abs(table.sum(axis=1) - 720) < 60).all()
+    assert np.diag(table).mean() / 720 == pytest.approx(0.51, abs=0.05)
+
+
+def test_iid_devices_share_one_matrix():
+    """The class shares of set m are the same at all devices, within the rounding and what a device has."""
+    first, last = set_counts("iid", "public", 0), set_counts("iid", "public", 4)
+
+    assert np.abs(first / first.sum(1, keepdims=True) - last / last.sum(1, keepdims=True)).max() < 0.02
+
+
+def test_a_non_iid_device_has_two_classes_of_its_own():
+    """Classes 2d and 2d + 1 are 95 % of what device d is dealt; its sets take no more of the others than there are."""
+    table = set_counts("non-iid", "disjoint", device=2)
+    rare = np.delete(table, [4, 5], axis=1).sum(axis=0)
+
+    assert (rare <= 7_200 * 0.55 / 84).all()
+    assert table[:, [4, 5]].sum() > 3 * rare.sum()
+    assert device_priors(5, 10, np.random.default_rng(0))[2, [4, 5]] == pytest.approx([0.476, 0.476], abs=0.03)
+
+
+def test_overlapping_sets_reuse_what_is_rare():
+    """With 43 samples of a class, public sets want more than that together, and each takes up to all of them."""
+    public, disjoint = (set_counts("non-iid", overlap, device=2) for overlap in ("public", "disjoint"))
+
+    assert public[0, 0] > 30
+    assert public[:, 0].sum() > 2 * disjoint[:, 0].sum()
+
+
+def test_set_priors_are_those_of_the_generator():
+    """Rows sum to one, and the dominant class has 1 of 10 parts of its set at the least, and 10 of 10.9 at the most."""
+    theta = set_priors(2000, 10, np.random.default_rng(0))
+    dominant = theta[np.arange(2000), np.arange(2000) % 10]
+
+    assert theta.sum(axis=1) == pytest.approx(1.0)
+    assert 1 / 10 <= dominant.min() < dominant.max() <= 10 / 10.9
+    assert dominant.mean() == pytest.approx(0.51, abs=0.02)
+
+
+def test_devices_may_be_dealt_less():
+    """`samples_per_device` bounds what the sets are drawn from."""
+    assert set_counts("iid", "disjoint", samples_per_device=1000).sum() == pytest.approx(1000, rel=0.1)
+
+
+# ---- classes that are short ------------------------------------------------------------------------------------------
+
+MNIST = np.array([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]) * 36 // 60
+"""Training samples of each digit, after two fifths were held out: most classes have less than a tenth of all."""
+
+
+def of_sizes(sizes) -> Samples:
+    y = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
+    return Samples(torch.zeros(len(y), 1), y, torch.zeros(100, 1), torch.arange(100) % len(sizes), len(sizes))
+
+
+def distinct(train, samples, n_devices) -> np.ndarray:
+    """Different samples of each class that each device holds, [devices, classes]."""
+    labels = samples.train_y.numpy()
+    held = [labels[np.unique(train.of(device))] for device in range(n_devices)]
+    return np.array([np.bincount(row, minlength=samples.classes) for row in held])
+
+
+def test_small_shares_are_dealt_where_classes_are_short():
+    """MNIST's classes at five devices: each has 0.6 % of 7,200 of each foreign class, the owners get the rest."""
+    samples = of_sizes(MNIST)
+    train, _ = SurrogateSets(skew="non-iid").split(samples, 5, np.random.default_rng(1))
+    held, own = distinct(train, samples, 5), own_classes(5, 10)
+    size = MNIST.sum() // 5
+    wanted = np.floor(size * device_priors(5, 10, _after_shuffle(len(samples.train_y))))
+
+    assert (wanted.sum(axis=0) > MNIST).any()
+    assert held[~own].tolist() == wanted[~own].tolist()
+    assert held[~own] / size == pytest.approx(0.006, abs=0.001)
+    assert (held.sum(axis=0) <= MNIST).all()
+
+
+def _after_shuffle(count: int) -> np.random.Generator:
+    """The stream of a split after its first draw, the order of the samples."""
+    rng = np.random.default_rng(1)
+    rng.permutation(count)
+    return rng
+
+
+def test_every_device_can_tell_every_class_apart():
+    """With MNIST's classes and ten sets the transition of each of five devices has full rank, far from singular."""
+    samples = of_sizes(MNIST)
+    train, _ = SurrogateSets(skew="non-iid").split(samples, 5, np.random.default_rng(1))
+    labels = samples.train_y.numpy()
+
+    for device in range(5):
+        rows = slice(train.offsets[device], train.offsets[device + 1])
+        priors, shares = empirical_priors(train.sets[rows], labels[train.order[rows]], 10, 10)
+        q = transition(priors, shares, np.full(10, 0.1))
+        assert np.linalg.matrix_rank(q) == 10
+        assert np.linalg.cond(q) < 1e3
+
+
+@examples(200)
+@given(
+    sizes=st.lists(st.integers(0, 3000), min_size=2, max_size=12),
+    n_devices=st.integers(1, 14),
+    size=st.integers(1, 2000),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_deal_keeps_its_promise_or_is_refused(sizes, n_devices, size, seed):
+    """Foreign classes are dealt in full and own ones as far as there are samples, in proportion to within one sample.
+
+    It is refused exactly where a class has too few for the small shares of all, owners' included.
+    """
+    available, own = np.array(sizes), own_classes(n_devices, len(sizes))
+    wanted = np.floor(size * device_priors(n_devices, len(sizes), np.random.default_rng(seed))).astype(int)
+    small = np.where(own, -(-wanted // 80), wanted).sum(axis=0)
+    try:
+        dealt = deal(wanted, own, available)
+    except ScenarioError:
+        assert (small > available).any()
+        return
+
+    assert (small <= available).all()
+    assert (dealt[~own] == wanted[~own]).all()
+    assert (dealt.sum(axis=0) == np.minimum(available, wanted.sum(axis=0))).all()
+    for label in range(len(sizes)):
+        parts, ideal = dealt[own[:, label], label], wanted[own[:, label], label]
+        left = min(available[label] - wanted[~own[:, label], label].sum(), ideal.sum())
+        assert np.abs(parts - left * ideal / max(ideal.sum(), 1)).max(initial=0.0) < 1.0
+
+
+def test_classes_that_suffice_are_dealt_as_wanted():
+    """Nothing changes where every class has enough: each device gets exactly its shares."""
+    wanted = np.array([[40, 40, 1, 1], [1, 1, 40, 40]])
+
+    assert deal(wanted, own_classes(2, 4), np.array([41, 50, 60, 41])).tolist() == wanted.tolist()
+    assert deal(wanted, own_classes(2, 4), np.array([31, 50, 60, 41])).tolist() == [[30, 40, 1, 1], [1, 1, 40, 40]]

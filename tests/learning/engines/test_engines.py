@@ -27,7 +27,6 @@ PLANS = {
 
 
 def cnn() -> nn.Module:
-    """A small CNN of McMahan's shape."""
     return nn.Sequential(
         *(nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(4, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
@@ -36,17 +35,14 @@ def cnn() -> nn.Module:
 
 
 def mlp() -> nn.Module:
-    """One hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 3))
 
 
 def softmax() -> nn.Module:
-    """Softmax regression."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
 
 
 def dropout() -> nn.Module:
-    """Softmax regression on dropped inputs."""
     return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 3))
 
 
@@ -62,7 +58,6 @@ def classifier(build=softmax, dtype=torch.float64) -> tuple[FlatModel, TrainData
 
 
 def regression(dtype=torch.float64) -> tuple[FlatModel, TrainData]:
-    """Linear regression on noise."""
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(OFFSETS[-1], 4)), rng.normal(size=OFFSETS[-1])
     data = TrainData(torch.from_numpy(x).to(dtype), torch.from_numpy(y).to(dtype))
@@ -79,7 +74,6 @@ def jobs(graph, w, model, data, plan, key=0, **terms):
 
 
 def mean(parts):
-    """The plain mean of parameter vectors."""
     return torch.stack(parts).mean(0)
 
 

@@ -1,6 +1,10 @@
-"""Claims about jobs that only the serial engine runs: batch norm, Adam, other losses, augmentation."""
+"""Terms of a local loss and gradient: serial, squares and private steps."""
+
+from __future__ import annotations
 
 import copy
+import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,15 +12,24 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import fednet_emu as fe
+from fednet_emu.algorithms.accountant import epsilon
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.serial import SerialEngine
+from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Rotation
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
-from fednet_emu.learning.graph.optimizers import Adam, Sgd
+from fednet_emu.learning.graph.optimizers import Adam, Momentum, Sgd
+from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.testing import run_small, small_scenario
+from tests.learning.engines.test_engines import OFFSETS, PLANS, classifier, cnn, dropout, jobs, mlp, regression, softmax
+from tests.learning.results import results_of
+from tests.quick import crossed
 
 PLAN = SgdPlan(lr=0.01, batch_size=8, epochs=2, drop_last=True, optimizer=Adam())
 
@@ -32,7 +45,6 @@ def network(momentum: float | None = 0.1) -> nn.Module:
 
 
 def samples() -> TrainData:
-    """Forty images of three classes."""
     rng = np.random.default_rng(3)
     return TrainData(torch.from_numpy(rng.normal(size=(40, 1, 4, 4))), torch.from_numpy(rng.integers(0, 3, 40)))
 
@@ -45,7 +57,6 @@ def job(graph, module, key=0, plan=PLAN, **more):
 
 
 def one(module, key=0, **more):
-    """The vector after one job."""
     graph = Graph(SerialEngine())
     return graph.read(job(graph, module, key, **more).params)
 
@@ -142,7 +153,6 @@ class Signs(Sgd):
     """Steps of one size, as somebody might add to plain descent."""
 
     def start(self, weights, lr):
-        """No state."""
         return lambda gradient: weights.sub_(gradient.sign(), alpha=lr)
 
 
@@ -205,3 +215,181 @@ def test_full_batches_of_contiguous_samples_are_views():
         graph.read(graph.train(TrainJob(model, TrainData(x, x[:, 0]), rows, w, plan, Streams(0), (), "dev")).params)
 
     assert seen == 4 * [x.untyped_storage().data_ptr()]
+
+
+MAKES = {
+    name: (lambda build=build: classifier(build)) for name, build in (("softmax", softmax), ("mlp", mlp), ("cnn", cnn))
+}
+MAKES |= {"dropout": lambda: classifier(dropout), "regression": regression}
+
+
+def trained(engine, make, plan, **terms):
+    """The results of one wavefront of devices with very different numbers of samples."""
+    model, data = make()
+    w = Graph(engine).constant(model.initial())
+    return results_of(engine, [job.resolve() for job in jobs(None, w, model, data, plan, **terms)])
+
+
+@pytest.mark.parametrize(("plan", "name"), crossed(PLANS, MAKES))
+def test_engines_agree(name: str, plan: str) -> None:
+    """Serial, batched in the best form, and batched by autograd over stacks: one number per job, to 1e-11."""
+    serial = [one.square for one in trained(SerialEngine(), MAKES[name], PLANS[plan], squares=True)]
+    for engine in (BatchedEngine(), BatchedEngine(form=VmapForm)):
+        found = [one.square for one in trained(engine, MAKES[name], PLANS[plan], squares=True)]
+        assert found == pytest.approx(serial, rel=1e-11)
+    assert all(square > 0 for square in serial)
+
+
+@pytest.mark.parametrize("name", ["mlp", "regression"])
+def test_losses_and_parameters_stay_as_they_were(name: str) -> None:
+    """Asking for squares changes neither parameters nor losses, and who does not ask is told none."""
+    for engine in (SerialEngine(), BatchedEngine()):
+        plain, asked = (trained(engine, MAKES[name], PLANS["epochs"], squares=squares) for squares in (False, True))
+        assert all(math.isnan(one.square) for one in plain)
+        for one, other in zip(plain, asked, strict=True):
+            assert torch.equal(one.params, other.params)
+            assert one.loss == pytest.approx(other.loss, rel=1e-12)
+
+
+def test_one_step_by_hand() -> None:
+    """Before a step from w, the squares are of (x w - y)^2, averaged over the samples that the step uses."""
+    model, data = regression()
+    w = model.initial()
+    losses = (data.x @ w[:-1] + w[-1] - data.y) ** 2
+    expected = [float(losses[a:b].square().mean()) for a, b in pairwise(OFFSETS)]
+    for engine in (SerialEngine(), BatchedEngine()):
+        results = trained(engine, regression, SgdPlan(lr=0.1, steps=1), squares=True)
+        assert [one.square for one in results] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_graph_hands_it_over() -> None:
+    """A third value beside parameters and loss; without training three values have their numbers and no more."""
+    graph = Graph(SerialEngine())
+    model, data = regression()
+    w = graph.constant(model.initial())
+    job, plain = (jobs(graph, w, model, data, PLANS["steps"], squares=squares)[0] for squares in (True, False))
+    measured, usual, timed = graph.train(job), graph.train(plain), Graph(None).untrained(model.size, squares=True)
+
+    assert graph.read(measured.square) > 0
+    assert len(usual) == 2
+    assert [one.number for one in timed] == [2, 1, 3]
+    assert [one.number for one in measured] == [3, 2, 4]
+
+
+SIZES, FEATURES = (5, 9, 8), 6
+PRIVATE = PrivateSgd(clip_norm=0.5, noise_multiplier=0.8)
+PLANS_PRIVATE_SGD = {
+    "epochs": SgdPlan(lr=0.3, batch_size=4, epochs=2, private=PRIVATE),
+    "full": SgdPlan(lr=0.3, steps=3, private=PRIVATE),
+    "momentum": SgdPlan(lr=0.3, batch_size=3, steps=4, optimizer=Momentum(), clip_norm=0.4, private=PRIVATE),
+}
+
+
+def private_mlp() -> nn.Module:
+    """An MLP 6-5-3."""
+    return nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def private_jobs(plan: SgdPlan, **terms) -> list[TrainJob]:
+    """A job of each of three devices, and the graph that knows where they start."""
+    rng = np.random.default_rng(1)
+    data = TrainData(
+        torch.from_numpy(rng.normal(size=(sum(SIZES), FEATURES))),
+        torch.from_numpy(rng.integers(0, 3, sum(SIZES))),
+    )
+    model = FlatModel(seeded_module(private_mlp, 5).double(), "cross-entropy", (FEATURES,))
+    graph, ends = Graph(None), np.cumsum(SIZES)
+    w = graph.constant(model.initial())
+    return [
+        TrainJob(model, data, slice(int(end - n), int(end)), w, plan, Streams(3), ("batch", k, 0), f"dev-{k}", **terms)
+        for k, (end, n) in enumerate(zip(ends, SIZES, strict=True))
+    ]
+
+
+def private_by_hand(job: TrainJob) -> torch.Tensor:
+    """Batch by batch, sample by sample, in double precision; the noise from the job's own stream."""
+    model, plan, private = job.model, job.plan, job.plan.private
+    w, velocity = job.params.value, 0.0
+    noise = job.streams(*job.rng_key, "dp")
+    batches = job.batches()
+    module = seeded_module(private_mlp, 5).double()
+    for rows, count in zip(batches.index, batches.count, strict=True):
+        total = torch.zeros_like(w)
+        for row in rows[:count]:
+            at = w.clone().requires_grad_()
+            out = torch.func.functional_call(module, model.unflatten(at), (job.data.x[row][None],))
+            g = torch.autograd.grad(nn.functional.cross_entropy(out, job.data.y[row][None]), at)[0]
+            total += g * min(1.0, private.clip_norm / float(g.norm()))
+        drawn = torch.from_numpy(noise.standard_normal(len(w)))
+        g = (total + private.noise_multiplier * private.clip_norm * drawn) / int(count)
+        g = g * min(1.0, plan.clip_norm / (float(g.norm()) + 1e-6)) if plan.clip_norm else g
+        velocity = 0.9 * velocity + g if isinstance(plan.optimizer, Momentum) else g
+        w = w - plan.lr * velocity
+    return w
+
+
+@pytest.mark.parametrize("plan", PLANS_PRIVATE_SGD)
+@pytest.mark.parametrize("engine", [SerialEngine(), BatchedEngine()], ids=["serial", "batched"])
+def test_both_engines_make_the_steps_by_hand(plan, engine):
+    """To 1e-11, over ragged batches, with momentum and a limit for the whole gradient after the noise."""
+    mine = private_jobs(PLANS_PRIVATE_SGD[plan])
+    found = {resolved.job.label: result.params for resolved, result in engine.run([job.resolve() for job in mine])}
+    for job in mine:
+        assert torch.allclose(found[job.label], private_by_hand(job), rtol=1e-11, atol=1e-12), job.label
+
+
+def test_factors_by_hand():
+    """(3, 4) and (0.3, 0.4) with a limit of 1 are (0.6, 0.8) and (0.3, 0.4)."""
+    g = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    limited = g * PrivateSgd(clip_norm=1.0, noise_multiplier=1.0).factors(g)[:, None]
+    assert limited.flatten().tolist() == pytest.approx([0.6, 0.8, 0.3, 0.4])
+
+
+SGD = "algorithm={kind: fedavg, cohort: 3, lr: 0.1, local_epochs: 2, batch_size: 8}"
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_without_noise_or_limit_it_is_plain_sgd(engine):
+    """The same events, and the same models to rounding."""
+    unlimited = "algorithm.private_sgd={clip_norm: 1e9, noise_multiplier: 0}"
+    plain, private = (run_small(SGD, f"training.engine={engine}", *more) for more in ((), (unlimited,)))
+    assert plain.ledger.event_digest() == private.ledger.event_digest()
+    assert torch.allclose(plain.read(plain.latest), private.read(private.latest), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["fedavg", "fedprox", "ditto", "fedper", "fedrep"])
+def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
+    """With losses and noise."""
+    more = {
+        "ditto": ", pull: 0.1",
+        "fedper": ", private: ['*.bias']",
+        "fedrep": ", private: ['*.bias'], head_epochs: 1",
+    }
+    settings = (f"algorithm={{kind: {kind}, cohort: 3, lr: 0.05, local_epochs: 1, batch_size: 8{more.get(kind, '')}, "
+                "private_sgd: {clip_norm: 0.5, noise_multiplier: 1}}",
+                "network.uplink.loss={kind: random, probability: 0.2}")  # fmt: skip
+    serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
+    assert len({fed.ledger.event_digest() for fed in (serial, batched, run_small(*settings, timing_only=True))}) == 1
+    ones, others = ([fed.latest] if not isinstance(fed.latest, list) else fed.latest for fed in (serial, batched))
+    for one, other in zip(ones, others, strict=True):
+        assert torch.allclose(serial.read(one), batched.read(other), atol=1e-5)
+
+
+def test_the_summary_says_what_is_revealed_of_a_sample():
+    """Two rounds of one pass, at most, by any device."""
+    private = {"clip_norm": 1, "noise_multiplier": 2}
+    changes = {"stop.rounds": 2, "algorithm.local_epochs": 1, "model": "softmax", "algorithm.private_sgd": private}
+    run = fe.run("quickstart", settings=changes, progress=False)
+    assert run.summary["sample_epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=2))
+    assert run.summary["sample_epsilon_as_poisson"] > 0
+    assert run.summary["sample_delta"] == 1e-5
+
+
+def test_accounts_of_a_device_by_hand():
+    """20 samples in batches of 8: 3 steps a pass, 2 passes a round, 5 rounds."""
+    algorithm = small_scenario(SGD, "algorithm.private_sgd={clip_norm: 1, noise_multiplier: 2}").algorithm
+    found = algorithm.sample_privacy(5, [20, 40, 0])
+    assert found["sample_epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=10))
+    assert found["sample_epsilon_as_poisson"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=30, rate=0.4))
+    silent = algorithm.model_copy(update={"private_sgd": PrivateSgd(clip_norm=1, noise_multiplier=0)})
+    assert math.isinf(silent.sample_privacy(1, [20])["sample_epsilon"])

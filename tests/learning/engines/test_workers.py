@@ -77,12 +77,10 @@ def wavefront(kind="W1", lr=None, module=None):
 
 
 def engine_of(count, make=RuleEngine, name="by-rule"):
-    """An engine that trains in so many processes."""
     return WorkersEngine(name, SpreadEngine([make()]), count, at_once=True)
 
 
 def free_byte():
-    """How much of the shared memory is free."""
     pool().memory.trim()
     return sum(end - start for start, end in pool().memory._free)
 
@@ -200,7 +198,6 @@ def killed(count):
 
 
 def comes_true(check):
-    """Whether something is so within a minute."""
     return any(check() or time.sleep(0.01) for _ in range(6000))
 
 
@@ -243,7 +240,6 @@ class Deadly(nn.Linear):
     """A layer that ends any process but the one of the test."""
 
     def forward(self, x):
-        """As the layer."""
         if parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().forward(x.flatten(1))

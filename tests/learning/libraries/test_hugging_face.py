@@ -34,7 +34,6 @@ N_EACH = 10
 
 
 def rng() -> np.random.Generator:
-    """The same random stream for every call."""
     return np.random.default_rng(5)
 
 
@@ -46,7 +45,6 @@ def encoded(pixels: np.ndarray) -> dict[str, Any]:
 
 
 def pictures(n: int, shape: tuple[int, ...] = (8, 8)) -> np.ndarray:
-    """Random images."""
     return np.random.default_rng([n, *shape]).integers(0, 256, (n, *shape), np.uint8)
 
 
@@ -148,7 +146,6 @@ def test_an_image_that_is_elsewhere_is_not_fetched(tmp_path, monkeypatch):
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """A file of JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 

@@ -16,7 +16,6 @@ class Block(nn.Module):
         self.c_fc, self.c_back = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [n, length, width] to the same."""
         n, length, width = x.shape
         parts = self.c_attn(self.norm_1(x)).view(n, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
@@ -36,7 +35,6 @@ class Gpt(nn.Module):
         self.norm, self.lm_head = nn.LayerNorm(width), nn.Linear(width, tokens, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scores."""
         scores: Tensor = self.lm_head(self.norm(self.h(self.wte(x) + self.wpe.weight)))
         return scores
 

@@ -1,20 +1,31 @@
-"""Adapters on PyTorch modules: what they add, what is trained, what it costs, and what exists once."""
+"""Adapters and the bases that they stand on."""
 
 from __future__ import annotations
 
 import copy
+import json
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import fednet_emu as fe
+from fednet_emu.errors import ScenarioError
+from fednet_emu.federation import Process
+from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.parcels import with_constants, without_constants
 from fednet_emu.learning.engines.stacks.form import VmapForm
+from fednet_emu.learning.models.adapters import Lora, shipped_bit
 from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.bases import Float32, Nf4, levels
 from fednet_emu.learning.models.flat import FlatModel
-from tests.learning.models.gpt import Gpt
+from fednet_emu.testing import run_small, small_federation, small_scenario
+from tests.algorithms.small import ADAPTED, local_sgd
+from tests.federation.test_adapters import SCENARIO
+from tests.learning.models.gpt import DigitReader, Gpt
 
 
 def gpt() -> Gpt:
@@ -23,7 +34,6 @@ def gpt() -> Gpt:
 
 
 def trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    """What is trained, by name."""
     return {name: its for name, its in module.named_parameters() if its.requires_grad}
 
 
@@ -147,3 +157,234 @@ def test_a_model_travels_without_its_frozen_weights():
     with torch.no_grad():
         other[0].zero_()
     assert not torch.equal(again.forward(again.initial(), x), model.forward(model.initial(), x))
+
+
+LEVELS = [
+    -1, -0.6961929, -0.525073, -0.3949175, -0.2844414, -0.1847734, -0.09105, 0,
+    0.0795803, 0.1609302, 0.2461123, 0.3379152, 0.4407098, 0.562617, 0.7229567, 1,
+]  # fmt: skip
+
+
+def normal(*shape: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).normal(size=shape)).float()
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_levels_are_those_of_nf4():
+    """To the seven digits with which they are known."""
+    assert levels().tolist() == pytest.approx(LEVELS, abs=6e-8)
+
+
+@pytest.mark.parametrize(("double", "bit"), [(False, 4.5), (True, 4.126953125)])
+def test_bits_of_a_weight(double, bit):
+    """4 + 32 / 64, and 4 + 8 / 64 + 32 / (64 x 256), of whole blocks; a part of a block has a scale, too."""
+    base = Nf4(double=double)
+    n = 64 * 256 * 3
+
+    assert base.bit(n) / n == bit
+    assert base.bit(n + 1) - base.bit(n) == 4 + (8 + 32 if double else 32)
+    assert Float32().bit(n) == 32 * n
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_error_on_normal_weights(double):
+    """0.0920 of their norm in blocks of 64; with scales of 8 bits hardly more."""
+    w = normal(4000, 160)
+    error = ((Nf4(double=double).read(w) - w).norm() / w.norm()).item()
+    assert error == pytest.approx(0.0920, abs=3e-4)
+    if double:
+        assert not torch.equal(Nf4(double=True).read(w), Nf4().read(w))
+
+
+def test_each_weight_becomes_the_nearest_level_of_its_block():
+    """By hand: two blocks of sizes 8 and 0.5, the second one of a single weight; zeros stay."""
+    w = torch.zeros(65)
+    w[:6] = torch.tensor([8.0, -8.0, 8 * 0.2, 8 * 0.21, -8 * 0.137, 8 * 0.039])
+    w[64] = -0.5
+    found = Nf4().read(w.view(5, 13))
+
+    expected = torch.zeros(65)
+    expected[:6] = 8 * torch.tensor([1, -1, LEVELS[9], LEVELS[10], LEVELS[6], 0])
+    expected[64] = -0.5
+    assert found.shape == (5, 13)
+    assert torch.allclose(found.view(-1), expected, atol=1e-6)
+    assert not Nf4(double=True).read(torch.zeros(3, 50)).any()
+
+
+def test_scales_of_eight_bits_by_hand():
+    """Blocks of sizes 255 and 100.6 in one group: the second one's is 101, so that its largest weight is, too."""
+    w = torch.zeros(128)
+    w[0], w[64], w[65] = 255.0, 100.6, -50
+    found = Nf4(double=True).read(w)
+    assert found[[0, 64, 65]].tolist() == pytest.approx([255, 101, 101 * LEVELS[2]], rel=1e-6)
+
+
+# ---- networks --------------------------------------------------------------------------------------------------------
+
+
+def test_only_frozen_weights_of_dense_layers_change():
+    """Not the embeddings, norms and biases, nor a layer that is trained or has the weights of an embedding."""
+    plain = Gpt(16, 8, 64, 2, 2)
+    plain.lm_head.weight = plain.wte.weight
+    module = fe.Lora(plain, 2, targets=["c_attn"], train=["h.0.c_fc.*"], base="nf4")
+
+    before = plain.state_dict()
+    changed = {
+        name for name, its in module.state_dict().items() if name in before and not torch.equal(its, before[name])
+    }
+    dense = {f"h.{n}.{layer}.weight" for n in (0, 1) for layer in ("c_attn", "c_proj", "c_fc", "c_back")}
+    assert changed == dense - {"h.0.c_fc.weight"}
+    name = "h.1.c_back.weight"
+    assert torch.equal(module.get_parameter(name), Nf4().read(before[name]))
+    assert torch.equal(fe.Lora(module, 2, targets=["c_fc"]).get_parameter(name), module.get_parameter(name))
+
+
+def test_what_is_shipped_is_counted_before_there_are_adapters():
+    """Frozen parameters of DigitReader with its head trained: dense weights at 4.5 bit, all else at 32; FFA alike.
+
+    The last layer has 17 x 32 weights, so that half of its last block is empty: 16 bit more.
+    """
+    dense = 32 * 96 + 32 * 32 + 2 * 32 * 128 + 17 * 32
+    other = 17 * 32 + 64 * 32 + 6 * 32 + 96 + 32 + 128 + 32
+    for freeze in (None, "A"):
+        for base, bit in (("nf4", dense * 4.5 + 16), ("float32", dense * 32)):
+            settings: dict[str, Any] = {"targets": ["c_attn"], "train": ["score.*"], "freeze": freeze}
+            module = fe.Lora(DigitReader(), 2, base={"kind": base, "ship": True}, **settings)
+            assert shipped_bit(module) == bit + 32 * other
+            assert FlatModel(nn.Sequential(module), "cross-entropy", (1, 8, 8)).shipped_bit == shipped_bit(module)
+            assert shipped_bit(fe.Lora(DigitReader(), 2, base=base, **settings)) == 0
+            assert shipped_bit(fe.Lora(module, 2, targets=["c_fc"])) == 0
+
+
+def test_a_network_without_memory_has_its_bits():
+    """LLaMA-7B's attention on PyTorch's meta device: bits by arithmetic, no values."""
+    stack = nn.ModuleList(nn.Linear(4096, 4096, bias=False, device="meta") for _ in range(128))
+    module = Lora(targets=("*",), base=Nf4(double=True, ship=True)).on(stack)
+    assert shipped_bit(module) == 128 * 4096**2 * 4.126953125
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+SHIPPED = (*ADAPTED, "model.args.base={kind: float32, ship: true}", local_sgd("fedavg"), "algorithm.cohort=3")
+"""27 weights of a layer from 9 to 3 are frozen; 2 x 12 numbers of adapters and a bias of 3 are trained and sent."""
+WEIGHTS, MODEL = 32 * 27, 32 * 27
+
+
+def downlinks(fed: Federation) -> list[Any]:
+    """The messages of the server, in the order of their requests."""
+    table = fed.ledger.frames()["transfers"]
+    return list(table[table["sender"] < 0].sort_values(["requested_s", "ended_s"], kind="stable").itertuples())
+
+
+def test_each_device_is_sent_the_base_once():
+    """With its first message that arrives, whatever was lost before; no upload has it."""
+    lossy = ("network.downlink.loss={kind: random, probability: 0.4}", "network.downlink.mode=unicast")
+    fed = run_small(*SHIPPED, *lossy, "stop.rounds=12")
+    has, whole = set(), 0
+    for message in downlinks(fed):
+        assert message.size_bit == MODEL + (0 if message.receiver in has else WEIGHTS)
+        whole += message.receiver not in has
+        if not message.lost:
+            has.add(message.receiver)
+    assert has == {0, 1, 2, 3}
+    assert whole > 4
+    table = fed.ledger.frames()["transfers"]
+    assert set(table.loc[table["sender"] >= 0, "size_bit"]) == {MODEL}
+
+
+def test_a_broadcast_brings_it_to_all_that_lack_it():
+    """Three devices of four at once, in one message; later the fourth one has a message of its own."""
+    fed = run_small(*SHIPPED, "network.downlink.mode=broadcast", "stop.rounds=6")
+    sizes = [message.size_bit for message in downlinks(fed)]
+    assert sizes[0] == MODEL + WEIGHTS
+    assert sizes.count(MODEL + WEIGHTS) == 2
+    assert sizes.count(MODEL) >= 5
+
+
+def test_a_compressed_model_comes_with_a_whole_base():
+    """To each device once; later it is sent updates. The clock needs no training."""
+    compressed = ("network.downlink.compression={kind: top-k, share: 0.2}", "network.downlink.mode=unicast")
+    settings = (*SHIPPED, *compressed, "stop.rounds=6")
+    fed, timed = run_small(*settings), run_small(*settings, timing_only=True)
+    assert timed.ledger.event_digest() == fed.ledger.event_digest()
+    sizes = [message.size_bit for message in downlinks(fed)]
+    assert sizes.count(MODEL + WEIGHTS) == 4
+    assert min(sizes) < MODEL
+
+
+def test_a_message_of_a_given_size_brings_it_too():
+    """100 bit, with the base and without."""
+    fed = small_federation(*SHIPPED)
+
+    def server() -> Process:
+        for _ in range(2):
+            yield fed.downlink(fed.device(0), None, 100)
+
+    fed.clock.run_process(server(), None)
+    assert fed.ledger.transfers.column("size_bit").tolist() == [100 + WEIGHTS, 100]
+
+
+def test_a_run_trains_on_what_was_stored():
+    """The final model has the frozen weights as NF4 reads them, and no message of it if the base was there before."""
+    plain = DigitReader()
+    module = fe.Lora(plain, 2, targets=["c_attn"], train=["score.*"], base="nf4")
+    run = fe.run(SCENARIO, model=module, progress=False)
+
+    name = "gpt.h.0.c_fc.weight"
+    assert torch.equal(run.model.get_parameter(name), Nf4().read(plain.get_parameter(name).data))
+    assert set(run.transfers["size_bit"]) == {32 * 436}
+
+
+@pytest.mark.parametrize(("kind", "ships"), [("local", False), ("fedavg", True)])
+def test_without_a_server_nothing_can_be_shipped(kind, ships, tmp_path):
+    """It is said before the run."""
+    (tmp_path / "text.txt").write_text("she sells sea shells\n" * 20, encoding="utf-8")
+    config = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 8}
+    adapters = {"kind": "lora", "targets": ["c_attn"], "base": {"kind": "nf4", "ship": True}}
+    settings = {
+        "data": {"kind": "text", "path": str(tmp_path / "text.txt"), "length": 8, "predict": "every"},
+        "model": {"kind": "transformers", "config": config, "adapters": adapters},
+    }
+    own = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    scenario = small_scenario(f"algorithm={{kind: {kind}}}", *own)
+    found = [(".".join(place), what) for place, what in scenario.contradictions()]
+    told = [("model.adapters.base.ship", "with local no server sends anything, got true; leave it out")]
+    assert found == ([] if ships else told)
+
+
+@pytest.mark.parametrize("kind", ["local", "splitfed"])
+def test_a_given_network_cannot_be_shipped_without_a_server(kind):
+    """It is said when the run is built."""
+    module = fe.Lora(DigitReader(), 2, targets=["c_attn"], base={"kind": "nf4", "ship": True})
+    split = {"cut": 1} if kind == "splitfed" else {}
+    algorithm, server = {"kind": kind, "lr": 0.1, **split}, {"server": {"flop_per_s": 1e9}} if split else {}
+    with pytest.raises(ScenarioError, match=rf"model: with {kind} .*got a base with ship"):
+        fe.run({**SCENARIO, **server, "algorithm": algorithm}, model=module, progress=False)
+
+
+# ---- scores of the next token ----------------------------------------------------------------------------------------
+
+
+class Reader(nn.Module):
+    """Scores at every position from its token, and from a small part of the next one."""
+
+    def __init__(self, part: float) -> None:
+        super().__init__()
+        self.part, self.wte, self.head = part, nn.Embedding(80, 6), nn.Linear(6, 80)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The scores [n, length, 80]."""
+        scores: torch.Tensor = self.head(self.wte(x.long()) + self.part * self.wte(x.long()).roll(-1, 1))
+        return scores
+
+
+def test_a_network_that_sees_the_next_token_is_refused(tmp_path):
+    """Such a network would learn to copy. The refusal names it; a network that sees earlier tokens only is accepted."""
+    (tmp_path / "text.txt").write_text("she sells sea shells\n" * 20, encoding="utf-8")
+    data = {"kind": "text", "path": str(tmp_path / "text.txt"), "length": 8, "predict": "every", "owner": "file"}
+    scenario = {**SCENARIO, "data": data}
+    with pytest.raises(ScenarioError, match=r"positions of Reader see tokens after them, got scores that .* moves by"):
+        fe.run(scenario, model=Reader(0.001), progress=False)
+    fe.run(scenario, model=Reader(0), progress=False)

@@ -1,5 +1,11 @@
-"""Claims about the networks that devices train."""
+"""Models, their evaluation, their cuts and their layers."""
 
+from __future__ import annotations
+
+import itertools
+from itertools import pairwise
+
+import numpy as np
 import pytest
 import torch
 from pydantic import BaseModel, ValidationError
@@ -26,7 +32,11 @@ from fednet_emu.learning.models import (
     WordLstm,
 )
 from fednet_emu.learning.models.adapters import Lora
+from fednet_emu.learning.models.base import seeded_module
+from fednet_emu.learning.models.cuts import cuts_of
+from fednet_emu.learning.models.evaluate import Metrics, gradient_norm, score_samples
 from fednet_emu.learning.models.flat import FlatModel
+from fednet_emu.learning.models.layers import LayerName, Layers
 
 USER_CODE = """
 import torch
@@ -53,7 +63,6 @@ class Holder(BaseModel):
 
 
 def n_parameters(module: nn.Module) -> int:
-    """How many numbers a network learns."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
@@ -274,3 +283,260 @@ def test_the_perceptron_drops_before_every_layer():
     assert [layer.p for layer in module if isinstance(layer, nn.Dropout)] == [0.1, 0.2, 0.3]
     with pytest.raises(ValidationError, match="not one share per layer, got 2; give 3"):
         Mlp(hidden=(5, 4), dropout=(0.1, 0.2))
+
+
+CLASSIFIER = FlatModel(seeded_module(lambda: nn.Linear(5, 3), 1), "cross-entropy", (5,))
+RNG = np.random.default_rng(4)
+X = torch.from_numpy(RNG.normal(size=(50, 5)).astype(np.float32))
+Y = torch.from_numpy(RNG.integers(0, 3, 50))
+
+
+def evaluate(*args, chunk=4096) -> Metrics:
+    return score_samples(*args, chunk=chunk).pooled()
+
+
+def test_uniform_scores_lose_log_of_the_classes():
+    """With all parameters zero the loss is ln 3 and every sample is put in class 0."""
+    metrics = evaluate(CLASSIFIER, torch.zeros(CLASSIFIER.size), X, Y)
+
+    assert metrics.loss == pytest.approx(np.log(3), rel=1e-6)
+    assert metrics.accuracy == float((Y == 0).double().mean())
+    assert metrics.samples == 50
+
+
+def test_chunks_do_not_matter():
+    """Seven samples at a time give the same as all at once."""
+    vector = CLASSIFIER.initial()
+    whole, chunked = evaluate(CLASSIFIER, vector, X, Y), evaluate(CLASSIFIER, vector, X, Y, chunk=7)
+
+    assert chunked.loss == pytest.approx(whole.loss, rel=1e-6)
+    assert chunked.accuracy == whole.accuracy
+
+
+class Widening(nn.Module):
+    """A linear layer before a megabyte of activations per sample; notes how many samples it is given."""
+
+    def __init__(self, note):
+        super().__init__()
+        self.linear, self.note = nn.Linear(5, 3), note
+
+    def forward(self, x):
+        self.note(len(x))
+        return self.linear(x)[:, :, None].expand(-1, -1, 87_300).exp().sum(2)
+
+
+def test_activations_bound_the_samples_at_a_time():
+    """A model that keeps 1 MiB per sample on a processor is shown at most 64 of them at a time."""
+    seen = []
+    model = FlatModel(Widening(seen.append), "cross-entropy", (5,))
+    evaluate(model, model.initial(), X.repeat(3, 1), Y.repeat(3))
+
+    assert seen[-3:] == [64, 64, 22]
+
+
+def test_regression_has_no_accuracy():
+    """Squared error: the model 2x + 1 on targets 2x misses each by one."""
+    model = FlatModel(nn.Linear(1, 1), "squared-error", (1,))
+    x = torch.arange(4.0)[:, None]
+    metrics = evaluate(model, torch.tensor([2.0, 1.0]), x, 2 * x[:, 0])
+
+    assert metrics.loss == pytest.approx(1.0)
+    assert metrics.accuracy is None
+    scores = score_samples(model, torch.tensor([2.0, 1.0]), x, 2 * x[:, 0])
+    assert scores.by_device(torch.arange(4), np.array([0, 4])).accuracy is None
+
+
+def test_devices_are_measured_as_if_alone():
+    """One pass over all samples gives each device the metrics of its own slice, and nan to one without samples."""
+    vector, offsets = CLASSIFIER.initial(), np.array([0, 7, 7, 8, 47])
+    order = torch.from_numpy(RNG.permutation(50)[:47])
+    found = score_samples(CLASSIFIER, vector, X, Y, chunk=16).by_device(order, offsets)
+    own = [order[a:b] for a, b in itertools.pairwise(offsets)]
+    alone = [evaluate(CLASSIFIER, vector, X[rows], Y[rows]) for rows in own]
+
+    assert found.loss == pytest.approx([one.loss for one in alone], rel=1e-5, nan_ok=True)
+    assert found.accuracy == pytest.approx([one.accuracy for one in alone], nan_ok=True)
+    assert found.samples.tolist() == [7, 0, 1, 39]
+    assert np.isnan(found.loss).tolist() == [False, True, False, False]
+
+
+def test_evaluation_draws_nothing():
+    """A model with dropout is evaluated without dropping and without touching torch's generator."""
+    model = FlatModel(nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5)), "cross-entropy", (5,))
+    before = torch.get_rng_state()
+
+    first, second = (evaluate(model, model.initial(), X, Y) for _ in range(2))
+
+    assert first == second
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_gradient_norm_of_a_line():
+    """At w = 0 and b = 0, the gradient of the mean of (w x + b - y)^2 over (1, 2) and (3, 4) is (-14, -6)."""
+    model = FlatModel(nn.Linear(1, 1), "squared-error", (1,))
+    vector = torch.zeros(2)
+
+    found = gradient_norm(model, vector, torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 4.0]))
+
+    assert found == pytest.approx(np.hypot(14, 6))
+    assert not vector.requires_grad
+
+
+def test_gradient_norm_holds_running_statistics_constant():
+    """A line behind batch norm: with mean 1, variance 4 and weight 2, the output for x is x - 1, up to epsilon."""
+    norm, line = nn.BatchNorm1d(1, affine=False, eps=1e-12), nn.Linear(1, 1, bias=False)
+    model = FlatModel(nn.Sequential(norm, line), "squared-error", (1,))
+    vector = torch.tensor([2.0, 1.0, 4.0])  # weight, mean, variance
+
+    found = gradient_norm(model, vector, torch.tensor([[3.0], [5.0]]), torch.tensor([0.0, 0.0]))
+
+    residual, normalised = [2.0, 4.0], [1.0, 2.0]
+    assert found == pytest.approx(sum(2 * r * x for r, x in zip(residual, normalised, strict=True)) / 2)
+
+
+IMAGE = (1, 28, 28)
+WHOLE = {
+    "mcmahan-cnn": {},
+    "lenet": {},
+    "mlp": {"hidden": (30, 20, 10), "dropout": (0.1, 0.2, 0.2, 0.3)},
+    "digit-model": {"channels": (4, 4, 8), "units": (16, 8)},
+    "resnet-20": {},
+}
+
+
+def flat(kind: str, **settings: object) -> FlatModel:
+    made: Model = MODELS[kind](**settings)
+    return FlatModel(made.build(IMAGE, 10), "cross-entropy", IMAGE)
+
+
+def test_mcmahan_s_network_is_cut_in_three_places() -> None:
+    """Numbers at the cut 6,272, 3,136 and 512; 1,662,538, 1,611,274 and 5,130 of 1,663,370 parameters on the server."""
+    cuts = cuts_of(flat("mcmahan-cnn"))
+
+    assert [cut.width for cut in cuts] == [6272, 3136, 512]
+    assert [1_663_370 - cut.device.n_shared for cut in cuts] == [1_662_538, 1_611_274, 5_130]
+
+
+def test_operations_of_its_parts_by_hand() -> None:
+    """Products of the convolutions and layers; the device's first layer has no gradient of its input to compute."""
+    first, second = 2 * 25 * 32 * 28 * 28, 2 * 25 * 32 * 64 * 14 * 14
+    dense, last = 2 * 3136 * 512, 2 * 512 * 10
+    found = [(cut.forward_flop, cut.server_flop, cut.backward_flop) for cut in cuts_of(flat("mcmahan-cnn"))]
+
+    assert found == [
+        (first, 3 * (second + dense + last), first),
+        (first + second, 3 * (dense + last), first + 2 * second),
+        (first + second + dense, 3 * last, first + 2 * (second + dense)),
+    ]
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_parts_add_up_to_the_model(kind: str) -> None:
+    """Whatever the cut, device and server do what the whole model costs, and each number belongs to one of them."""
+    model = flat(kind, **WHOLE[kind])
+    cuts, numbers = cuts_of(model), torch.arange(model.size)
+
+    assert len(cuts) >= 2
+    for cut in cuts:
+        assert cut.forward_flop + cut.server_flop + cut.backward_flop == model.flop_per_sample
+        assert 0 < cut.device.n_shared < model.size
+    sizes = [cut.device.n_shared for cut in cuts]
+    assert sizes == sorted(set(sizes))
+    for cut, deeper in pairwise(cuts):
+        assert set(cut.device.take(numbers).tolist()) < set(deeper.device.take(numbers).tolist())
+
+
+def test_running_statistics_go_with_their_layer() -> None:
+    """Behind the first batch norm the device has what is named 1 and 2, parameters and statistics, and nothing else."""
+    model = flat("digit-model", **WHOLE["digit-model"])
+    places = model.unflatten(torch.arange(model.size))
+    device = set(cuts_of(model)[1].device.take(torch.arange(model.size)).tolist())
+
+    assert {"2.running_mean", "2.running_var"} < places.keys()
+    for name, numbers in places.items():
+        assert (
+            set(numbers.reshape(-1).tolist()) <= device
+            if name[:2] in ("1.", "2.")
+            else device.isdisjoint(numbers.reshape(-1).tolist())
+        )
+
+
+def test_the_front_makes_what_the_back_takes() -> None:
+    """The numbers at the cut are those that a real network passes on there, flattening and pooling included."""
+    model = flat("lenet")
+    x = torch.randn(3, *IMAGE)
+    layers = nn.Sequential(*model.layers)
+
+    for cut, end in zip(cuts_of(model), (3, 7, 9, 11), strict=False):
+        assert layers[:end](x).numel() == 3 * cut.width
+
+
+def test_trying_it_draws_nothing() -> None:
+    """Random numbers of the program are what they were, though dropout draws some."""
+    model = flat("mlp", hidden=(8,), dropout=(0.1, 0.1))
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    cuts_of(model)
+
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_layers_that_share_parameters_are_refused() -> None:
+    """Two layers with one weight: it is counted twice, and sent once."""
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    tied = FlatModel(nn.Sequential(first, nn.ReLU(), second), "cross-entropy", (4,))
+    said = "layers share parameters, got 40 of them in its layers for 24 that are sent; choose a model without tied"
+    with pytest.raises(ScenarioError, match=f"model: {said}"):
+        cuts_of(tied)
+
+
+class Scaled(nn.Linear):
+    """A layer with a buffer that training does not change."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        self.register_buffer("scale", torch.ones(4))
+
+
+def test_buffers_that_stay_are_refused() -> None:
+    """They are no part of the vector."""
+    said = "model: cannot be cut, got 5 parameters and buffers in its layers for 4 that are sent; leave out buffers"
+    with pytest.raises(ScenarioError, match=said):
+        cuts_of(FlatModel(nn.Sequential(Scaled(), nn.ReLU(), nn.Linear(4, 4)), "cross-entropy", (4,)))
+
+
+MODEL = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 4)), "cross-entropy", (3,))
+"""Parameters 0.weight [6], 0.bias [2], 2.weight [8], 2.bias [4]: twenty scalars in this order."""
+
+
+@pytest.mark.parametrize(
+    ("private", "places"),
+    [
+        ([], []),
+        (["2.*"], range(8, 20)),
+        ([-1], range(8, 20)),
+        ([0], range(8)),
+        (["*.bias"], [6, 7, 16, 17, 18, 19]),
+        (["0.weight", 1], [*range(6), *range(8, 20)]),
+    ],
+)
+def test_names_patterns_and_places(private: list[LayerName], places: list[int]) -> None:
+    """Parameters are meant by name, by pattern, or by the place of their layer; the rest is shared."""
+    layers = Layers(MODEL, private)
+
+    assert layers.private.nonzero().squeeze(1).tolist() == list(places)
+    assert torch.equal(layers.shared + layers.private, torch.ones(20))
+    assert layers.n_shared == 20 - len(places)
+
+
+def test_parts_are_taken_and_put_back() -> None:
+    """What is taken is the shared part in order; putting it under another vector leaves that one's private part."""
+    layers, a, b = Layers(MODEL, ["2.*"]), torch.arange(20.0), torch.arange(100.0, 120.0)
+    both = layers.put(b, layers.take(a))
+
+    assert layers.take(a).tolist() == list(range(8))
+    assert both.tolist() == [*range(8), *range(108, 120)]
+    assert layers.pad(layers.take(a)).tolist() == [*range(8), *[0] * 12]
+    assert b.tolist() == list(range(100, 120))
