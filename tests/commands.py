@@ -32,7 +32,6 @@ _COMMAND = get_command(app)
 
 
 def fednet(*words: object, **environment: str) -> Result:
-    """Run the command `fednet` in this process."""
     return CliRunner().invoke(_COMMAND, [str(word) for word in words], env=environment, prog_name="fednet")
 
 
@@ -65,12 +64,10 @@ class Forked:
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process."""
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
 
     def kill(self) -> None:
-        """Kill the process if it still runs."""
         self._process.kill()
 
     def ended(self) -> Forked:

@@ -1,8 +1,12 @@
-"""What `make test` leaves to `make test-all`: most combinations of values, and most examples that Hypothesis draws."""
+"""What is made once for many tests, and what `make test` leaves to `make test-all`.
+
+That is most combinations of values, and most examples that Hypothesis draws.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -34,3 +38,13 @@ def share(thorough: int) -> int:
 def examples(thorough: int, **more: Any) -> settings:
     """The settings of Hypothesis with that share of so many examples."""
     return settings(max_examples=share(thorough), **more)
+
+
+@cache
+def validator(*, study: bool = False) -> Any:
+    """The validator of scenarios or studies by their JSON schema, made once: that takes half a second."""
+    from jsonschema import Draft202012Validator
+
+    from fednet_emu.results.library import schema
+
+    return Draft202012Validator(schema(study=study))

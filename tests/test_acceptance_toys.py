@@ -61,7 +61,6 @@ class Asynchronous:
             fed.end_of_round(w, invited=self.active, arrived=len(arrived))
 
     def worker(self, fed: Federation, k: Device, w: Deferred, t: int, inbox: Inbox) -> Process:
-        """A worker: receive, train, send, once."""
         got = yield from self.insist(lambda: fed.downlink(k, w))
         if not got.lost:
             trained = yield k.train(got.payload, PLAN, t)
@@ -70,7 +69,6 @@ class Asynchronous:
                 inbox.put(k.index, (k, sent.payload))
 
     def insist(self, send: Callable[[], Any]) -> Process:
-        """Send until it arrives, or once."""
         sent = yield send()
         while sent.lost and self.patient:
             sent = yield send()
@@ -211,7 +209,6 @@ def mixing(out: Sequence[Sequence[int]], heard: Sequence[Sequence[int]]) -> np.n
 
 
 def mixed(shares: Sequence[float], models: Sequence[Tensor]) -> Tensor:
-    """Sum of shares times models."""
     return torch.stack([share * model for share, model in zip(shares, models, strict=True) if share]).sum(0)
 
 

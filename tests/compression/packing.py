@@ -14,24 +14,20 @@ Bits = Iterator[str]
 
 
 def binary(number: int, width: int) -> str:
-    """A whole number in so many bits."""
     text = format(number, "b").zfill(width) if width else ""
     assert len(text) == width, (number, width)
     return text
 
 
 def take(bits: Bits, width: int) -> int:
-    """The next number of so many bits."""
     return int("0" + "".join(next(bits) for _ in range(width)), 2)
 
 
 def single(number: float) -> str:
-    """A number in single precision."""
     return binary(struct.unpack("<I", struct.pack("<f", number))[0], 32)
 
 
 def take_single(bits: Bits) -> np.float32:
-    """The next number of single precision."""
     return np.float32(struct.unpack("<f", struct.pack("<I", take(bits, 32)))[0])
 
 
@@ -45,7 +41,6 @@ def omega(number: int) -> str:
 
 
 def take_omega(bits: Bits) -> int:
-    """The next number in the omega code."""
     number = 1
     while (first := next(bits)) == "1":
         number = int(first + "".join(next(bits) for _ in range(number)), 2)
@@ -67,7 +62,6 @@ def pack_qsgd(read: np.ndarray, norm: np.float32, s: int) -> str:
 
 
 def unpack_qsgd(bits: Bits, n: int, s: int) -> np.ndarray:
-    """The entries of such a message."""
     norm, width = take_single(bits), len(format(s, "b"))
     pairs = [(take(bits, 1), take(bits, width)) for _ in range(n)]
     return np.array([(-1) ** sign * norm * level / s for sign, level in pairs])
@@ -86,7 +80,6 @@ def pack_elias(read: np.ndarray, norm: np.float32, s: int) -> str:
 
 
 def unpack_elias(bits: Bits, n: int, s: int) -> np.ndarray:
-    """The entries of such a message."""
     norm, place, read = take_single(bits), -1, np.zeros(n)
     for _ in range(take_omega(bits) - 1):
         place += take_omega(bits)
@@ -105,7 +98,6 @@ def pack_sparse(read: np.ndarray, k: int, values: Callable[[np.ndarray], str]) -
 
 
 def unpack_sparse(bits: Bits, n: int, k: int, values: Callable[[Bits, int], np.ndarray]) -> np.ndarray:
-    """The entries of such a message."""
     width, read = len(format(n - 1, "b")) if n > 1 else 0, np.zeros(n)
     places = [take(bits, width) for _ in range(k)]
     read[places] = values(bits, k)
@@ -113,22 +105,18 @@ def unpack_sparse(bits: Bits, n: int, k: int, values: Callable[[Bits, int], np.n
 
 
 def pack_singles(read: np.ndarray) -> str:
-    """All entries in single precision."""
     return "".join(map(single, read))
 
 
 def unpack_singles(bits: Bits, n: int) -> np.ndarray:
-    """The entries of such a message."""
     return np.array([take_single(bits) for _ in range(n)])
 
 
 def pack_signs(read: np.ndarray) -> str:
-    """One magnitude, and the signs."""
     return single(abs(read[0])) + "".join("1" if x < 0 else "0" for x in read)
 
 
 def unpack_signs(bits: Bits, n: int) -> np.ndarray:
-    """The entries of such a message."""
     size = take_single(bits)
     return np.array([-size if take(bits, 1) else size for _ in range(n)])
 
@@ -141,6 +129,5 @@ def pack_uniform(read: np.ndarray, low: float, high: float, width: int) -> str:
 
 
 def unpack_uniform(bits: Bits, n: int, width: int) -> np.ndarray:
-    """The entries of such a message."""
     low, high = take_single(bits), take_single(bits)
     return np.array([low + (high - low) / (2**width - 1) * take(bits, width) for _ in range(n)])

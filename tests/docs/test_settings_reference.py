@@ -10,11 +10,9 @@ import pytest
 from markdown_text import escaped
 from settings_reference import pages
 
-from fednet_emu.scenario.model import Scenario
-from fednet_emu.scenario.schema import json_schema
-from fednet_emu.study.file import StudyFile
+from tests.quick import validator
 
-SCHEMA = json_schema(Scenario)
+SCHEMA = validator().schema
 PAGES: dict[str, str] = {}
 ANCHORS: dict[str, list[str]] = {}
 
@@ -79,7 +77,7 @@ def test_every_kind_has_an_anchor() -> None:
 
 def test_keys_of_studies_have_anchors() -> None:
     """A study's keys are on a page of their own."""
-    keys = [f"study.{key}" for key in json_schema(StudyFile, (), includes=False)["properties"]]
+    keys = [f"study.{key}" for key in validator(study=True).schema["properties"]]
 
     assert set(keys) <= set(ANCHORS["study"])
     assert "study.limits.memory_mb" in ANCHORS["study"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from fednet_emu.emulation.hardware import notes
@@ -15,10 +14,10 @@ from fednet_emu.results.library import known
 from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
-from fednet_emu.scenario.schema import json_schema
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.testing import SMALL, small_scenario
 from tests.emulation.test_radio_profiles import LTE, RADIOS, ROOT, STATIONS
+from tests.quick import validator
 
 
 def test_the_library_has_these_radios_and_stations():
@@ -118,4 +117,4 @@ def test_editors_know_how_to_name_a_radio(value, accepted):
     document = YAML(typ="safe").load(SMALL)
     document["channel"] = {"include": "ideal", "device": {"profile": value}}
 
-    assert Draft202012Validator(json_schema(type(small_scenario()))).is_valid(document) == accepted
+    assert validator().is_valid(document) == accepted

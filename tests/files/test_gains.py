@@ -1,5 +1,6 @@
-"""Claims about tables of gains: what is read from an .npz file and from a folder of DeepMIMO, and what is refused."""
+"""Recorded gains and the FLASH traces."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -7,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fednet_emu.errors import DataError
+from fednet_emu.files.flash import (
+    FEMNIST_BATCH_S,
+    batch_times_s,
+    benchmark_scores,
+    layer_times,
+    link_speeds,
+    user_scores,
+)
 from fednet_emu.files.gains import read_gains
+from fednet_emu.network.traces import FlashTraces
 
 REFLECTOR = json.loads(Path(__file__).with_name("reflector.json").read_text())
 
@@ -104,3 +115,101 @@ def test_places_without_a_path_have_no_link(tmp_path):
     assert gains.gain_db[0, 0, 0] == pytest.approx(-60)
     assert np.isneginf(gains.gain_db[0]).sum() == 5
     assert not gains.los.any()
+
+
+DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[3] / "shared" / "data"))
+FLASH = DATA / "device_flash"
+SCORES = {"Google Pixel 4": 33289.0, "Xiaomi Redmi Note 7 Pro": 6702.0, "Google Nexus S": 383.0}
+
+needs_flash = pytest.mark.skipif(not FLASH.is_dir(), reason="device_flash is not in the data folder")
+
+
+def write(folder, name, value):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(value).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+
+
+def test_link_speeds_are_kilobytes_and_come_out_as_bits(tmp_path):
+    """A speed of 1000 is 1000 x 1024 byte/s = 8.192 Mbit/s, and FLASH's 1 MiB takes 1.024 s over it."""
+    write(tmp_path, "speed_distri.json", {"u1": {"down_u": 1000, "down_sigma": 10, "up_u": 500, "up_sigma": 1}})
+    speeds = link_speeds(tmp_path)
+
+    assert speeds.users == ("u1",)
+    assert speeds.down_mean_bps.tolist() == [8.192e6]
+    assert speeds.down_sigma_bps.tolist() == [81_920]
+    assert speeds.up_mean_bps.tolist() == [4.096e6]
+    assert speeds.up_sigma_bps.tolist() == [8_192]
+    assert 8 * 2**20 / speeds.down_mean_bps[0] == pytest.approx(2**20 / 1024 / 1000)
+
+
+def test_a_users_link_is_constant_at_its_mean_speed(tmp_path):
+    """Down 1000 and up 500 are 8.192 and 4.096 Mbit/s for ever, under the user's name and for the direction asked."""
+    laws = {"u1": {"down_u": 1000, "down_sigma": 10, "up_u": 500, "up_sigma": 1}}
+    write(tmp_path, "speed_distri.json", laws | {"u2": {"down_u": 1, "down_sigma": 0, "up_u": 2, "up_sigma": 0}})
+    down = FlashTraces(path=str(tmp_path), direction="down").load()
+    up = FlashTraces(path=str(tmp_path), direction="up").load()
+
+    assert list(down) == list(up) == ["u1", "u2"]
+    assert [down["u1"].rate_at_bps(t) for t in (0.0, 0.7, 1e6)] == [8.192e6] * 3
+    assert up["u1"].needed_ns(40_960_000, 123_400_000_000) == 10_000_000_000
+    assert (down["u2"].mean_bps, up["u2"].mean_bps) == (8192, 16384)
+
+
+def test_models_of_users_have_the_score_of_their_phone(tmp_path):
+    """Unknown phones, and phones that the benchmark does not list, are left out; files may be zipped."""
+    write(tmp_path, "benchmark2score.json.gz", {"Fast": 2000, "Slow": 300})
+    write(tmp_path, "real2benchmark.json", {"F-1": "Fast", "S-1": "Slow", "S-2": "Slow", "X": "unknown", "Y": "Else"})
+
+    assert benchmark_scores(tmp_path) == {"Fast": 2000, "Slow": 300}
+    assert user_scores(tmp_path) == {"F-1": 2000, "S-1": 300, "S-2": 300}
+
+
+def test_batch_times_are_those_of_the_nearest_measured_phone_or_between():
+    """FLASH's rule takes one of three times; the other is a power law between them and flat outside."""
+    scores = np.array([100, 383, 3600, 6702, np.sqrt(6702 * 33289), 33289, 80_000])
+
+    nearest = batch_times_s(scores, SCORES)
+    assert nearest.tolist() == [1.642, 1.642, 0.588, 0.588, 0.588, 0.179, 0.179]
+
+    between = batch_times_s(scores, SCORES, "interpolated")
+    assert between[[0, 1, 3, 5, 6]] == pytest.approx(np.array([1.642, 1.642, 0.588, 0.179, 0.179]))
+    assert between[4] == pytest.approx(np.sqrt(0.588 * 0.179))
+
+
+def test_training_times_that_do_not_fit_together_are_refused(tmp_path):
+    """X has four columns and as many rows as Y; missing files and files that are no JSON are named."""
+    write(tmp_path, "regression/p_lstm.json.gz", {"X": [[1, 1, 1, 1]], "Y": [[2.0], [3.0]]})
+    write(tmp_path, "regression/q_lstm.json.gz", {"X": [[1, 1, 1, 1]]})
+    (tmp_path / "regression" / "r_lstm.json.gz").write_bytes(gzip.compress(b"{"))
+
+    for phone, problem in (("p", r"X of shape \(1, 4\) and 2 rows"), ("q", "no arrays X and Y"), ("r", "is not JSON")):
+        with pytest.raises(DataError, match=problem):
+            layer_times(tmp_path, phone, "lstm")
+    with pytest.raises(DataError, match=r"s_lstm\.json\.gz: cannot be read"):
+        layer_times(tmp_path, "s", "lstm")
+
+
+@needs_flash
+def test_flash_has_the_manifests_numbers():
+    """19 users of median 4318 and 3286 KB/s, scores of 307 phones from 212 to 76206, and 20,000 times per layer."""
+    speeds = link_speeds(FLASH)
+    assert len(speeds.users) == 19
+    laws = (speeds.down_mean_bps, speeds.down_sigma_bps, speeds.up_mean_bps, speeds.up_sigma_bps)
+    for bps, median in zip(laws, (4318, 1820, 3286, 1097), strict=True):
+        assert np.median(bps) / 8192 == pytest.approx(median, abs=0.51)
+
+    links = FlashTraces(path=str(FLASH), direction="up").load()
+    assert len(links) == 19
+    assert np.median([link.mean_bps for link in links.values()]) == pytest.approx(3286 * 8192, rel=1e-3)
+
+    scores = benchmark_scores(FLASH)
+    assert (len(scores), min(scores.values()), max(scores.values())) == (307, 212, 76206)
+    assert {phone: scores[phone] for phone in FEMNIST_BATCH_S} == SCORES
+    assert 100 < len(user_scores(FLASH)) <= 162
+
+    times = layer_times(FLASH, "nexus6", "lstm")
+    assert times.features.shape == (20_000, 4)
+    assert times.features.max() == 1.0
+    assert 0.1 < times.time_s.min() < times.time_s.max() < 10

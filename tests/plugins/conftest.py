@@ -27,7 +27,6 @@ def install(package, target):
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """A folder with both packages installed."""
     target = tmp_path_factory.mktemp("site")
     install("fednet_extras", target)
     install("fednet_broken", target)

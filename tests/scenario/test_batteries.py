@@ -27,22 +27,18 @@ ONE = ("devices.count=1", "algorithm.cohort=1", "stop.rounds=1", "data.n_samples
 
 
 def battery(capacity_j: float, **more: Any) -> str:
-    """The setting of a battery."""
     return f"devices.battery={ {'capacity_j': capacity_j, **more}!r}"
 
 
 def harvest(power_w: float) -> dict[str, Any]:
-    """A constant power."""
     return {"kind": "constant", "power_w": power_w}
 
 
 def law(fed: Federation) -> str:
-    """What breaks the law of charge."""
     return verify(fed.ledger, frozenset())["charge is conserved"]
 
 
 def times(fed: Federation, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Columns of a table, times in us."""
     frame = fed.ledger.frames()[table]
     return [
         tuple(round(value * 1e6, 3) if name.endswith("_s") else value for name, value in zip(columns, row, strict=True))

@@ -1,9 +1,11 @@
-"""Schema: what an editor accepts is what the loader accepts."""
+"""Schema and dump: what an editor accepts and what is written is what the loader accepts."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from pydantic import Field, ValidationError
@@ -11,9 +13,12 @@ from ruamel.yaml import YAML
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot
-from fednet_emu.scenario.model import Scenario as RealScenario
+from fednet_emu.limits import LARGEST, MAX_INTEGER, problem_of
+from fednet_emu.scenario.document import from_text
+from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.schema import json_schema
-from fednet_emu.study.file import StudyFile
+from fednet_emu.scenario.yaml_text import dump, float_text
+from tests.quick import examples, validator
 
 
 class NoFading(Component):
@@ -60,8 +65,6 @@ class Scenario(Component):
 
 SCHEMA = json_schema(Scenario)
 VALIDATOR = Draft202012Validator(SCHEMA)
-WHOLE = Draft202012Validator(json_schema(RealScenario))
-STUDY = Draft202012Validator(json_schema(StudyFile, (), includes=False))
 
 
 @pytest.mark.parametrize("key", ["fading", "other", "usual", "rare"])
@@ -91,7 +94,6 @@ def test_the_schema_accepts_what_the_loader_accepts(key: str, value: Any) -> Non
 
 
 def accepts(document: Any) -> bool:
-    """Whether a document is right by the schema."""
     return bool(VALIDATOR.is_valid(document))
 
 
@@ -205,10 +207,13 @@ SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
 def test_scenarios_of_the_library_raise_no_alarm(path: Path) -> None:
     """What the loader accepts, an editor accepts; a misspelt key in each algorithm is named."""
     document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    assert list(WHOLE.iter_errors(document)) == []
+    assert list(validator().iter_errors(document)) == []
 
     document["algorithm"]["cohrt"] = 5
-    assert told(document, WHOLE) == ("$.algorithm", "Additional properties are not allowed ('cohrt' was unexpected)")
+    assert told(document, validator()) == (
+        "$.algorithm",
+        "Additional properties are not allowed ('cohrt' was unexpected)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,13 +222,19 @@ def test_scenarios_of_the_library_raise_no_alarm(path: Path) -> None:
 def test_studies_have_a_schema_too(path: Path) -> None:
     """A study file has no includes; its keys are checked as those of a scenario are."""
     document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    assert list(STUDY.iter_errors(document)) == []
+    assert list(validator(study=True).iter_errors(document)) == []
 
     document["limits"] = {"times_s": 3}
-    assert told(document, STUDY) == ("$.limits", "Additional properties are not allowed ('times_s' was unexpected)")
+    assert told(document, validator(study=True)) == (
+        "$.limits",
+        "Additional properties are not allowed ('times_s' was unexpected)",
+    )
 
     document["include"] = "quickstart_access"
-    assert told(document, STUDY) == ("$", "Additional properties are not allowed ('include' was unexpected)")
+    assert told(document, validator(study=True)) == (
+        "$",
+        "Additional properties are not allowed ('include' was unexpected)",
+    )
 
 
 def test_the_schema_says_what_it_is() -> None:
@@ -240,3 +251,134 @@ def test_every_reference_has_a_target() -> None:
 
     assert targets <= SCHEMA["$defs"].keys()
     assert "fading.rician.partial" in targets
+
+
+class Still(Component):
+    """Has no settings."""
+
+    kind = "none"
+
+
+class Waves(Component):
+    """Has one, declared before its kind."""
+
+    coherence_s: float = 0.1
+    kind = "waves"
+
+
+AnyFadingDump = Annotated[Still | Waves, Slot("fading", {"none": Still, "waves": Waves})]
+
+
+class ScenarioDump(Component):
+    """Everything that YAML could misread."""
+
+    name: str = "a"
+    count: int = 1
+    band_hz: float = 2e7
+    flag: bool = False
+    maybe: float | None = None
+    fading: AnyFadingDump = Waves()
+    layers: tuple[int, ...] = (64, 10)
+    grid: tuple[tuple[float, float], ...] = ()
+    mix: tuple[AnyFadingDump, ...] = ()
+    notes: dict[str, str] = Field(default_factory=dict)
+
+
+class Nothing(Component):
+    """Has no settings."""
+
+
+def test_no_settings_are_an_empty_mapping() -> None:
+    """Which reads back; an empty text would be no mapping."""
+    assert dump(Nothing()) == "{}\n"
+
+
+def test_what_steers_a_terminal_is_an_escape() -> None:
+    """A character that turns the direction of text round is seen, and read back."""
+    turned = ScenarioDump(name="a\u202eb", notes={"k": "c\u2066d"})
+    text = dump(turned)
+
+    assert (r'name: "a\u202eb"' in text, r'k: "c\u2066d"' in text, text.isascii()) == (True, True, True)
+    assert validate(ScenarioDump, from_text(text, short_forms={})) == turned
+
+
+def test_every_setting_is_written_out() -> None:
+    """Defaults are in the text, kinds lead, numbers are readable and lists stand on one line."""
+    assert dump(ScenarioDump(mix=(Still(),), grid=((0, 1.5),))) == (
+        "name: a\n"
+        "count: 1\n"
+        "band_hz: 2.0e+7\n"
+        "flag: false\n"
+        "maybe: null\n"
+        "fading:\n"
+        "  kind: waves\n"
+        "  coherence_s: 0.1\n"
+        "layers: [64, 10]\n"
+        "grid: [[0.0, 1.5]]\n"
+        "mix:\n"
+        "- kind: none\n"
+        "notes: {}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.05, "0.05"),
+        (0.001, "0.001"),
+        (0.0001, "1.0e-4"),
+        (1e-27, "1.0e-27"),
+        (123456.0, "123456.0"),
+        (3.5e9, "3.5e+9"),
+        (-2.5e7, "-2.5e+7"),
+        (float("inf"), ".inf"),
+    ],
+)
+def test_numbers_are_spelt_for_people(value: float, text: str) -> None:
+    """Large and small numbers have an exponent, others do not."""
+    assert float_text(value) == text
+
+
+@examples(200)
+@given(st.floats(-LARGEST, LARGEST).filter(lambda value: problem_of(value) is None))
+def test_a_number_reads_back_as_itself(value: float) -> None:
+    """The spelling loses no bit, and reads as a number."""
+    read = from_text(f"x: {float_text(value)}\n").data["x"]
+
+    assert type(read) is float
+    assert read == value
+
+
+texts = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=12)
+odd_texts = st.sampled_from(
+    ["on", "1e6", "null", "", " ", "12:30", "2026-01-01", "a: b", "# c", "- d", "'", '"', "{x}"]
+)
+numbers = st.floats(-LARGEST, LARGEST).filter(lambda value: problem_of(value) is None)
+whole_numbers = st.integers(-MAX_INTEGER, MAX_INTEGER)
+fadings = st.builds(Still) | st.builds(Waves, coherence_s=numbers)
+
+
+@st.composite
+def scenarios(draw: Any) -> ScenarioDump:
+    """Any scenario."""
+    return ScenarioDump(
+        name=draw(texts | odd_texts),
+        count=draw(whole_numbers),
+        band_hz=draw(numbers),
+        flag=draw(st.booleans()),
+        maybe=draw(st.none() | numbers),
+        fading=draw(fadings),
+        layers=draw(st.lists(whole_numbers, max_size=30).map(tuple)),
+        grid=draw(st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)),
+        mix=draw(st.lists(fadings, max_size=2).map(tuple)),
+        notes=draw(st.dictionaries((texts | odd_texts).filter(lambda key: key != "include"), texts, max_size=3)),
+    )
+
+
+@examples(80)
+@example(ScenarioDump(name="\x85\u2028\n ", notes={"\x85": "", " ": "\xa0"}))
+@given(scenarios())
+def test_a_dumped_scenario_reads_back_as_itself(scenario: ScenarioDump) -> None:
+    """The text of a scenario, read and validated, is an equal scenario."""
+    assert validate(ScenarioDump, from_text(dump(scenario), short_forms={})) == scenario

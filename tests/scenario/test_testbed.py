@@ -34,7 +34,6 @@ class Cell(NamedTuple):
 
     @property
     def rate_bps(self) -> float:
-        """Bits per second of the whole cell's uplink."""
         efficiency_bps_hz = self.bits * self.code_x1024 / 1024 / ATTEMPTS
         return self.share * ON_DATA * self.blocks * BLOCK_HZ * efficiency_bps_hz
 

@@ -12,7 +12,6 @@ class FirstOnly(fe.Algorithm):
     lr: float = Field(gt=0)
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """The server's process."""
         w = fed.initial_model()
         for t in fed.rounds():
             arrived = yield from fed.exchange([fed.device(t % fed.n_devices)], w, self.client, t)
@@ -20,6 +19,5 @@ class FirstOnly(fe.Algorithm):
             fed.end_of_round(w)
 
     def client(self, fed: fe.Federation, k: fe.Device, w, t: int) -> fe.Process:
-        """A device: train."""
         trained = yield k.train(w, fe.SgdPlan(lr=self.lr, batch_size=10, epochs=1), t)
         return trained.params

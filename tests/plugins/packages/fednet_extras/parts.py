@@ -35,7 +35,6 @@ class RoundRobin(Partition):
     kind = "round-robin"
 
     def split(self, samples, n_devices, rng):
-        """Deal in turn."""
         owners = (np.arange(len(y)) % n_devices for y in (samples.train_y, samples.test_y))
         train, test = (Partitioned.from_owners(own, n_devices) for own in owners)
         return train, test
@@ -47,7 +46,6 @@ class Tiny(Model):
     bias: bool = True
 
     def build(self, input_shape, outputs):
-        """A linear layer."""
         return nn.Linear(*input_shape, outputs, bias=self.bias)
 
 
@@ -58,7 +56,6 @@ class Constant(PathLoss):
     mean_loss_db: float = Field(gt=0, le=200)
 
     def propagate(self, hop, carrier_hz, draws):
-        """The loss, with line of sight."""
         return Propagation.of(np.full(hop.distance_3d_m.shape, self.mean_loss_db), los=True)
 
 
@@ -69,5 +66,4 @@ class Pairs(Ofdma):
 
     @property
     def capacity(self):
-        """Two."""
         return 2

@@ -15,7 +15,6 @@ class Storm(Loss):
     to_s: float
 
     def until_ns(self, transfer, now_ns):
-        """When the storm begins; now in the storm."""
         if now_ns >= to_ns(self.to_s):
             return FOREVER_NS
         return max(now_ns, to_ns(self.from_s))
