@@ -253,7 +253,6 @@ PHASES = ["setup_s", "access_s", "gap_s", "tail_s"]
 
 
 def phased_path(sent, phases, rounds):
-    """The parts of transfers with phases in s."""
     transfers, computes, spans = tables(sent, rounds=rounds)
     found = critical_path(
         transfers.assign(**dict(zip(PHASES, zip(*phases, strict=True), strict=True))), computes, spans

@@ -1,4 +1,4 @@
-"""Claims about how quantities read."""
+"""Quantities and costs: how they read, and that each has one name, one title and one column."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import subprocess
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,10 @@ from fednet_emu.analysis.quantities import (
     joined,
     number_text,
 )
-from fednet_emu.draw.page.document import browser_file
+from fednet_emu.analysis.scales import COSTS, RECORDED, TO_TARGET, limits_text
+from fednet_emu.draw.page.document import TITLES, browser_file
+from fednet_emu.records.rows import EvaluationRow
+from fednet_emu.study import file
 from tests.quick import examples
 
 CLOCK_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -181,3 +185,29 @@ def test_a_longer_duration_never_reads_as_a_shorter_one(one_s, other_s):
 def test_an_axis_has_a_unit_with_readable_numbers(largest, units: tuple[Unit, ...], symbol):
     """An axis of 299 s is in seconds, one of 301 s in minutes: numbers on axes stay short."""
     assert axis_unit(largest, units).symbol == symbol
+
+
+def test_study_files_have_these_names():
+    """What `search` of a study file may minimise and limit."""
+    assert get_args(file.Cost) == tuple(COSTS)
+
+
+def test_columns_are_those_of_the_records():
+    """The costs of evaluations, and what reaching the target cost, by which pages name their tables."""
+    recorded = {name.replace("_ns", "_s") for name in EvaluationRow._fields} | {"total_bit"}
+
+    assert {cost.column for cost in RECORDED.values()} <= recorded
+    assert [TITLES[column][0] for column in TO_TARGET] == [f"{cost.title} to target" for cost in RECORDED.values()]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({}, ""),
+        ({"energy": 4.0, "bits": 2e7}, " within 4 J of energy and 20 Mbit"),
+        ({"device-energy": 0.4, "rounds": 5, "time": 60.0}, " within 400 mJ per device and 5 rounds and 1 min"),
+    ],
+)
+def test_limits_are_told_with_their_units(limits, text):
+    """In the order in which they are given."""
+    assert limits_text(limits) == text

@@ -20,7 +20,6 @@ SLOW = [{"at": 15 + seed % 3} for seed in range(8)]
 
 
 def told(ranking):
-    """The ranking as one text."""
     return str(ranking)
 
 

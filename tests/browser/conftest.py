@@ -32,7 +32,6 @@ class Browser:
         return self
 
     def js(self, code: str, *arguments):
-        """What a script returns."""
         return self.driver.execute_script(code, *arguments)
 
     def notes(self):

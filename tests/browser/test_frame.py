@@ -20,7 +20,6 @@ TIMES = np.array([3, 5, 1_000_000_000_007])
 
 @pytest.fixture(scope="module")
 def shown(browser, tmp_path_factory):
-    """A page with a table and a figure."""
     read, folder = document.browser_file, tmp_path_factory.mktemp("frame")
     told = {"names": ["b", "a", "c, d"], "sizes": np.array([1e6, np.nan, 2.5e3]), "times": TIMES}
     with pytest.MonkeyPatch.context() as changed:

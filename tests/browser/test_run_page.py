@@ -24,18 +24,15 @@ def run():
 
 @pytest.fixture(scope="module")
 def page(run, tmp_path_factory):
-    """The file of its page."""
     return run.report(tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="module")
 def shown(browser, page):
-    """The page, open."""
     return browser.open(page)
 
 
 def choose(shown, section, label, value):
-    """Choose an entry of a labelled list."""
     shown.js(
         """const labels = [...document.querySelectorAll(`#${arguments[0]} label`)];
         const label = labels.find((each) => each.textContent.startsWith(arguments[1]));
@@ -45,7 +42,6 @@ def choose(shown, section, label, value):
 
 
 def press(shown, section, text):
-    """Press a button by its text."""
     shown.js(
         """const buttons = [...document.querySelectorAll(`#${arguments[0]} button`)];
         buttons.find((each) => each.textContent === arguments[1]).click()""",
@@ -54,7 +50,6 @@ def press(shown, section, text):
 
 
 def trace(shown, figure, number, axis="y"):
-    """The numbers of a trace of a figure."""
     return shown.js(f"return Array.from(fednet.run.{figure}.element.data[{number}].{axis})")
 
 

@@ -31,13 +31,11 @@ def study(tmp_path_factory, cells_here):
 
 @pytest.fixture(scope="module")
 def page(study):
-    """The file of its page."""
     return study.report()
 
 
 @pytest.fixture
 def shown(browser, page):
-    """Its page in the browser."""
     return browser.open(page)
 
 
@@ -71,7 +69,6 @@ def column(shown, section, title):
 
 
 def sort(shown, section, title):
-    """Press the head of a column."""
     shown.js(
         """
         [...document.querySelectorAll(`#${arguments[0]} thead button`)]

@@ -25,7 +25,6 @@ WHITE = [0.95047, 1.0, 1.08883]
 
 
 def lab(colour, sight):
-    """A colour in CIELAB, as seen."""
     rgb = np.array([int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     x, y, z = np.cbrt(XYZ @ np.clip(SIGHT[sight] @ linear, 0, 1) / WHITE)

@@ -81,7 +81,6 @@ AXES = {
 
 
 def entries(figure) -> list[str]:
-    """The entries of the legend."""
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 

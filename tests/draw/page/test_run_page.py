@@ -1,5 +1,6 @@
-"""Claims about the page of a run: its numbers are those of the tables."""
+"""The page of a run: its frame, its size, and its numbers, which are those of the tables."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,11 @@ import pandas as pd
 import pytest
 
 import fednet_emu as fe
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.usage import Usage, turn_s
 from fednet_emu.draw.page import timeline as timeline_module
-from fednet_emu.draw.page.document import page
+from fednet_emu.draw.page.document import CORE, browser_file, page
+from fednet_emu.draw.page.packing import Packer
 from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document
 from fednet_emu.draw.page.timeline import timeline
 from fednet_emu.records.reasons import REASONS
@@ -26,7 +29,6 @@ def run():
 
 @pytest.fixture(scope="module")
 def told(run):
-    """What its page shows, before it is packed."""
     return run_document(run, "")
 
 
@@ -165,3 +167,133 @@ def test_a_report_is_written_where_it_is_wanted(run, tmp_path):
     tables = {name: run.table(name) for name in run.names() if name not in ("scene", "data_split")}
     told = run_document(replace(run, in_memory=lambda: tables), "")
     assert told["scene"] == told["data"] == {"missing": NOT_RECORDED}
+
+
+ARRAYS = {
+    "nothing": np.array([], np.int64),
+    "truth": np.array([True, False, True]),
+    "small": np.array([0, 255, 3]),
+    "negative": np.array([-1, 300, -32768]),
+    "rising": np.arange(1_000_000_000_000, 1_000_000_050_000, 7),
+    "large": np.array([2**53, -(2**53), 5]),
+    "floats": np.array([0.1, np.nan, -np.inf]),
+    "singles": np.array([0.1, 2.5], np.float32),
+    "column": pd.Series([4, 5, 6], dtype="int8"),
+}
+
+
+def test_arrays_come_out_as_they_went_in(read_page):
+    """A browser gets every number of every array, whatever its type."""
+    told = read_page(page("x", {"deep": [ARRAYS]}, ()))["deep"][0]
+
+    assert told.keys() == ARRAYS.keys()
+    for name, numbers in ARRAYS.items():
+        np.testing.assert_array_equal(told[name], numbers)
+
+
+def test_times_take_little_room():
+    """A million rising times in ns, a second apart and known to the ns, take less than half of their 8 bytes each."""
+    packer = Packer()
+    packer.plain(np.sort(np.random.default_rng(1).integers(0, 10**15, 1_000_000)))
+
+    assert len(packer.block()) < 5.5e6
+
+
+def test_texts_and_numbers_stay_and_what_is_no_number_is_null(read_page):
+    """JSON has no NaN, and a text may hold what would end a script."""
+    content = {"a": "</script><b>é\u2028", "b": [1, 0.5, None, float("nan"), np.float64("inf"), np.int64(3)], "c": {}}
+
+    told = read_page(page("x", content, ()))
+
+    assert told == {"a": "</script><b>é\u2028", "b": [1, 0.5, None, None, None, 3], "c": {}}
+
+
+@pytest.mark.parametrize("wrong", [{1, 2}, np.zeros((2, 2)), np.zeros(2, complex), b"x"])
+def test_other_things_are_refused(wrong):
+    """What a browser could not read is a mistake of the page's author."""
+    with pytest.raises(TypeError, match="page: "):
+        Packer().plain(wrong)
+
+
+def test_a_page_loads_nothing():
+    """No address of the network is in a page, its policy forbids to load any, and its parts are all there."""
+    whole = page("a <title>", {}, ())
+
+    assert not re.findall(r"https?://", whole)
+    assert "default-src 'none'" in whole
+    assert "<title>a &lt;title&gt;</title>" in whole
+    assert all(browser_file(name) in whole for name in (*CORE, "style.css"))
+    assert "{{" not in whole.replace(browser_file("table.js"), "")
+    assert len(whole) < 2.2e6
+
+
+DEVICES, ROUNDS, DAY_S = 1000, 500, 120.0
+
+
+def busy_run():
+    """Each device hears the server, computes and answers 500 times within two minutes, at times known to the ns."""
+    rng = np.random.default_rng(1)
+    device = np.tile(np.arange(DEVICES), ROUNDS)
+    begin_s = np.repeat(np.arange(ROUNDS) * DAY_S / ROUNDS, DEVICES)
+    waits = np.sort(rng.uniform(0.0, 0.24, (7, len(device))), axis=0).round(9)
+    down_s, heard_s, made_s, started_s, ended_s = (begin_s + waits[row] for row in (1, 2, 3, 4, 5))
+    n, zero, ok = len(device), np.zeros(len(device)), np.full(len(device), "")
+    lost = np.where(rng.random(n) < 0.02, "outage", "")
+
+    def sent(kind, sender, receiver, times, lost):
+        names = ("requested_s", "started_s", "ended_s")
+        sizes = {"size_bit": np.full(n, 77_120), "air_bit": np.full(n, 77_120.0)}
+        got = np.where(lost == "", 77_120, 0)
+        return pd.DataFrame(
+            {"kind": kind, "sender": sender, "receiver": receiver, "receivers": 1, **sizes, "delivered_bit": got}
+            | dict(zip(names, times, strict=True))
+            | {
+                "lost_bit": 77_120 - got,
+                "lost": lost,
+                "energy_j": 0.1 * (times[2] - times[1]),
+                "receive_j": zero,
+                "cell": 0,
+            }
+        )
+
+    down = sent("downlink", -1, device, (begin_s, down_s, heard_s), ok)
+    up = sent("uplink", device, -1, (made_s, started_s, ended_s), lost)
+    transfers = pd.concat([down, up]).sort_values("ended_s", kind="stable").reset_index(drop=True)
+    transfers.insert(0, "transfer", np.arange(len(transfers)))
+    empty = pd.DataFrame({"transfer": np.array([], np.int64), "receiver": np.array([], np.int64), "lost": []})
+    computes = {
+        "device": device,
+        "started_s": heard_s,
+        "ended_s": made_s,
+        "flop": zero,
+        "energy_j": zero,
+        "stopped": ok,
+    }
+    rounds = {"round": [0], "started_s": [0.0], "ended_s": [DAY_S], "invited": [DEVICES], "arrived": [DEVICES]}
+    spent = ["round", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j", "loss", "accuracy"]
+    tables = {
+        "transfers": transfers,
+        "receptions": empty,
+        "computes": pd.DataFrame(computes),
+        "rounds": pd.DataFrame(rounds),
+        "evaluations": pd.DataFrame({name: np.array([], np.float64) for name in spent}),
+    }
+    bits = {"uplink_bit": n * 77_120, "downlink_bit": n * 77_120, "sidelink_bit": 0}
+    summary = {"name": "busy", "simulated_s": DAY_S, "rounds": 1, "accuracy": None, "loss": None, **bits}
+    return RunRecords("busy", summary, {"devices": {"count": DEVICES}}, None, lambda: tables)
+
+
+@pytest.mark.slow
+def test_a_million_transfers_take_less_than_25_megabytes(read_page):
+    """They are all there, to the microsecond, and the page says that it rounds."""
+    run = busy_run()
+    whole = page("busy", run_document(run, ""), SCRIPTS)
+    told = read_page(whole)["timeline"]
+    sent = run.table("transfers")
+
+    assert len(whole) < 25e6
+    assert len(told["transfers"]["number"]) == 1_000_000
+    assert any("microseconds" in note for note in told["notes"])
+    ended = told["transfers"]["requested"] + told["transfers"]["waited"] + told["transfers"]["took"]
+    np.testing.assert_allclose(ended * told["quantum_s"], sent["ended_s"], atol=1e-6)
+    np.testing.assert_array_equal(told["transfers"]["sender"], sent["sender"])

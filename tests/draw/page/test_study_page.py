@@ -72,12 +72,10 @@ def story():
 
 @pytest.fixture
 def document(story):
-    """The document of its page."""
     return study_document(story)
 
 
 def column(columns, name):
-    """The values of a column."""
     return next(each["values"] for each in columns if each["name"] == name)
 
 

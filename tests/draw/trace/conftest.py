@@ -99,5 +99,4 @@ def read(path: Path) -> Read:
 
 @pytest.fixture
 def read_trace() -> Callable[[Path], Read]:
-    """Reads a trace."""
     return read

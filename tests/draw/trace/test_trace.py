@@ -1,20 +1,32 @@
-"""A trace read back with Perfetto's own protos, beside the ledger of the run that it was written from."""
+"""Traces for Perfetto: encoding, files, energies, and what is read back with Perfetto's own protos."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import DebugAnnotation, TracePacket, TrackDescriptor
 
+import fednet_emu as fe
+from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.trace import feed
+from fednet_emu.draw.trace.activity import Lanes, Turns
+from fednet_emu.draw.trace.feed import Part, nanoseconds
+from fednet_emu.draw.trace.names import DEVICE, track_number, track_parts
+from fednet_emu.draw.trace.packets import Form, blank_fixed, blank_number, interleaved, message, nested, varint
+from fednet_emu.draw.trace.slices import device_slices, steps
+from fednet_emu.draw.trace.trace import write_trace
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.play import play
-from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
+from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 from fednet_emu.results.run import Run
@@ -35,7 +47,6 @@ STORIES: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 @cache
 def played(story: str) -> tuple[Run, Ledger]:
-    """A short run without training, and its ledger."""
     name, rounds, settings = STORIES[story]
     scenario = scenario_of(name, {"stop": {"rounds": rounds}, **settings})[1].scenario
     ended = play(scenario, name, None, timing_only=True, keep_model=True)
@@ -44,7 +55,6 @@ def played(story: str) -> tuple[Run, Ledger]:
 
 @pytest.fixture(params=STORIES)
 def story(request: pytest.FixtureRequest) -> str:
-    """The name of a story."""
     return str(request.param)
 
 
@@ -96,7 +106,6 @@ def of_devices(trace: Trace) -> list[Any]:
 
 
 def written(trace: Trace) -> Counter[Expected]:
-    """The slices of devices as in `expected`."""
     return Counter(
         (one.track[-1], one.name, one.started_ns, one.ended_ns, one.told.get("transfer", one.told.get("compute")))
         for one in of_devices(trace)
@@ -299,3 +308,237 @@ def test_a_window_has_what_overlaps_it(story: str, tmp_path: Path, read_trace: C
     assert written(part) == Counter(wanted)
     assert wanted
     assert all(from_ns <= at_ns <= until_ns for values in part.counters.values() for at_ns, _ in values)
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 12)), max_size=60
+)  # track, start, length
+CUTS = st.lists(st.integers(0, 60), max_size=60)
+
+
+@given(st.integers(0, 2**63 - 1), st.text(max_size=300))
+def test_messages_are_read_as_written(number: int, name: str) -> None:
+    """Numbers and texts of any size come back from the official reader, and the bytes are those that it writes."""
+    written = message((1, number), (2, name))
+
+    read = TrackDescriptor.FromString(written)
+
+    assert (read.uuid, read.name) == (number, name)
+    assert written == TrackDescriptor(uuid=number, name=name).SerializeToString(deterministic=True)
+    assert varint(number) == message((1, number))[1:]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**28 - 1), st.floats(allow_nan=False)), min_size=1)
+)
+def test_batches_are_read_as_written(rows: list[tuple[int, int, float]]) -> None:
+    """Blanks of a batch keep every number up to their width, in messages inside of messages too."""
+    time_ns, name, value = (np.array(column) for column in zip(*rows, strict=True))
+    form = Form([*blank_number(8, 9), *nested(11, [*blank_number(10, 4), *nested(4, blank_fixed(5))])])
+
+    packets = [TracePacket.FromString(row.tobytes()) for row in form.filled(time_ns, name, value)]
+
+    read = [(each.timestamp, each.track_event.name_iid, each.track_event.debug_annotations[0]) for each in packets]
+    assert read == [(at, iid, DebugAnnotation(double_value=number)) for at, iid, number in rows]
+
+
+@given(st.permutations(range(30)))
+def test_batches_of_different_lengths_are_joined_in_order(order: list[int]) -> None:
+    """Each message is where its number says, whatever batch it is in."""
+    short, long = Form([b"a", *blank_number(1, 1)]), Form([b"bc", *blank_number(1, 1)])
+    numbers = np.array(order)
+
+    joined = interleaved([numbers[:13], numbers[13:]], [short.filled(numbers[:13]), long.filled(numbers[13:])])
+
+    expected = [(b"a" if order.index(place) < 13 else b"bc") + bytes([8, place]) for place in range(30)]
+    assert joined == b"".join(expected)
+
+
+def placed(spans: list[tuple[int, int, int]], cut_ns: int) -> list[tuple[int, int, int, int]]:
+    """Track, start, end and lane of spans that come in two batches, those up to a time and those after it."""
+    lanes, found = Lanes(), []
+    for late in (False, True):
+        batch = sorted((track, start, start + length) for track, start, length in spans if (start > cut_ns) == late)
+        columns = np.array(batch, np.int64).reshape(-1, 3).T
+        found += [(*span, lane) for span, lane in zip(batch, lanes.of(*columns).tolist(), strict=True)]
+    return found
+
+
+@given(SPANS, st.integers(0, 40))
+def test_slices_on_a_lane_never_overlap_and_lanes_are_few(spans: list[tuple[int, int, int]], cut_ns: int) -> None:
+    """On no lane does a slice start before the one before has ended; there are as many lanes as slices at once."""
+    found = placed(spans, cut_ns)
+
+    for track in range(4):
+        mine = [(start, end, lane) for on, start, end, lane in found if on == track]
+        for lane in {lane for _, _, lane in mine}:
+            ends = [(start, end) for start, end, on in mine if on == lane]
+            assert all(start >= before for (_, before), (start, _) in pairwise(ends))
+        at_once = max((sum(start <= at < end for start, end, _ in mine) for at, _, _ in mine), default=0)
+        assert len({lane for start, end, lane in mine if end > start}) <= max(at_once, 1)
+
+
+@given(SPANS, CUTS, st.integers(0, 40))
+def test_turns_are_the_unions_of_touching_slices(
+    spans: list[tuple[int, int, int]], cuts: list[int], cut_ns: int
+) -> None:
+    """A turn begins where nothing lasts any more, or where everything before has just ended and a round has, too."""
+    turns, begun = Turns(np.unique(np.array(cuts, np.int64))), []
+    for late in (False, True):
+        batch = sorted((track, start, start + length) for track, start, length in spans if (start > cut_ns) == late)
+        columns = np.array(batch, np.int64).reshape(-1, 3).T
+        begins, earlier_ns = turns.begin(*columns)
+        begun += list(zip(batch, begins.tolist(), earlier_ns.tolist(), strict=True))
+
+    for place, ((track, start, _), begins, earlier_ns) in enumerate(begun):
+        before = max((end for (on, _, end), _, _ in begun[:place] if on == track), default=NEVER_NS)
+        assert earlier_ns == before
+        assert begins == (start > before or (start == before and start in cuts))
+
+
+@given(st.integers(-1, 2**28 - 2), st.integers(0, 2**17 - 1))
+def test_tracks_have_numbers_of_their_own(index: int, lane: int) -> None:
+    """What a track belongs to is read from its number, which its varint of seven bytes can hold."""
+    number = int(track_number(DEVICE, index, lane))
+
+    assert track_parts(number) == (DEVICE, index)
+    assert number < 2**49
+
+
+BROADCAST, UPLOAD, GOSSIP = range(3)
+SENT = {
+    "transfer": [BROADCAST, UPLOAD, GOSSIP],
+    "kind": [KINDS.index(kind) for kind in ("downlink", "uplink", "sidelink")],
+    "sender": [SERVER, 0, 1],
+    "receiver": [SEVERAL, SERVER, 0],
+    "receivers": [2, 1, 1],
+    "size_bit": [800, 400, 400],
+    "payload": [-1, -1, -1],
+    "requested_ns": [0, 10, 20],
+    "started_ns": [0, 10, 20],
+    "ended_ns": [10, 20, 30],
+    "air_bit": [800.0, 400.0, 400.0],
+    "lost": [0, 0, 0],
+    "energy_j": [5.0, 2.0, 3.0],
+    "receive_j": [0.8, 0.0, 0.25],
+}
+"""A broadcast to devices 0 and 1, for which each of them spends 0.4 J; an upload to the server; one between devices."""
+HEARD = {"transfer": [BROADCAST, BROADCAST], "receiver": [0, 1], "lost": [0, 0]}
+NOTHING = ("device", "started_ns", "ended_ns", "flop", "energy_j", "input", "result", "stopped", "compute")
+
+
+@pytest.fixture
+def part() -> Part:
+    sent, heard = ({name: np.array(values) for name, values in table.items()} for table in (SENT, HEARD))
+    return Part(30, sent, heard, {name: np.zeros(0, np.int64) for name in NOTHING})
+
+
+def test_the_counter_of_energy_adds_what_receivers_spend(part: Part) -> None:
+    """5.8 J by the end of the broadcast, 7.8 J by that of the upload, and 11.05 J in all."""
+    found = steps(part, np.zeros(3, np.int64))
+    energy = np.sort(found[found["counter"] == 0], order="at_ns")
+
+    assert energy["at_ns"].tolist() == [10, 20, 30]
+    assert np.cumsum(energy["step"]).tolist() == pytest.approx([5.8, 7.8, 11.05])
+
+
+def test_a_slice_of_a_receiver_has_its_own_share(part: Part) -> None:
+    """Half of what the broadcast cost its two receivers, all of what the sidelink cost its one; none of the sending."""
+    found = device_slices(part)
+    spent_j = {(int(row["device"]), int(row["row"])): float(row["energy_j"]) for row in found}
+
+    assert spent_j == pytest.approx({
+        (0, BROADCAST): 0.4,
+        (1, BROADCAST): 0.4,
+        (0, UPLOAD): 2.0,
+        (1, GOSSIP): 3.0,
+        (0, GOSSIP): 0.25,
+    })  # fmt: skip
+
+
+SHORT = {"stop.rounds": 3}
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> fe.Run:
+    return fe.run("quickstart", settings=SHORT, out=tmp_path_factory.mktemp("trace") / "run")
+
+
+def test_scores_are_counters(learnt: fe.Run, tmp_path: Path, read_trace: Callable[[Path], Any]) -> None:
+    """Scores have their values at the times of the evaluations; energy ends at the summary's but idle power."""
+    trace = read_trace(learnt.trace(tmp_path / "run.pftrace"))
+
+    measured = learnt.evaluations
+    for name in ("accuracy", "loss"):
+        assert [value for _, value in trace.counters["quickstart", name]] == measured[name].tolist()
+    assert [at_ns for at_ns, _ in trace.counters["quickstart", "loss"]] == nanoseconds(measured["simulated_s"]).tolist()
+    spent_j = learnt.summary["energy_j"] - learnt.summary["idle_j"]
+    assert trace.counters["quickstart", "energy"][-1][1] == pytest.approx(spent_j)
+    assert trace.counters["cell 0", "medium", "uplink: bits on the air"][-1][1] == learnt.summary["uplink_bit"]
+    assert "worst train loss" not in [track[-1] for track in trace.counters]
+
+
+def test_a_run_in_memory_and_in_a_folder_give_one_file(learnt: fe.Run, tmp_path: Path) -> None:
+    """Times in the tables of the folder are those of the clock, so not a byte differs; neither does a second time."""
+    again = fe.run("quickstart", settings=SHORT)
+
+    files = [run.trace(tmp_path / name).read_bytes() for run, name in ((learnt, "a"), (learnt, "b"), (again, "c"))]
+
+    assert files[0] == files[1] == files[2]
+
+
+def test_an_empty_run_is_a_trace_without_slices(tmp_path: Path, read_trace: Callable[[Path], Any]) -> None:
+    """A run in which nothing happened has a trace, too."""
+    run = RunRecords("empty", {"simulated_s": 0.0}, {}, None, Ledger().frames)
+
+    assert write_trace(run, tmp_path / "run.pftrace") == 0
+    assert read_trace(tmp_path / "run.pftrace").slices == []
+
+
+def test_a_trace_that_fails_leaves_the_file_as_it_was(learnt: fe.Run, tmp_path: Path) -> None:
+    """When writing is interrupted, an older trace of the same name is whole, and nothing else is left."""
+    path = tmp_path / "run.pftrace"
+    path.write_bytes(b"older")
+
+    def interrupt(_now_ns: int, _slices: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_trace(learnt, path, show=interrupt)
+    assert path.read_bytes() == b"older"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_damaged_table_is_named(learnt: fe.Run, write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """A table that cannot be read is named with its path, and there is no trace."""
+    folder = write_run(tmp_path / "run", {}, simulated_s=1.0)
+    (folder / "transfers.parquet").write_bytes(b"no table")
+
+    with pytest.raises(fe.DataError, match=r"transfers\.parquet: not a readable table, got .*; restore it from a copy"):
+        fe.open(folder).trace(tmp_path / "run.pftrace")
+    assert not (tmp_path / "run.pftrace").exists()
+
+
+@pytest.mark.parametrize(
+    ("window", "problem"),
+    [
+        ({"devices": [3, 20]}, r"devices: no such device, got 20; they are numbered 0 to 19"),
+        ({"devices": []}, r"devices: no device is to be shown, got no number; leave it out"),
+        ({"from_s": 2.0, "until_s": 1.0}, r"until_s: must be after the begin at 2 s, got 1 s; give a later end"),
+        ({"from_s": 1e6}, r"from_s: the run ends at .* s, got 1e\+06 s; give an earlier time"),
+    ],
+)
+def test_a_window_without_anything_is_refused(
+    learnt: fe.Run, tmp_path: Path, window: dict[str, Any], problem: str
+) -> None:
+    """Devices that do not exist and times outside of the run are mistakes, said in one sentence."""
+    with pytest.raises(fe.FednetError, match=problem):
+        learnt.trace(tmp_path / "run.pftrace", **window)
+
+
+def test_times_in_seconds_are_nanoseconds_again() -> None:
+    """Whatever the clock counts in 26 days comes back from float64 seconds; what never happened stays apart."""
+    times_ns = np.random.default_rng(0).integers(0, 2**51, 100_000)
+
+    assert (nanoseconds(times_ns / 1e9) == times_ns).all()
+    assert nanoseconds([np.nan, 0.0]).tolist() == [-1, 0]
