@@ -157,7 +157,7 @@ class Algorithm(Component):
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
         """Settings that are invalid when the server receives only sums of uploads: (key, error)."""
         if "sums" not in self.uses:
-            yield "kind", "its server reads every upload by itself"
+            yield "kind", "its server reads single uploads"
 
 
 class LocalTraining(Algorithm):
@@ -329,9 +329,9 @@ class Synchronous(LocalTraining):
         if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
             yield "selection", f"{problem}; choose others"
         if self.private_sgd is not None and self.selection.needs_losses:
-            yield "selection", "devices tell losses, which private_sgd does not hide; choose another"
+            yield "selection", "devices report losses, which private_sgd does not hide; choose another"
         if self.selection.polls and "polls" not in self.uses:
-            what = "asks devices for the loss of a model that is sent to all, which there is not; choose another"
+            what = "needs the loss of a common model, but each device has its own; choose another"
             yield "selection", what
 
     def conflicts_with_sums(self) -> Iterator[tuple[str, str]]:
@@ -339,4 +339,4 @@ class Synchronous(LocalTraining):
         if self.selection.single_uploads:
             yield "selection", f"{self.selection.kind} {self.selection.single_uploads}"
         if self.retries:
-            yield "retries", f"no upload can be sent again by itself, got {self.retries}"
+            yield "retries", f"a single upload cannot be repeated, got {self.retries}"

@@ -48,10 +48,10 @@ class _Private(Aggregation):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         algorithm = scenario.algorithm
         if algorithm.selection.needs_losses:
-            what = f"devices tell their losses without any noise, got selection: {algorithm.selection.kind}"
+            what = f"devices report losses without noise, got selection: {algorithm.selection.kind}"
             yield "", f"{what}; choose another"
         if getattr(algorithm, "adaptive", False):
-            yield "", "devices tell their losses without any noise, got adaptive: true; leave that out"
+            yield "", "devices report losses without noise, got adaptive: true; leave that out"
 
 
 class LocalPrivacy(_Private):
@@ -176,10 +176,10 @@ class CentralPrivacy(_Private):
         algorithm, uplink, count = scenario.algorithm, scenario.network.uplink, scenario.devices.count
         rate = algorithm.asking_rate(count)
         if rate is None:
-            what = f"needs devices that are asked independently, got selection: {algorithm.selection.kind}"
+            what = f"needs independently invited devices, got selection: {algorithm.selection.kind}"
             yield "", f"{what}; choose poisson or all"
         if rate == 1 and self.accountant == "pld":
-            yield "accountant", "epsilon is exact where all devices are asked, got pld; leave it out"
+            yield "accountant", "epsilon is exact if all devices are invited, got pld; leave it out"
         elif self.accountant == "pld" and self.delta < privacy_loss.LEAST_DELTA:
             what = f"rounding hides probabilities below {privacy_loss.LEAST_DELTA:g}, got delta {self.delta:g}"
             yield "accountant", f"{what}; leave it out"
@@ -191,7 +191,7 @@ class CentralPrivacy(_Private):
                 f"{what}; must be below 2 count_noise, {most:g}, so give a larger cohort or count_noise",
             )
         if type(uplink.compression) is not NoCompression:
-            what = f"compressing changes the norms that bound what is revealed, got {uplink.compression.kind}"
+            what = f"compression changes the norms that bound the privacy loss, got {uplink.compression.kind}"
             yield "", f"{what}; leave network.uplink.compression out"
         if uplink.access.only_sums:
             yield (

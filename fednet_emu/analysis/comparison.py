@@ -169,7 +169,7 @@ ROUNDING = 1e-12
 """Relative size of a mean difference that rounding may cause."""
 HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
-    "Each line asks about these two settings alone, chosen before the runs; `fednet best` asks which of all settings "
+    "Each line compares these two settings, chosen before the runs; `fednet best` finds which of all settings "
     "may be the best."
 )
 

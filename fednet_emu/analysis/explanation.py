@@ -45,7 +45,7 @@ MEANING = {
     ACCESS: "waiting for access to the channel",
     GAPS: "waiting for acknowledgements",
     TAIL: "on the way after the last bit on the air",
-    WAITING: "waiting for a turn, with nobody in the way",
+    WAITING: "waiting for a turn, with the band free",
     DEADLINE: "waiting for the deadline",
     IDLE: "nothing recorded: pauses, or devices that were away or out of reach",
 }
@@ -118,9 +118,7 @@ class Explanation(TextResult):
             computes = computes.assign(fixed_s=Scene.of(run).fixed_s(computes))
         parts = critical_path(run.table("transfers"), computes, run.table("rounds"), backhaul)
         if not parts:
-            raise DataError(
-                f"{run.name}: rounds", "none took any time, so that nothing decided when they ended", "run more"
-            )
+            raise DataError(f"{run.name}: rounds", "all have zero length, so there is no critical path", "run more")
         energy_j, waiting_j = (float(run.summary.get(name) or 0.0) for name in ("energy_j", "waiting_j"))
         handovers = len(run.table("handovers")) if run.has("handovers") else 0
         return cls(run.name, parts_frame(parts), energy_j, waiting_j, losses_in_words(run.summary), handovers)
@@ -156,14 +154,12 @@ class Explanation(TextResult):
     def words(self) -> list[str]:
         """The paths in two sentences."""
         kinds = [f"{MEANING[what]} {share:.0%}" for what, _, share, _ in _rows(self.kinds)]
-        text = (
-            f"When rounds ended was decided by {', '.join(kinds)} of the time, along the chain of what waited for what."
-        )
+        text = f"The critical path of the rounds consists of {', '.join(kinds)} of the time."
         if not len(self.devices):
             return [text]
         device, number, took_s, _ = _rows(self.devices)[0]
         rounds = counted(number, "round")
-        return [text, f"They waited longest for {device_label(device)}: {format_seconds(took_s)} in {rounds}."]
+        return [text, f"The longest delays are those of {device_label(device)}: {format_seconds(took_s)} in {rounds}."]
 
     @property
     def device_texts(self) -> list[str]:
@@ -183,7 +179,7 @@ class Explanation(TextResult):
 
     def _path_lines(self) -> Iterator[str]:
         rounds = counted(int(self.parts["round"].nunique()), "round")
-        yield f"{self.name}: {rounds} took {format_seconds(self.took_s)}; what decided when they ended"
+        yield f"{self.name}: {rounds} took {format_seconds(self.took_s)}; the critical path of each round, by kind"
         for what, took_s, share, energy_j in _rows(self.kinds):
             energy = f", {format_energy(energy_j)}" if energy_j > 0 else ""
             yield f"  {MEANING[what]}: {format_seconds(took_s)}, {share:.0%}{energy}"
@@ -192,21 +188,21 @@ class Explanation(TextResult):
             yield f"  of {format_energy(self.energy_j)} in all, {spent / self.energy_j:.0%} were spent on these paths"
         if self.waiting_j > 0:
             share = self.waiting_j / self.energy_j
-            yield f"  and {format_energy(self.waiting_j)}, {share:.0%}, by devices that had nothing to do meanwhile"
+            yield f"  and {format_energy(self.waiting_j)}, {share:.0%}, by inactive devices"
         if self.losses:
             yield f"  {self.losses}"
         if self.handovers:
             yield f"  {counted(self.handovers, 'transfer')} changed cells on the way, see the table handovers"
         if len(self.devices):
-            yield "whom they waited for longest"
+            yield "devices that delayed the rounds most"
             yield from (f"  {text}" for text in self.device_texts)
 
     def _remedy_lines(self) -> Iterator[str]:
         if self.no_remedies:
-            yield f"nothing was replayed: {self.no_remedies}"
+            yield f"no remedy was replayed: {self.no_remedies}"
             return
         if self.remedies:
-            yield "what a remedy could give at most, until as many updates have arrived, replayed with the same seed"
+            yield "largest gain of a remedy, until as many updates have arrived, replayed with the same seed"
         for its in self.remedies:
             yield f"  {its.title}: {its.gain(self.took_s)}"
 

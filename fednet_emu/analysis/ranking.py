@@ -211,7 +211,7 @@ def course_of(
 def _target(view: StudyRecords) -> tuple[str, float]:
     found = [(measure, level) for measure, level in view.target.items() if math.isfinite(level)]
     if not found:
-        raise FednetError(f"{view.name}: best: needs a target, got none; say which with --accuracy 0.9 or --loss 0.3")
+        raise FednetError(f"{view.name}: best: the target is missing; give --accuracy 0.9 or --loss 0.3")
     measure, level = found[0]
     if measure not in view.evaluations or not view.evaluations[measure].notna().any():
         raise FednetError(
@@ -264,7 +264,7 @@ def _nobody(
     free = int(view.cells["time_to_target_s"].notna().sum())
     if limits and free:
         return f"{text}; without limits {free} of {len(view.cells)} do: raise a limit, or {easier} the target"
-    return f"{text}; {easier} the target, or let the runs go on for longer"
+    return f"{text}; {easier} the target, or give the runs more time"
 
 
 def best(

@@ -287,8 +287,8 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
         raise FednetError(
-            f"{command}: a study is drawn by itself, got {studies[0]} among {len(folders)} folders; "
-            "give its folder alone, or folders of runs, those of its cells for example"
+            f"{command}: a study cannot be drawn with other folders, got {studies[0]} among {len(folders)} folders; "
+            "give its folder alone, or folders of runs"
         )
     return bool(studies)
 

@@ -56,7 +56,7 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     sent, received = own["sent_byte"] / 1e6, own["received_byte"] / 1e6
     return [
         ("  computing elsewhere", f"{format_seconds(own['computing_s'])}, the sum of {own['processes']} processes"),
-        ("  clock went on meanwhile", format_seconds(own["ahead_s"])),
+        ("  overlap with the clock", format_seconds(own["ahead_s"])),
         ("  sent, received", f"{sent:.3g} MB, {received:.3g} MB"),
     ]
 

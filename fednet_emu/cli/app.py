@@ -75,7 +75,7 @@ ScenarioName = Annotated[
     ),
 ]
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
-Profile = Annotated[bool, typer.Option("--profile", help="Also say where the host's time went.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Also print the host time by part.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 Engine = Annotated[
     str | None,
@@ -172,7 +172,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
         latest = RunFolder.latest(folder) if folder is not None else None
         if latest is None or RunFolder.status(latest) != "interrupted":
             return "interrupted before it began"
-        return f"interrupted; what was measured so far is in {latest}, the same command goes on from there"
+        return f"interrupted; the records so far are in {latest}, the same command continues from there"
 
     with outcome(interrupted):
         from fednet_emu.analysis.summary import profile_rows, summary_rows

@@ -80,7 +80,7 @@ def schema(study: Annotated[bool, typer.Option("--study", help="That of study fi
 
 
 SCENARIO = """\
-# {name}: say in a line what this scenario is about.
+# {name}: describe this scenario in one line.
 #
 #   fednet check {path}     # every setting with its default, and what a run costs
 #   fednet run {path}       # about five seconds; --set KEY=VALUE changes a setting

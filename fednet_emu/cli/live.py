@@ -39,7 +39,7 @@ FlowerApp = Annotated[
 Latency = Annotated[
     float | None,
     typer.Option(
-        "--latency", min=0, max=10, help="One way, beside the air, in s. [default: half of transport.rtt_s, or 0.0005]"
+        "--latency", min=0, max=10, help="Further one-way delay, in s. [default: half of transport.rtt_s, or 0.0005]"
     ),
 ]
 QueueByte = Annotated[int, typer.Option("--queue", min=1500, help="Room in the queue of a link, in bytes.")]
@@ -51,7 +51,7 @@ def live(
     client: Client = None,
     server: Server = None,
     flower: FlowerApp = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say whether this machine can do it.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check whether this machine can do it.")] = False,
     latency_s: Latency = None,
     queue_byte: QueueByte = 262144,
     hold_s: Hold = 5e-3,
@@ -69,7 +69,7 @@ def live(
     folder: Path | None = out
 
     def interrupted() -> str:
-        return "interrupted" if folder is None else f"interrupted; what was measured so far is in {folder}"
+        return "interrupted" if folder is None else f"interrupted; the records so far are in {folder}"
 
     with outcome(interrupted):
         from fednet_emu.realtime.play import able
@@ -79,7 +79,7 @@ def live(
                 OUTPUT.out(sentence)
             return
         if scenario is None:
-            raise FednetError("live: takes a scenario, got none; name one, or ask with --check what is missing here")
+            raise FednetError("live: the scenario is missing; name one, or use --check to list missing requirements")
         from fednet_emu.analysis.summary import summary_rows
         from fednet_emu.realtime.options import LiveOptions
         from fednet_emu.results.live import LivePlan

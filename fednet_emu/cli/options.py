@@ -72,7 +72,7 @@ Reuse = Annotated[
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be repeated."),
+    typer.Option("--track", metavar="NAME", help="Also log to tensorboard, mlflow or wandb; may be repeated."),
 ]
 
 

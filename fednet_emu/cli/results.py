@@ -273,7 +273,7 @@ def best(
 
 def explain(
     run: OneRun,
-    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Also say what remedies could give.")] = True,
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Also replay remedies.")] = True,
 ) -> None:
     """Print the critical path of each round, the devices on it, and the gain of remedies."""
     with outcome():

@@ -57,7 +57,7 @@ def sweep(
     plots: Plots = True,
 ) -> None:
     """Run the unfinished runs of a study; write tables, figures and a CSV file to a folder."""
-    with outcome(lambda: "interrupted; the same command goes on from here"):
+    with outcome(lambda: "interrupted; the same command continues from here"):
         from fednet_emu.emulation.record import APPROXIMATE
         from fednet_emu.study.runs import runs_of
 
@@ -96,7 +96,7 @@ def search(
     plots: Plots = True,
 ) -> None:
     """Find the settings that reach a study's target at the lowest cost; write them as scenario files to a folder."""
-    with outcome(lambda: "interrupted; the same command goes on from here"):
+    with outcome(lambda: "interrupted; the same command continues from here"):
         from fednet_emu.results.running import searched
         from fednet_emu.study.file import StudyFile
         from fednet_emu.study.runners import runner_of
@@ -134,7 +134,7 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Run the studies of the library that fit into an hour, shortest first, and update their reference results."""
-    with outcome(lambda: "interrupted; the same command goes on from here"):
+    with outcome(lambda: "interrupted; the same command continues from here"):
         from fednet_emu.analysis.quantities import counted
         from fednet_emu.analysis.study import StudyRecords
         from fednet_emu.draw.figures.study_figures import study_figures

@@ -60,7 +60,7 @@ def offered(slot: str, kind: str) -> Any:
         return point.load()
     except Exception as error:
         what = f"the plug-in '{kind}' of {_package(point)} cannot be imported ({described(error, 200)})"
-        raise ScenarioError(f"{what}, got {point.value}; mend or uninstall that package") from error
+        raise ScenarioError(f"{what}, got {point.value}; repair or uninstall that package") from error
 
 
 def imported(path: str) -> Any:
@@ -104,7 +104,7 @@ def _refuse_current_folder(path: str) -> None:
     top = path.partition(":")[0].partition(".")[0]
     here = [*sys.path, str(Path.cwd())]
     if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):
-        what = f"{top} lies in the current folder, from which nothing is imported by itself, got {path!r}"
+        what = f"{top} is in the current folder, which is not searched for modules, got {path!r}"
         raise ScenarioError(f"{what}; install it, or add its folder to PYTHONPATH if you trust it")
 
 

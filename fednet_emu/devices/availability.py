@@ -129,7 +129,7 @@ class FromMobility(Availability):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         mobility = scenario.devices.mobility
         if not mobility.COMES_AND_GOES:
-            yield "", f"nobody leaves by {mobility.kind} mobility, got from-mobility; give vehicles, or another kind"
+            yield "", f"no device leaves by {mobility.kind} mobility, got from-mobility; give vehicles, or another kind"
 
 
 class Passes(Availability):

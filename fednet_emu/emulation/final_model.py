@@ -83,7 +83,7 @@ def load_model(folder: Path) -> FinalModel:
     """
     path = folder / NAME
     if not path.is_file():
-        remedy = "run the scenario by itself, with training; where each device has its own model, in memory (out=None)"
+        remedy = "run the scenario alone, with training; if each device has its own model, in memory (out=None)"
         raise DataError(str(path), "no such file, this folder keeps no model", remedy)
     require_sound(folder, [NAME])
     try:

@@ -65,10 +65,10 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
     """Yield problems of devices without a speed, and of contradictory powers."""
     devices, profiles = scenario.devices, scenario.devices.profiles
     if devices.profile == () or len(profiles) > MOST_PROFILES:
-        yield ("devices", "profile"), f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give so many"
+        yield ("devices", "profile"), f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give this number"
     if not profiles and (devices.speed is None or devices.speed.relative):
         path = ("devices", "speed") if devices.speed is None else ("devices", "speed", "median_flop_per_s")
-        yield path, "is required, no profile says how fast devices are, got none; give it in FLOP/s, or devices.profile"
+        yield path, "is missing, and no profile states the speed of devices; give it in FLOP/s, or devices.profile"
         return
     for profile in profiles or (None,):
         idle_w = _stated(profile).idle_w if scenario.channel.device.idle_w is None else scenario.channel.device.idle_w
@@ -123,8 +123,8 @@ def notes(scenario: Scenario) -> Iterator[str]:
         yield f"{rounds} rounds reveal at most epsilon = {bound.epsilon:.4g} of a device, at delta = {bound.delta:g}"
     if devices.compute_energy is None and not devices.profiles:
         yield (
-            "the energy of computing is not counted: nothing says what devices draw; give devices.profile, or "
-            "devices.compute_energy"
+            "the energy of computing is not counted: the power of the devices is unknown; give "
+            "devices.profile, or devices.compute_energy"
         )
     yield from _ideal_amplifiers(scenario)
     for profile in devices.profiles:

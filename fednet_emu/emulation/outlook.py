@@ -129,7 +129,7 @@ class Cost:
         memory = f"{readable(self.least_byte)} of memory, with all records {readable(self.most_byte)}"
         if self.least_byte == self.most_byte or self.events is None:
             memory = f"{readable(self.most_byte)} of memory"
-        return f"cost: devices {self.devices:,}, {rounds}, {size}, {events}, {memory} beside the program itself"
+        return f"cost: devices {self.devices:,}, {rounds}, {size}, {events}, {memory} on top of the program"
 
 
 def host_memory_byte() -> float:
@@ -228,7 +228,7 @@ class Outlook:
         bit = rule.total_bit(n, m)
         times = f"{bit / (m * rule.input_bits):.3g} times a vector of {rule.input_bits} bit an entry"
         return (
-            f"secure aggregation of {n:,} devices: 7 messages of each a round, {bit:,} bits beside the model, {times}"
+            f"secure aggregation of {n:,} devices: 7 messages of each a round, {bit:,} bits on top of a model, {times}"
         )
 
     @cached_property
@@ -296,7 +296,7 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
             best_db, needed_db = linear_to_db(float(np.max(links.mean_snr))), linear_to_db(needed.sinr)
             yield (
                 ("channel", "rate") if needed.by_rate else ("network", way.DIRECTION, "access"),
-                f"nobody can reach it on the {way.DIRECTION}, the best mean SNR is {best_db:.1f} dB, got "
+                f"no device can reach it on the {way.DIRECTION}, the best mean SNR is {best_db:.1f} dB, got "
                 f"{'a rate' if needed.by_rate else 'a threshold'} that needs {needed_db:.1f} dB; lower the threshold "
                 "or the distances, or raise the power",
             )

@@ -230,7 +230,7 @@ def heights(outlook: Outlook) -> Iterator[Problem]:
         yield (
             path,
             f"is not plausible, got a base station at {station_m:g} m below the devices at {device_m:g} m; "
-            "path-loss laws take the higher antenna as that of the base station",
+            "path-loss models take the higher antenna as the base station",
         )
     kind = channel.path_loss.kind
     for key, height_m in (("base_station", station_m), ("device", device_m)):

@@ -120,7 +120,7 @@ def play(
 def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
     """Let a run take what is known of its learning from its folder and from a store, and keep there what it learns."""
     if scenario.algorithm.own_learning:
-        LOG.info("learning is not shared: %s learns by itself", scenario.algorithm.kind)
+        LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
         return []
     shared = usable(store or cache_folder()) if scenario.training.reuse else None
     if own is None and shared is None:

@@ -87,7 +87,7 @@ def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
         Refused: it is of no use.
     """
     if not is_own(path):
-        raise Refused("is a link, no file, or somebody else's")
+        raise Refused("is a link, no file, or belongs to another user")
     if path.stat().st_size > LARGEST_BYTE:
         raise Refused("is too large")
     found = from_bytes(path.stem, path.read_bytes())
@@ -152,7 +152,7 @@ class Shelf:
                 with suppress(OSError):
                     self._open(folder)
             elif folder.parent.is_dir() and (name := differing(folder.parent, head)):
-                why = "what is there belongs to" if folder == self._own else "why not shared: all that is there is of"
+                why = "the content belongs to" if folder == self._own else "why not shared: all that is there is of"
                 LOG.info("%s: %s another %s; everything is computed", folder.parent, why, name)
 
     def _folders(self) -> list[Path]:
@@ -180,7 +180,7 @@ class Shelf:
             reason = str(error) if isinstance(error, Refused) else f"cannot be read ({_text(error)})"
             if not self._said:
                 self._said = True
-                LOG.warning("%s: %s; what it may hold is computed", path, reason)
+                LOG.warning("%s: %s; its values are computed", path, reason)
             return None
 
     # ---- what a program asks for -------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Shelf:
         try:
             values = {bytes.fromhex(digest): reader.value(plain) for digest, plain in content["values"]}
         except (ValueError, KeyError, TypeError) as error:
-            LOG.warning("a snapshot cannot be read (%s); what it holds is computed", _text(error))
+            LOG.warning("a snapshot cannot be read (%s); its values are computed", _text(error))
             return {}
         LOG.info("going on from a checkpoint of %d values", len(values))
         return values
@@ -289,7 +289,7 @@ class Shelf:
                 self._share(written if self._own is not None else None, self._shared / name, data)
                 written = written if self._own is not None else self._shared / name
             except (OSError, DataError) as error:
-                LOG.warning("%s: cannot be written (%s); what is learnt is not shared", self._shared, _text(error))
+                LOG.warning("%s: cannot be written (%s); learnt values are not shared", self._shared, _text(error))
                 self._shared = None
         return written
 
@@ -459,7 +459,7 @@ def usable(folder: Path | None) -> Path | None:
     """The folder, unless it is somebody else's, or a link."""
     if folder is None or not os.path.lexists(folder) or is_own(folder, folder=True):
         return folder
-    LOG.info("%s: is a link, or somebody else's, and is not used; what is learnt is not shared", folder)
+    LOG.info("%s: is a link, or belongs to another user, and is not used; learnt values are not shared", folder)
     return None
 
 

@@ -116,9 +116,9 @@ class Actions(NamedTuple):
             wanted = list(next(islice(combinations(range(self.n), self.k), int(number), None)))  # lexicographic
         away = sorted({*wanted} - {*view.there.tolist()})
         if self.strict and away:
-            raise FednetError(f"{where}: invites {away}, who are away or have no samples; take those of action_mask")
+            raise FednetError(f"{where}: invites {away}, absent or without samples; take those of action_mask")
         if self.strict and not wanted:
-            raise FednetError(f"{where}: invites nobody; invite at least one device")
+            raise FednetError(f"{where}: invites no device; invite at least one")
         able = [device for device in wanted if device not in away]
         return Answer(able or draw(view.there, 1, view.rng), len(away), not able)
 
@@ -130,7 +130,7 @@ class Actions(NamedTuple):
         for act in filter(lambda act: act not in ACTS, acts):
             yield f"act: no such act, got {act!r}{did_you_mean(act, ACTS) or '; choose of ' + ', '.join(ACTS)}"
         if len(set(acts) & set(WHO)) > 1:
-            yield f"act: several acts say who is invited, got {', '.join(acts)}; give one of {', '.join(WHO)}"
+            yield f"act: several acts choose devices, got {', '.join(acts)}; give one of {', '.join(WHO)}"
         if "subset" in acts and subsets > MOST_SUBSETS:
             yield f"act: subset has too many choices, got {subsets}; {MOST_SUBSETS} are the most, take scores"
         low_s, high_s = self.deadline_range_s or (0.0, 0.0)

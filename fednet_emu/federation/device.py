@@ -91,7 +91,7 @@ def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
             raise AlgorithmError("k.train", what, hint or f"its keywords are {', '.join(sorted(_KEYWORDS))}")
         if name in _VALUES and value is not None and type(value) is not Deferred:
             what = f"{name} is a value that may be computed later, got {type(value).__name__}"
-            raise AlgorithmError("k.train", what, "give what a verb returns, or fed.defer(function, ...)")
+            raise AlgorithmError("k.train", what, "give the result of an operation, or fed.defer(function, ...)")
 
 
 class Invitation(NamedTuple):

@@ -206,10 +206,10 @@ class Learner:
         for model in (models,) if isinstance(models, Deferred) or not isinstance(models, Sequence) else models:
             if not isinstance(model, Deferred):
                 what = f"expected a model, or a list of one for each device, got {type(models).__name__}"
-                raise AlgorithmError(verb, what, "give a value, for example the `params` of what was trained")
+                raise AlgorithmError(verb, what, "give a value, for example the `params` of a training result")
             if model.size not in (size, whole):
                 what = f"got a value of {model.size} numbers, the model of the scenario has {size} parameters"
-                raise AlgorithmError(verb, what, "give a model of its shape, or say `size` where it is made")
+                raise AlgorithmError(verb, what, "give a model of its shape, or `size` where it is made")
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
         """Raise an error for batches that the model cannot train on; a new plan for all devices is checked for all."""

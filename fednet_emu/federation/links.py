@@ -114,8 +114,8 @@ class Links:
         """
         if self._network.superposition is not None:
             raise ScenarioError(
-                "network.uplink.access: carries sums only, got an upload by itself; choose another kind than "
-                "over-the-air, or an algorithm that asks for sums"
+                "network.uplink.access: carries sums only, got a single upload; choose another kind than "
+                "over-the-air, or an algorithm that requests sums"
             )
         uploads = None if since is None else self._uploads
         read = payload

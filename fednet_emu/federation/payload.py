@@ -28,7 +28,7 @@ def n_scalars(payload: Any) -> int:
         return 0
     if isinstance(payload, int | float | np.generic):
         return 1
-    raise TypeError(f"cannot tell the size of a {type(payload).__name__}; give size_bit")
+    raise TypeError(f"the size is unknown of a {type(payload).__name__}; give size_bit")
 
 
 def whole_bit(size_bit: float) -> int:

@@ -88,14 +88,14 @@ class Rounds:
             return
         got = f"got {what} between t={since_s:.6g} s and t={self._clock.now_s:.6g} s without its end"
         remedy = "call fed.end_of_round at the end of each round, or limit stop.simulated_s"
-        raise AlgorithmError(verb, f"round {self.ended + 1} would go on for ever, {got}", remedy)
+        raise AlgorithmError(verb, f"round {self.ended + 1} would never end, {got}", remedy)
 
     @staticmethod
     def refuse_unheard(transfers: list[Unheard]) -> None:
         """Raise an `AlgorithmError` for an ended transfer that no process can wait for any more."""
         for transfer in transfers:
             if transfer.is_forgotten:
-                what = f"nobody has waited for its delivery, got {transfer.describe()} at the end of a round"
+                what = f"no process waits for its delivery, got {transfer.describe()} at the end of a round"
                 remedy = "write `yield` before the verb that sends, or let a process that is started wait for it"
                 raise AlgorithmError("transfer", what, remedy)
 
@@ -138,5 +138,5 @@ class Rounds:
             return
         waits = f"{self._fruitless} rounds in a row brought nothing, the last of them in {took_s:g} s"
         if self.deadline_s is not None:
-            waits += f"; nobody meets algorithm.deadline_s, {self.deadline_s:g} s: give more time"
+            waits += f"; no device meets algorithm.deadline_s, {self.deadline_s:g} s: give more time"
         raise Deadlock(self._clock.now_s, waits)

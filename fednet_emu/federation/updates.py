@@ -100,7 +100,7 @@ def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
         raise AlgorithmError(where, f"{what}, got another shape", "return one number for each entry", line="")
     most = scheme.bit(len(v))
     if not isinstance(bit, int | np.integer) or not (0 <= bit <= most and (bit == most or scheme.depends_on_values)):
-        what = f"must say as many bits as `bit({len(v)})`, {most}, or at most so many where they depend on the values"
+        what = f"must have as many bits as `bit({len(v)})`, {most}, or at most as many if they depend on the values"
         raise AlgorithmError(where, f"{what}, got {bit}", "return the whole number of bits of the message", line="")
     return Message(read, int(bit))
 

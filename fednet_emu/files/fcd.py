@@ -199,7 +199,7 @@ def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
         there = there & ~has["edge"]
     unknown = len(has) == 4 and chosen["id"].partition("_id")[0].endswith(("person", "container"))
     if has["id"].any() and (unknown or not there.any()):
-        what = "vehicles cannot be told from persons: no row has a lane (as in a mesoscopic run)"
+        what = "vehicles cannot be distinguished from persons: no row has a lane (as in a mesoscopic run)"
         raise ValueError(f"{what}, got {', '.join(chosen.values())}; write .xml, or the attributes lane and edge, too")
     numbers = []
     for key in ("x", "y"):

@@ -130,7 +130,7 @@ def flaw(path: Path, expected: str | None) -> str:
     if expected is None:
         return ""
     try:
-        return "" if checksum(path) == expected else "damaged, its content is not what was written"
+        return "" if checksum(path) == expected else "damaged, its content has changed since it was written"
     except OSError as error:
         return f"unreadable ({error.strerror})"
 

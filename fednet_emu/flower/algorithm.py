@@ -81,7 +81,7 @@ class FlowerApp(Algorithm):
         """An error if Flower is missing."""
         yield from super().conflicts(scenario)
         if self.lost == "silence" and not isinstance(self.control, NoControl):
-            what = f"{self.control.kind} says itself when the server learns of a loss, got silence"
+            what = f"{self.control.kind} defines when the server learns of a loss, got silence"
             yield "lost", f"{what}; leave it out, or take no control"
         for package in ("flwr", "greenlet"):
             if find_spec(package) is None:

@@ -88,7 +88,7 @@ def _project(file: Path, name: str, remedy: str) -> Mapping[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise NoApp(f"{PROJECT} cannot be read ({visible(str(error))}), got '{visible(name)}'; mend it") from error
+        raise NoApp(f"{PROJECT} cannot be read ({visible(str(error))}), got '{visible(name)}'; correct it") from error
 
 
 def _table(project: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -185,4 +185,4 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
             return
         there = f"all {self._fed.n_devices} nodes are there" if always else f"there are {self._fed.n_devices} nodes"
         what = f"the app has waited {limit} times, but {there}, and no message is under way"
-        raise Deadlock(self._fed.now_s, f"{what}; does it ask for more nodes?")
+        raise Deadlock(self._fed.now_s, f"{what}; does it need more nodes?")

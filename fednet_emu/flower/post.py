@@ -132,7 +132,7 @@ class Post:
         for message in messages:
             node, content = int(message.metadata.dst_node_id), message.content
             if not FIRST_NODE <= node < FIRST_NODE + self._fed.n_devices:
-                known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as get_node_ids says"
+                known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as from get_node_ids"
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
             if content is not before:  # strategies send the same records to many
                 before, copied, mark = content, copy.deepcopy(content), fingerprint(content)

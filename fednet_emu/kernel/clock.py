@@ -310,8 +310,8 @@ class Decision(Completion):
         asker, waiting = self._asker, self.callbacks or []
         last, waits = (getattr(its[-1], "__self__", None) if its else None for its in (callbacks, waiting))
         if asker is None or asker is not last or asker is not waits or self._woken_by is not event:
-            what = f"asks while other processes of the instant wait for their turn, got {self}"
-            remedy = "let the process wait for an event of its own before it asks, and for the answer at once"
+            what = f"asks while other processes of the same instant are pending, got {self}"
+            remedy = "let the process wait for an event of its own before the question, and for the answer at once"
             raise AlgorithmError("clock.ask", what, remedy, line="")
 
     def describe(self) -> str:

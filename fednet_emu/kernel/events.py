@@ -97,7 +97,7 @@ def _explained(name: str, waits_for: object, error: AttributeError) -> Exception
     """Replace the error if the generator has yielded something that is not an event."""
     if isinstance(waits_for, Event):
         return error
-    return AlgorithmError(name, f"yields what is no event, got {waits_for!r}", "yield what a federation's verbs return")
+    return AlgorithmError(name, f"yields no event, got {waits_for!r}", "yield the results of a federation's operations")
 
 
 def not_awaited(event: object, what: str) -> AlgorithmError:

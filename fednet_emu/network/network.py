@@ -202,7 +202,7 @@ class Network:
         """
         if self._graphs is None:
             raise ScenarioError(
-                "network.sidelink.topology: is required, the algorithm asks the network who sends to whom; add one"
+                "network.sidelink.topology: is missing, but the algorithm needs the network's graph; add one"
             )
         return self._graphs.at(self._clock.now_s, *name)
 

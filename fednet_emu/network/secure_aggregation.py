@@ -103,10 +103,10 @@ class SecureAggregation(Component):
             what = f"masked vectors cannot be compressed, got {uplink.compression.kind}"
             yield "", f"{what}; leave network.uplink.compression out, and choose fewer input_bits"
         if uplink.access.only_sums or uplink.access.kind == "planned":
-            yield "", f"needs several messages of each device by itself, got {uplink.access.kind}; choose ofdma or tdma"
+            yield "", f"needs several single messages of each device, got {uplink.access.kind}; choose ofdma or tdma"
         if scenario.devices.availability.FORESEEN:
             what = "its steps are not sent again at the next pass of a satellite, got devices.availability: passes"
-            yield "", f"{what}; leave one of the two out"
+            yield "", f"{what}; leave one out"
         most = algorithm.participants(count)
         if most < max(self.threshold or 0, 2):
             what = f"never has enough devices, got at most {most} a round"

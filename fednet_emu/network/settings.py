@@ -225,11 +225,11 @@ class NetworkSettings(Component):
         if conflict := access.conflict_with_antennas(reception):
             yield conflict
         if self.uplink.trace is not None:
-            what = "recorded rates are those of the receiver that was there"
+            what = "recorded rates belong to one receiver"
             yield f"{what}, got {reception.kind}; leave it out"
         most = min(access.capacity or devices, devices) if access.overlapping else 1
         if reception.branches(most) < 1:
-            what = f"so many antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
+            what = f"the antennas cannot null all senders of a cell, got {reception.antennas} for {most}"
             yield f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
         if most > 1 and reception.NULLS and channel.medium_rate() != channel.block_rate:
             what = f"the law of the gains changes with the number of senders, got {reception.kind}"
@@ -245,7 +245,7 @@ class NetworkSettings(Component):
         """Find settings that need single uploads, though the server receives only sums: (key, error)."""
         up = self.uplink
         plain = {
-            "uplink.loss": (up.loss, NoLoss, "no packet can be lost by itself"),
+            "uplink.loss": (up.loss, NoLoss, "no single packet can be lost"),
             "uplink.compression": (up.compression, NoCompression, "every entry is an analogue symbol"),
             "power_control": (self.power_control, FullPower, "devices invert their channels"),
             "cells": (self.cells, SingleCell, "there is one server to send to"),

@@ -218,7 +218,7 @@ class Channel(Component):
                 raise ValueError(conflict)
         if self.narrowing == "off" and self.narrowest_hz is not None:
             raise ValueError(
-                f"narrowest_hz says nothing with narrowing: off, got {self.narrowest_hz:g} Hz; leave one of the two out"
+                f"narrowest_hz has no effect with narrowing: off, got {self.narrowest_hz:g} Hz; leave one out"
             )
         try:
             if not self.path_loss.PLACED:

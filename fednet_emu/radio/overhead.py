@@ -60,7 +60,7 @@ class Packets(Overhead):
     def _room_for_payload(cls, mtu_byte: int, info: ValidationInfo) -> int:
         header_byte = HEADER_BYTE[info.data.get("headers", "tcp-ipv4")]
         if mtu_byte <= header_byte:
-            raise ValueError(f"leaves no room beside {header_byte} bytes of headers, got {mtu_byte}; 1500 is usual")
+            raise ValueError(f"has no data after {header_byte} bytes of headers, got {mtu_byte}; 1500 is usual")
         return mtu_byte
 
     def wire_bit(self, size_bit: int) -> int:

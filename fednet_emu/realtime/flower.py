@@ -253,9 +253,7 @@ def _refuse(app: Flower, scenario: Scenario, programs: Path) -> None:
             f"algorithm.kind: is played live with Flower 1.41 or later, got {found}; install a later one"
         )
     if not (programs / "flower-superlink").exists():
-        raise ScenarioError(
-            f"algorithm.kind: needs the programs of Flower beside Python, got none in {programs}; install flwr there"
-        )
+        raise ScenarioError(f"algorithm.kind: the programs of Flower are missing in {programs}; install flwr there")
     if isinstance(scenario.devices.straggler, SlowWindow) and app.work.flop_per_example:
         raise ScenarioError(
             "devices.straggler: clients are padded by a factor of each message, got slow-window; choose another law"

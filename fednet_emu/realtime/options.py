@@ -135,8 +135,8 @@ def _unfit(way: Uplink) -> Iterator[tuple[str, str]]:
     if way.trace is not None:
         yield "trace", f"recorded rates cannot be played live yet, got {way.trace.kind}; leave it out"
     if not isinstance(way.delay, NoDelay):
-        yield "delay", f"packets have --latency beside the air, got {way.delay.kind}; leave it out"
+        yield "delay", f"packets have the delay --latency, got {way.delay.kind}; leave it out"
     if way.idle is not None:
         yield "idle", f"radio connections are released and set up for whole messages, got {way.idle.kind}; leave it out"
     if type(way.loss) is not NoLoss:
-        yield "loss", f"TCP repairs what is lost, got {way.loss.kind}; leave it out"
+        yield "loss", f"TCP repeats lost packets, got {way.loss.kind}; leave it out"

@@ -180,7 +180,7 @@ class Programs:
 
 
 def _silent() -> FednetError:
-    what = f"the process that keeps the namespaces says nothing, got no word for {_ANSWER_S:g} s"
+    what = f"the process that keeps the namespaces does not respond, got no message for {_ANSWER_S:g} s"
     return FednetError(f"live: {what}; start the run when this machine is less busy")
 
 
@@ -209,7 +209,7 @@ def _missing(step: str, number: int, why: str, congestion: str | None) -> Missin
         "users": ("the users of a new namespace cannot be set", _NAMESPACES),
         "proc": ("/proc cannot be mounted in a namespace", "in a container, allow it (apparmor=unconfined, SYS_ADMIN)"),
         "tun": ("no TUN device can be made", "run it as root, or let users open /dev/net/tun (mode 0666; module tun)"),
-        "keeper": ("the process that keeps the namespaces has ended", "look at what it has printed"),
+        "keeper": ("the process that keeps the namespaces has ended", "look at its output"),
     }
     what, remedy = said[step]
     return Missing(f"live: {what}, got '{why.lower()}'; {remedy}")

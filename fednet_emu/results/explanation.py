@@ -92,7 +92,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     if left_out and isinstance(scenario.devices.availability, Always) and scenario.devices.count > len(left_out):
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
-        yield Remedy(f"without {who}, for whom others are asked", {"devices.availability": gone}, leaves_out=True)
+        yield Remedy(f"without {who}, replaced by others", {"devices.availability": gone}, leaves_out=True)
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
@@ -137,11 +137,11 @@ def _not_replayed(run: RunRecords, scenario: Scenario) -> str:
     if scenario.algorithm.own_learning:
         return "the sizes of its messages are known only when its clients run"
     if scenario.algorithm.events_depend_on_learning:
-        return "its events depend on what is learnt, which a replay of the clock does not know"
+        return "its events depend on learning, which a replay does not have"
     if any(link.compression.depends_on_values for link in (scenario.network.uplink, scenario.network.downlink)):
-        return "the sizes of its messages depend on what is learnt, which a replay of the clock does not know"
+        return "the sizes of its messages depend on learning, which a replay does not have"
     if run.summary.get("status", "done") != "done":
-        return "the run did not come to its end"
+        return "the run did not end normally"
     return ""
 
 

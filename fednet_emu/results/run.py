@@ -281,7 +281,7 @@ class Run(RunRecords):
         from fednet_emu.scenario.yaml_text import dump
 
         if path is None and self.folder is None:
-            raise FednetError("path: is required for a run in memory, got none; say where the page should go")
+            raise FednetError("path: is missing for a run in memory; give the file of the page")
         kept = None if self.folder is None else self.folder / SCENARIO
         text = dump(self.scenario) if kept is None else kept.read_text(encoding="utf-8")
         return write_run_page(self, Path(path or f"{self.folder}/{PAGE}"), text)
@@ -338,7 +338,7 @@ def plot(
     given: list[Run | ScenarioLike] = [*runs] if isinstance(runs, list | tuple) else [runs]  # type: ignore[list-item]
     if not isinstance(what, str | None):
         got = type(what).__name__
-        raise FednetError(f"plot: the second argument says what is drawn, got a {got}; give several runs as a list")
+        raise FednetError(f"plot: the second argument names the figure, got a {got}; give several runs as a list")
     shown = Window.of(**timeline)
     _refuse_unused(what, {"against": against, "labels": labels or None, "settings": settings, **timeline})
     if what in DATA_FIGURES:

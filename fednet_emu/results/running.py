@@ -185,7 +185,7 @@ def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None
     given = {key: value for key, value in keys.items() if value is not None}
     if isinstance(found, StudyFile):
         if given:
-            what = "what is varied, seeds and target are in the study's file"
+            what = "grid, seeds and target are in the study's file"
             raise FednetError(f"{command}: {what}, got more for '{study}'; change that")
         return found
     if command == "search" and varied is None:

@@ -273,7 +273,7 @@ class Study(StudyRecords):
         from fednet_emu.draw.page.study_page import write_study_page
 
         if path is None and self.folder is None:
-            raise FednetError("path: is required for a study without a folder, got none; say where the page should go")
+            raise FednetError("path: is missing for a study without a folder; give the file of the page")
         return write_study_page(self, Path(path or self.home.path / PAGE), SearchRecords.found(self.home.path))
 
     def __repr__(self) -> str:

@@ -121,7 +121,7 @@ class Server(Component):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         never = {
             "flop_per_s": ("server-speed", "computes nothing on the server"),
-            "samples": ("server-samples", "trains nothing on them, so that nobody learns from these samples"),
+            "samples": ("server-samples", "does not train on them, so these samples have no effect"),
             "validation_samples": ("validation-samples", "chooses no model by its validation error"),
         }
         secure = scenario.network.uplink.secure_aggregation
@@ -184,7 +184,7 @@ class Training(Component):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         own, on_ray = scenario.algorithm.own_learning, self.engine == "ray"
         if own and on_ray:
-            yield "engine", "the algorithm trains by itself, got ray; leave it out"
+            yield "engine", "the algorithm has its own training, got ray; leave it out"
         if self.ray_address is not None and not on_ray:
             what = f"only the engine ray goes there, got {self.ray_address}"
             yield "ray_address", f"{what}; leave it out, or give engine: ray"

@@ -107,7 +107,7 @@ class Attempt:
         if self._verdict is not None and outcome.status != "done":
             outcome = self._verdict
         elif outcome.status == "stopped":  # not by this sweep, which continues and has to report it
-            outcome = Outcome("failed", "its process was told to stop from outside")
+            outcome = Outcome("failed", "its process was stopped from outside")
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:

@@ -102,7 +102,7 @@ class Search(Component):
         if self.behind is not None and (self.cap is None or self.maximise or len(self.costs) > 1):
             raise ValueError("behind: is taken at parts of the cap, got none; minimise one cost, with a cap")
         if self.maximise and not self.within:
-            raise ValueError("maximise: needs a limit, got none; say within what, as `within: {time: 60}`")
+            raise ValueError("maximise: the limit is missing; give one, such as `within: {time: 60}`")
         return self
 
     @property

@@ -155,7 +155,7 @@ class Tracking:
             except Exception as error:
                 self._started.remove(tracker)
                 what = f"track: {type(tracker).__name__} failed, got {described(error, 300)}"
-                text = f"{what}; the run goes on without it"
+                text = f"{what}; the run continues without it"
                 LOG.warning("%s", text, exc_info=True)
                 warnings.warn(text, stacklevel=2)
 

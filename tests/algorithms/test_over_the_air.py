@@ -43,7 +43,7 @@ def test_who_needs_single_uploads_is_refused_with_the_reason(kind: str) -> None:
     """Before the run, at the key of the access; over another access nothing is wrong."""
     [(_, what)] = problems(*ALGORITHM_SETTINGS[kind], *AIR)
 
-    assert f"not enough for {kind}: its server reads every upload by itself; got over-the-air, choose" in what
+    assert f"not enough for {kind}: its server reads single uploads; got over-the-air, choose" in what
     assert problems(*ALGORITHM_SETTINGS[kind]) == []
 
 
@@ -52,7 +52,7 @@ def test_who_needs_single_uploads_is_refused_with_the_reason(kind: str) -> None:
     [
         *(("fedavg", f"aggregation={rule}", "compares single updates") for rule in ("median", "trimmed-mean")),
         ("fedavg", "aggregation={kind: krum, byzantine: 0}", "krum compares single updates"),
-        ("fedavg", "retries=2", "no upload can be sent again by itself, got 2"),
+        ("fedavg", "retries=2", "a single upload cannot be repeated, got 2"),
         ("fedavg", "selection={kind: fedcs}", "fits in uploads that go one after the other"),
         ("fedavg", "selection=oort", "losses that single devices report"),
         ("fedavg", "selection=power-of-choice", "losses of single devices"),

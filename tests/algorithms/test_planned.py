@@ -92,6 +92,6 @@ def test_all_other_algorithms_are_refused(algorithm: str) -> None:
     found = [what for _, what in other.network.uplink.access.conflicts(other)]
 
     assert found == [
-        f"the algorithm {algorithm} does not say who takes part when a round starts, got planned; "
+        f"the algorithm {algorithm} does not choose its devices at the start of a round, got planned; "
         f"choose another access, or one of {', '.join(k for k in ALGORITHMS if k in ABLE)}"
     ]

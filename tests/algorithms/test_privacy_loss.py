@@ -70,7 +70,7 @@ def test_the_accountant_of_a_run():
     least = fe.noise_for(loose, delta=1e-5, rounds=10, rate=0.5, accountant="pld")
     assert least < 3.9
     assert epsilon(least, delta=1e-5, rounds=10, rate=0.5, accountant="pld") == pytest.approx(loose, rel=1e-5)
-    with pytest.raises(ScenarioError, match="epsilon is exact where all devices are asked, got pld; leave it out"):
+    with pytest.raises(ScenarioError, match="epsilon is exact if all devices are invited, got pld; leave it out"):
         load_scenario("quickstart", [*settings, "algorithm.selection=all", "algorithm.cohort=20"])
     with pytest.raises(ScenarioError, match="rounding hides probabilities below 1e-09, got delta 1e-10; leave it out"):
         load_scenario("quickstart", [*settings, "algorithm.aggregation.delta=1e-10"])

@@ -422,7 +422,7 @@ def test_a_page_ranks_by_every_cost_and_each_data_set_for_itself(raced):
     ]
     assert found[0]["words"] == rank(raced({"a": GOOD, "b": SLOW})).words
     assert found[4]["words"] == ["race: no run reaches accuracy 0.9, got accuracy 0.52 at best, by c with seed 0; "
-                                 "lower the target, or let the runs go on for longer."]  # fmt: skip
+                                 "lower the target, or give the runs more time."]  # fmt: skip
     with pytest.raises(FednetError, match="settings have to learn the same data, got x, y; choose levels with --where"):
         rank(view)
 
@@ -459,7 +459,7 @@ def test_a_study_that_cannot_be_ranked_says_why(raced):
     view = raced({"a": [{"at": 5}], "b": [{"at": 9}]})
 
     for broken, problem in (
-        (replace(view, target={}), "needs a target, got none; say which with --accuracy 0.9 or --loss 0.3"),
+        (replace(view, target={}), "the target is missing; give --accuracy 0.9 or --loss 0.3"),
         (raced({"a": [{"at": 5}], "b": [{"at": 5, "seed": 7}]}), "needs a seed that all settings have, got none"),
         (replace(view, evaluations=view.evaluations.assign(accuracy=np.nan)), "accuracy: was not measured"),
         (replace(view, cells=view.cells[:0], evaluations=view.evaluations), "needs finished runs, got none; sweep it"),

@@ -212,7 +212,7 @@ def test_the_profile_tells_what_processes_have_computed():
 
     assert profile_rows({"host_parts": parts, "mean_wavefront": 1, "elsewhere": own})[2:] == [
         ("  computing elsewhere", "5 s, the sum of 2 processes"),
-        ("  clock went on meanwhile", "250 ms"),
+        ("  overlap with the clock", "250 ms"),
         ("  sent, received", "190 MB, 1.5 MB"),
     ]
 

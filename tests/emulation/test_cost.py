@@ -89,7 +89,7 @@ def test_the_cost_of_secure_aggregation_by_hand(devices: int, bit: int, times: f
     told = Outlook(fe.check("quickstart", settings=settings)).secrecy
 
     assert told == (
-        f"secure aggregation of {devices:,} devices: 7 messages of each a round, {bit:,} bits beside the model, "
+        f"secure aggregation of {devices:,} devices: 7 messages of each a round, {bit:,} bits on top of a model, "
         f"{times} times a vector of 16 bit an entry"
     )
     shown = CliRunner().invoke(
@@ -155,12 +155,12 @@ def test_the_memory_of_this_host_is_plausible() -> None:
         (
             Cost(1_000_000, 60, 10, 10, 2410, 10**9),
             "cost: devices 1,000,000, rounds up to 60, a model of 2,410 parameters, about 1,800 events, "
-            "1.4 GB of memory, with all records 1.4 GB beside the program itself",
+            "1.4 GB of memory, with all records 1.4 GB on top of the program",
         ),
         (
             Cost(20, None, 10, 10, None, 0),
             "cost: devices 20, rounds until another limit, a model of unknown size, about 30 events a round, "
-            "8 kB of memory beside the program itself",
+            "8 kB of memory on top of the program",
         ),
     ],
 )

@@ -350,7 +350,7 @@ def test_learning_of_something_else_is_not_used(other: str, tmp_path: Path, monk
     again = play(scenario, "small", tmp_path / "run").summary
 
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert f"{LEARNING}: what is there belongs to another {other}; everything is computed" in log
+    assert f"{LEARNING}: the content belongs to another {other}; everything is computed" in log
     assert "going on from a checkpoint" not in log
     assert again["loss"] == whole["loss"]
     assert again["trained_jobs"] == whole["trained_jobs"]

@@ -220,7 +220,7 @@ def test_strict_environments_name_who_is_away() -> None:
     env, away = until_away("invite", invalid="error")
     with pytest.raises(FednetError, match=rf"action: invites \[{away[0]}.*, who are away or have no samples; take"):
         env.step(np.ones(8, np.int8))
-    with pytest.raises(FednetError, match="action: invites nobody; invite at least one device"):
+    with pytest.raises(FednetError, match="action: invites no device; invite at least one"):
         env.step(np.zeros(8, np.int8))
     env.step(1 - np.isin(np.arange(8), away))
 
@@ -331,7 +331,7 @@ def test_without_an_act_for_it_the_mask_says_whom_the_rule_has_chosen() -> None:
 WRONG = [
     ({"act": "score"}, "act: no such act, got 'score'; did you mean 'scores'"),
     ({"act": ()}, "act: nothing is acted on, got none"),
-    ({"act": ("scores", "invite")}, "act: several acts say who is invited, got scores, invite; give one of"),
+    ({"act": ("scores", "invite")}, "act: several acts choose devices, got scores, invite; give one of"),
     ({"act": "share"}, "act: share needs network.uplink.access: planned, got tdma; give that"),
     ({"act": "ratio"}, "act: ratio needs network.uplink.compression: top-k or random-k, got none"),
     ({"act": "deadline"}, "deadline_range_s: gives no bounds of the deadline, got None"),

@@ -28,7 +28,7 @@ def test_scalars_of_payloads_are_counted() -> None:
 
 def test_a_payload_of_unknown_size_needs_its_size() -> None:
     """A type that carries no known number of scalars is an error that names the remedy."""
-    with pytest.raises(TypeError, match="cannot tell the size of a dict; give size_bit"):
+    with pytest.raises(TypeError, match="the size is unknown of a dict; give size_bit"):
         n_scalars({"w": 1})
 
 

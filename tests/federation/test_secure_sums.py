@@ -311,7 +311,7 @@ def test_central_and_local_noise_go_with_it(rule):
     [
         (("algorithm.weighting=samples",), "fedavg weights them by samples; set algorithm.weighting: uniform"),
         (("algorithm.aggregation=median",), "median compares single updates"),
-        (("algorithm={kind: scaffold, cohort: 3, lr: 0.1}",), "its server reads every upload by itself"),
+        (("algorithm={kind: scaffold, cohort: 3, lr: 0.1}",), "its server reads single uploads"),
         (("algorithm.selection=oort",), "losses that single devices report"),
         (("network.uplink.compression={kind: top-k, share: 0.1}",), "cannot be compressed, got top-k"),
         (("network.uplink.access=planned",), "several messages of each device by itself, got planned"),

@@ -130,7 +130,7 @@ class Bare(Compression):
     [
         (lambda v: v, "Bare.compress: makes no message, got Tensor; return Message(read, bit)"),
         (lambda v: (v[:3], 320), "Bare.compress: reads [3] numbers of a vector [10], got another shape"),
-        (lambda v: (v, 7), "must say as many bits as `bit(10)`, 320, or at most so many"),
+        (lambda v: (v, 7), "must have as many bits as `bit(10)`, 320, or at most so many"),
         (lambda v: (v, 32.5), "got 32.5; return the whole number of bits of the message"),
     ],
 )
@@ -179,7 +179,7 @@ class Endless(Sound):
 def test_a_loop_over_the_rounds_that_ends_none_is_refused() -> None:
     """After a thousand turns of 1 ms each."""
     assert told(WithoutItsEnd).split("  ")[1] == (
-        "fed.rounds: round 1 would go on for ever, got 1000 turns of the loop between t=0 s and t=1 s without its end; "
+        "fed.rounds: round 1 would never end, got 1000 turns of the loop between t=0 s and t=1 s without its end; "
         "call fed.end_of_round at the end of each round, or limit stop.simulated_s"
     )
 
@@ -259,7 +259,7 @@ def test_an_algorithm_of_the_package_may_have_rounds_of_any_length(monkeypatch: 
     fed.run(FedBuff(**settings))
 
     assert (fed.round, len(fed.ledger.computes)) == (1, 50)
-    with pytest.raises(AlgorithmError, match="round 1 would go on for ever, got 100 transfers"):
+    with pytest.raises(AlgorithmError, match="round 1 would never end, got 100 transfers"):
         small_federation("devices.count=1", timing_only=True).run(type("Own", (FedBuff,), {})(**settings))
 
 
@@ -373,7 +373,7 @@ class UploadsBeside(Sound):
 
 def test_an_upload_that_nobody_waits_for_is_refused() -> None:
     """At the end of the round in which it has ended; a process that was started may wait for it."""
-    assert "nobody has waited for its delivery, got the uplink from dev-0 to server at the end of a round" in (
+    assert "no process waits for its delivery, got the uplink from dev-0 to server at the end of a round" in (
         told(UploadsBeside)
     )
     fed = small_federation("stop.rounds=2")

@@ -244,7 +244,7 @@ def test_an_upload_by_itself_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "what"),
     [
-        (("network.uplink.loss={kind: random, probability: 0.1}",), "uplink.loss", "no packet can be lost by itself"),
+        (("network.uplink.loss={kind: random, probability: 0.1}",), "uplink.loss", "no single packet can be lost"),
         (("network.uplink.compression=sign",), "uplink.compression", "every entry is an analogue symbol"),
         (("network.power_control={kind: open-loop, target_dbm: -80}",), "power_control", "invert"),
         (("network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}",), "cells", "one server"),

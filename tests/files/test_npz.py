@@ -229,7 +229,7 @@ def test_a_file_is_missing_sound_or_damaged(tmp_path):
     assert flaw(tmp_path, expected) == "no such file"
     assert flaw(path, None) == flaw(path, expected) == ""
     path.write_text("1,3")
-    assert flaw(path, expected) == "damaged, its content is not what was written"
+    assert flaw(path, expected) == "damaged, its content has changed since it was written"
 
 
 def test_no_text_in_a_csv_file_is_a_formula(tmp_path):

@@ -228,7 +228,7 @@ def test_a_process_that_yields_no_event_is_told_so():
         yield clock.sleep(1.0)
         clock.no_such_thing()
 
-    with pytest.raises(AlgorithmError, match="forgetful: yields what is no event, got 3"):
+    with pytest.raises(AlgorithmError, match="forgetful: yields no event, got 3"):
         clock.run_process(forgetful())
     with pytest.raises(AttributeError, match="no_such_thing"):
         clock.run_process(broken())

@@ -228,7 +228,7 @@ ERRORS = [
     Diverged("dev-3, round 12: loss is nan after step 4"),
     DataError("a.npz", "not found", "fetch it"),
     Deadlock(1.5, "server waits for dev-3"),
-    AlgorithmError("fed.rounds", "round 1 would go on for ever, got 1000 turns of the loop", "end each round"),
+    AlgorithmError("fed.rounds", "round 1 would never end, got 1000 turns of the loop", "end each round"),
     AppFailed("the client app at dev-3", "Traceback (most recent call last):\nValueError: no data\n"),
 ]
 

@@ -94,7 +94,7 @@ def test_a_broken_plug_in_is_named_in_one_sentence(fednet):
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1] == (
         "own.yaml:3  channel.fading: the plug-in 'broken' of fednet_broken 1.2 cannot be imported (ImportError: "
-        "libbroken.so is missing), got fednet_broken:Broken; mend or uninstall that package"
+        "libbroken.so is missing), got fednet_broken:Broken; repair or uninstall that package"
     )
 
 

@@ -39,7 +39,7 @@ def test_a_larger_payload_is_never_smaller_on_the_air(size_bit, more_bit):
 
 def test_packets_without_room_are_refused():
     """60 byte of headers leave nothing of 60."""
-    with pytest.raises(ValidationError, match="leaves no room beside 60 bytes of headers, got 60"):
+    with pytest.raises(ValidationError, match="has no data after 60 bytes of headers, got 60"):
         Packets(headers="tcp-ipv6", mtu_byte=60)
 
 

@@ -36,7 +36,7 @@ def test_the_path_of_the_small_federation_is_known():
     assert dict(kinds) == pytest.approx({"uplink": 3 * 4 * 320e-6, "compute": 3 * 720e-6, "downlink": 3 * 320e-6})
     assert found.frame.groupby("round")["took_s"].sum().tolist() == pytest.approx([ROUND_S] * 3)
     assert found.frame.query("what == 'uplink'").groupby("device").size().tolist() == [3, 3, 3, 3]
-    assert found.lines()[0] == "A small federation: 3 rounds took 6.96 ms; what decided when they ended"
+    assert found.lines()[0] == "A small federation: 3 rounds took 6.96 ms; the critical path of each round, by kind"
 
 
 def test_transfers_that_changed_cells_are_counted():
@@ -92,7 +92,7 @@ def test_slow_devices_are_left_out_only_where_others_take_their_place():
                       data__n_samples=60)  # fmt: skip
     (without,) = [its for its in found.remedies if its.title.startswith("without")]
 
-    assert without.title == "without dev-2, dev-0, dev-4, for whom others are asked"
+    assert without.title == "without dev-2, dev-0, dev-4, replaced by others"
     assert without.simulated_s == pytest.approx(8 * (320e-6 + 60 / 6 * 36e-6 + 2 * 320e-6))
     assert not [its for its in explained().remedies if its.title.startswith("without")]
 
@@ -361,7 +361,7 @@ def test_what_cannot_be_replayed_says_why():
     found = explained(algorithm=algorithm)
 
     assert found.frame["took_s"].sum() > 0
-    assert found.lines()[-1].startswith("nothing was replayed: its events depend on what is learnt")
+    assert found.lines()[-1].startswith("no remedy was replayed: its events depend on what is learnt")
 
 
 def test_a_replay_that_is_not_the_run_says_so():
@@ -380,7 +380,8 @@ def test_a_page_tells_the_path(tmp_path):
     path = run_document(run, "")["path"]
 
     assert np.sum(path["kinds"]["took_s"]) == pytest.approx(3 * ROUND_S)
-    assert path["words"][0].startswith("When rounds ended was decided by sending to the server 55%, computing 31%")
+    start = "The critical path of the rounds consists of sending to the server 55%, computing 31%"
+    assert path["words"][0].startswith(start)
     page = run.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "What decided when rounds ended" in page
 
@@ -409,7 +410,7 @@ def test_it_says_what_waiting_cost_and_what_the_fixed_time_does() -> None:
     slow = {"kind": "slow-window", "devices": [0], "factor": 2.0, "from_s": 0, "to_s": 1e6}
     settings = {**devices, "devices.speed": None, "devices.overhead_s": 11.4, "devices.straggler": slow}
     run = fe.run("quickstart", settings=settings, timing_only=True)
-    waiting = re.compile(r"  and (\S+ \S?J), (\d+)%, by devices that had nothing to do meanwhile")
+    waiting = re.compile(r"  and (\S+ \S?J), (\d+)%, by inactive devices")
     told = run.explain()
 
     [found] = filter(None, map(waiting.fullmatch, told.lines()))
@@ -433,5 +434,5 @@ def test_shares_and_rounds_of_an_explanation_are_counted_once():
     lines = Explanation("it", parts, energy_j=40.0, waiting_j=4.0).lines()
 
     assert "  of 40 J in all, 25% were spent on these paths" in lines
-    assert "  and 4 J, 10%, by devices that had nothing to do meanwhile" in lines
+    assert "  and 4 J, 10%, by inactive devices" in lines
     assert "  dev-5: 9 s, 100%, in 3 rounds: uplink 6 s, compute 3 s" in lines

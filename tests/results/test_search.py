@@ -106,7 +106,7 @@ def test_mistakes_are_sentences(options, what):
 
 def test_what_a_file_says_is_not_said_again():
     """The file of a study has space, target and seeds."""
-    with pytest.raises(fe.FednetError, match="what is varied, seeds and target are in the study's file"):
+    with pytest.raises(fe.FednetError, match="grid, seeds and target are in the study's file"):
         fe.search("quickstart_search", seeds=3)
 
 

@@ -210,7 +210,7 @@ def test_more_may_send_together_with_more_antennas() -> None:
         ((ZF, "network.uplink.access={kind: shared, max_senders: 5}", "devices.count=8"), "got 4 for 5; give more"),
         ((ZF, "network.uplink.access=shared", CAPACITY, FADING, "channel.long_transfers=ergodic"), "set channel.long"),
         ((MRC, "network.uplink.access=over-the-air"), "network.reception: signals add up at one antenna, got mrc"),
-        ((MRC, "network.uplink.trace={kind: lumos-5g}"), "recorded rates are those of the receiver that was there"),
+        ((MRC, "network.uplink.trace={kind: lumos-5g}"), "recorded rates belong to one receiver"),
     ],
 )
 def test_what_does_not_go_together_is_refused(settings: tuple[str, ...], why: str) -> None:

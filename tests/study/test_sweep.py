@@ -161,7 +161,7 @@ def test_a_worker_that_others_interrupt_has_failed(study_file, moods, tmp_path):
     """An interrupt that is not the sweep's own is told as a failure; the next sweep runs that run."""
     path = study_file(moods("leaves", "calm", once=str(tmp_path / "left")) + "seeds: 1\n")
     first = swept_apart(path, tmp_path / "out")
-    assert (first.done, first.failures) == ({1}, {0: "its process was told to stop from outside"})
+    assert (first.done, first.failures) == ({1}, {0: "its process was stopped from outside"})
 
     assert swept(path, tmp_path / "out").done == {0, 1}
 
@@ -265,7 +265,7 @@ def test_a_finished_cell_with_a_damaged_file_is_run_again(finished, tmp_path, na
         (folders[0] / name).write_bytes(damage)
     again = sweep(runs, out, run_here)
 
-    problem = "no such file" if damage is None else "damaged, its content is not what was written"
+    problem = "no such file" if damage is None else "damaged, its content has changed since it was written"
     assert f"{folders[0] / name}: {problem}; the run is repeated" in caplog.messages
     assert again.done == {0, 1}
     assert [(out / table).read_bytes() for table in ("study.parquet", "cells.parquet")] == before

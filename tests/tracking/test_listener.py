@@ -201,7 +201,7 @@ def test_a_tracker_that_fails_does_not_disturb_the_run(method: str, monkeypatch:
         raise OSError("no room")
 
     monkeypatch.setattr(broken, method, fail)
-    with pytest.warns(UserWarning, match="track: Diary failed, got OSError: no room; the run goes on without it"):
+    with pytest.warns(UserWarning, match="track: Diary failed, got OSError: no room; the run continues without it"):
         run = fe.run(small_scenario("stop.rounds=3"), track=[broken, diary])
 
     assert run.summary["status"] == "done"
@@ -213,7 +213,7 @@ def test_a_tracker_that_cannot_start_ends_the_run_before_it_begins(monkeypatch: 
     """Those that have started hear that the run has failed."""
     broken, diary = Diary(), Diary()
     monkeypatch.setattr(broken, "start", lambda _run: {}["url"])
-    with pytest.raises(FednetError, match="track: Diary cannot start, got KeyError: 'url'; mend it, or leave it out"):
+    with pytest.raises(FednetError, match="track: Diary cannot start, got KeyError: 'url'; correct it, or omit it"):
         fe.run(small_scenario("stop.rounds=3"), track=[diary, broken])
 
     assert [outcome.status for outcome in diary.outcomes] == ["failed"]

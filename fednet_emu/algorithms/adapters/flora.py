@@ -38,7 +38,7 @@ class Flora(Ranks):
         Excludes(
             "network.uplink.compression",
             attrgetter("feeds_back"),
-            "adapters begin anew in each round, what was left out of old ones has no place",
+            "adapters restart in each round, so the memory of earlier ones has no place",
             "give error_feedback: false",
             got="{value} with error feedback in {path}",
             key="kind",

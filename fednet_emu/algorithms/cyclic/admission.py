@@ -66,8 +66,8 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
     target = lowest if sinr_db is None else db_to_linear(sinr_db)
     if target == 0:
         raise ScenarioError(
-            "network.uplink.access.threshold_db: nothing says which SINR is needed, got none here and in "
-            "channel.rate; give it here, or sinr_db to the groups"
+            "network.uplink.access.threshold_db: the required SINR is missing here and in channel.rate; "
+            "give it here, or sinr_db to the groups"
         )
     gain = links.snrs(devices[None, :], receiver[:, None])
     gain = band.reception.of_pairs(gain, receiver, access.capacity or len(receiver))

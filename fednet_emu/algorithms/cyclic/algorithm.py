@@ -93,7 +93,7 @@ def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> 
     groups = [sorted(group, key=lambda member: member.device) for group in groups if group]
     if not groups:
         raise ScenarioError(
-            "algorithm.structure: nobody can train, got groups of devices without samples; change the partition"
+            "algorithm.structure: no device can train, got groups of devices without samples; change the partition"
         )
     return groups
 

@@ -223,7 +223,7 @@ class InterferenceGroups(GroupStructure):
         if not groups:
             best_db = linear_to_db(float(rivals.snr.diagonal().max()))
             raise ScenarioError(
-                f"algorithm.structure: nobody is decoded even alone, got a best mean SNR of {best_db:.1f} dB where "
+                f"algorithm.structure: no device is decoded even alone, got a best mean SNR of {best_db:.1f} dB where "
                 f"{linear_to_db(rivals.target):.1f} dB is needed; lower sinr_db, margin_db or the distances"
             )
         powers = [rivals.joint_powers(group) for group in groups]

@@ -45,7 +45,7 @@ class QFfl(Synchronous):
         super()._check()
         if self.sampling != "uniform" and type(self.selection) is not Uniform:
             raise ValueError(
-                "sampling and selection both say who is asked, got "
+                "sampling and selection both choose devices, got "
                 f"{self.sampling} and {type(self.selection).__name__}; give sampling: uniform"
             )
 

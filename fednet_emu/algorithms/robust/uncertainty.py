@@ -162,7 +162,7 @@ class Ellipsoid(UncertaintySet):
     @classmethod
     def _every_weight_can_move(cls, variance: PerDevice) -> PerDevice:
         if np.min(variance) <= 0:
-            raise ValueError(f"variances must be above 0, got {variance}; a device that shall not move has a small one")
+            raise ValueError(f"variances must be above 0, got {variance}; give a fixed device a small one")
         return variance
 
     def worst_case(self, losses: Array, prior: Array) -> Array:

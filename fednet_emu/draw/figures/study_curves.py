@@ -183,7 +183,7 @@ class Drawn(NamedTuple):
     def numbers(self, cost: str, metric: str) -> pd.DataFrame:
         """The line as a table, one row per point."""
         its = self.band
-        columns = {cost: its.spent, metric: its.mean, "low": its.low, "high": its.high, "runs that go on": its.runs}
+        columns = {cost: its.spent, metric: its.mean, "low": its.low, "high": its.high, "remaining runs": its.runs}
         levels = {name: [level] * len(its.spent) for name, level in ({**self.panel, **self.line}).items()}
         return pd.DataFrame({**levels, **columns})
 

@@ -235,7 +235,7 @@ def entry(label: str, look: Mapping[str, Any], colour: str = "0.4") -> Line2D:
 
 def interval_entry(*, cut: bool) -> Line2D:
     """Return the legend entry of intervals, some of which were clipped."""
-    label = "95 % interval over seeds" + (" (arrow: goes on)" if cut else "")
+    label = "95 % interval over seeds" + (" (arrow: clipped)" if cut else "")
     return entry(label, {**LINE, "marker": "|", "markersize": ARROW, "markeredgewidth": 0.8})
 
 

@@ -178,7 +178,7 @@ def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
             found.append(np.array([number.setdefault(value, len(number)) for value in values], dtype=np.int64))
         except TypeError as error:
             problem = f"{column} must hold texts or numbers, got {table.feature(column)}"
-            raise DataError(table.where, problem, "name a column that says whose a row is") from error
+            raise DataError(table.where, problem, "name a column with the owner of each row") from error
     return found
 
 

@@ -41,7 +41,7 @@ class _Running:
 
     def __init__(self, accumulation: Accumulation) -> None:
         if not isinstance(accumulation, Generator):
-            raise TypeError(f"accumulate: not a generator, got {accumulation!r}; ask for each part with `yield`")
+            raise TypeError(f"accumulate: not a generator, got {accumulation!r}; request each part with `yield`")
         self._accumulation = accumulation
         self._added, self._over, self._result = -1, False, None
         self.add(None)  # up to the first `yield`
@@ -61,7 +61,7 @@ class _Running:
     def result(self) -> Any:
         """The value that was returned after the last part."""
         if not self._over:
-            raise ValueError(f"accumulate: asks for more, got all {self._added} parts; make one `yield` for each")
+            raise ValueError(f"accumulate: requests more parts, got all {self._added} parts; make one `yield` for each")
         return self._result
 
 

@@ -158,7 +158,7 @@ class Speller:
     def _state(self, value: Any) -> bytes:
         kind = type(value)
         if kind.__module__.startswith(_NEVER) or kind.__name__ in _NEVER_TYPES:
-            raise Unwritable(f"{_name_of(value)}, which changes while a run goes on")
+            raise Unwritable(f"{_name_of(value)}, which changes during a run")
         path = _path_of(kind)
         lazily = {name for own in kind.__mro__ for name, its in vars(own).items() if isinstance(its, cached_property)}
         if not hasattr(value, "__dict__") and not any("__slots__" in vars(own) for own in kind.__mro__):

@@ -63,7 +63,7 @@ class TorchvisionModel(Model):
             raise ScenarioError(f"model.name: {what}; give one such as resnet18{did_you_mean(self.name, known)}")
         fixed: dict[str, Any] = {"weights": None, "num_classes": outputs}
         if taken := sorted(fixed.keys() & self.args.keys()):
-            what = "weights are random and classes those of the data"
+            what = "weights are random, and classes follow from the data"
             raise ScenarioError(f"model.args: {what}, got {', '.join(taken)}; leave them out")
         plain = {"aux_logits": False, "init_weights": True} if self.name in _SIDE_OUTPUTS else {}
         try:

@@ -129,7 +129,7 @@ class GivenModule(GivenObject, Model):
             return self.given(**{name: value for name, value in known.items() if name in asked})
         except Exception as error:
             problem = f"{_name(self.given)} cannot be called, got {type(error).__name__}: {error}"
-            raise ScenarioError(f"model: {problem}; it may ask for input_shape and outputs, and no more") from error
+            raise ScenarioError(f"model: {problem}; it may only take input_shape and outputs") from error
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:

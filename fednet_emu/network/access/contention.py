@@ -113,7 +113,7 @@ class Noma(UpTo):
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:
-        return f"successive cancellation is that of one antenna, got {reception.kind} with {self.kind}; choose shared"
+        return f"successive cancellation is for one antenna, got {reception.kind} with {self.kind}; choose shared"
 
     @property
     @override
@@ -162,7 +162,7 @@ class SlottedAloha(RatedAccess):
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:
-        what = "it is not known who sends in a slot, so that nobody can be nulled"
+        what = "the senders of a slot are unknown, so none can be nulled"
         return f"{what}, got {reception.kind} with {self.kind}; choose mrc, or shared" if reception.NULLS else ""
 
     @override

@@ -43,7 +43,7 @@ class Planned(RatedAccess):
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         algorithm, law = scenario.algorithm, scenario.channel.rate
         if "plans" not in algorithm.uses:
-            what = f"the algorithm {algorithm.kind} does not say who takes part when a round starts, got planned"
+            what = f"the algorithm {algorithm.kind} does not choose its devices at the start of a round, got planned"
             yield "", f"{what}; choose another access, or one of {scenario.users('plans')}"
         if not isinstance(law, Shannon):
             what = f"plans are closed forms of channel.rate shannon, got planned with {law.kind}"

@@ -119,10 +119,10 @@ class Dcf(RatedAccess):
             what = f"is wider than the band, got {self.width_mhz} MHz in {wide_mhz:g}"
             yield "width_mhz", f"{what}; set channel.bandwidth_hz: {self.width_mhz}e6"
         if channel.numerology_khz is not None:
-            what = f"resource blocks are those of 5G NR, got channel.numerology_khz {channel.numerology_khz}"
+            what = f"resource blocks belong to 5G NR, got channel.numerology_khz {channel.numerology_khz}"
             yield "", f"{what} with {self.kind}; set it to null, or choose another access"
         if channel.long_transfers == "ergodic" and not isinstance(channel.fading, NoFading):
-            what = "stations share by what each sends in a fading block, got channel.long_transfers ergodic"
+            what = "stations share the channel per fading block, got channel.long_transfers ergodic"
             yield "", f"{what} with {self.kind}; set walk, or channel.fading: none"
         if (count := scenario.network.cells.count) > 1:
             what = f"base stations on one channel contend with each other, got {count} of them with {self.kind}"

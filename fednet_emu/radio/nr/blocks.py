@@ -101,7 +101,7 @@ class NrBlocks(Repeating):
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
         if self.feedback != "aged" and given:
             raise ValueError(
-                f"report_s and delay_s say nothing with feedback: {self.feedback}, got {self.report_s:g} and "
+                f"report_s and delay_s have no effect with feedback: {self.feedback}, got {self.report_s:g} and "
                 f"{self.delay_s:g}; leave them out, or set feedback: aged"
             )
         fixed = {"table": _TABLE, "target_bler": _TARGET_BLER, "repetitions": REPETITIONS}

@@ -177,7 +177,7 @@ def _changed_settings(path: Path, text: str) -> list[str]:
     try:
         both = [pd.json_normalize(read(its)).iloc[0].to_dict() for its in (path.read_text(encoding="utf-8"), text)]
     except (OSError, ValueError, NotImplementedError, YAMLError):
-        return ["those of the run cannot be read"]
+        return ["the notes of the run cannot be read"]
     return _changes(*both)
 
 

@@ -154,7 +154,7 @@ def test_groups_follow_devices_that_move():
         (
             ("network.uplink.access=shared",),
             "{kind: interference, sinr_db: 150}",
-            "nobody is decoded even alone, got a best mean SNR of .* where 150.0 dB is needed",
+            "no device is decoded even alone, got a best mean SNR of .* where 150.0 dB is needed",
         ),
     ],
 )

@@ -327,7 +327,7 @@ def test_a_scenario_of_vehicles():
     for row in rows.itertuples():
         ((from_s, to_s),) = windows[int(row.sender)]
         assert from_s <= row.started_s <= row.ended_s <= to_s
-    with pytest.raises(ScenarioError, match=r"devices\.availability: nobody leaves by static mobility"):
+    with pytest.raises(ScenarioError, match=r"devices\.availability: no device leaves by static mobility"):
         fe.run("quickstart", settings={"devices.availability": "from-mobility"}, timing_only=True)
 
 

@@ -118,7 +118,7 @@ def test_lines_go_on_to_the_common_end_and_say_how_many_runs_are_left():
     ]
     ends = numbers.groupby("air").last()
     assert ends["accuracy"].to_dict() == pytest.approx({"a": 0.6, "b": 0.8})
-    assert numbers.loc[numbers["air"] == "a", "runs that go on"].unique().tolist() == [2, 1]
+    assert numbers.loc[numbers["air"] == "a", "remaining runs"].unique().tolist() == [2, 1]
 
 
 def test_bands_beyond_the_possible_are_said():
@@ -388,4 +388,4 @@ def test_final_scores_are_those_of_the_runs():
     assert means == [pytest.approx([0.6]), pytest.approx([0.6])]
     assert cut == [[0.0], [1.0]]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b"]
-    assert entries(figure) == ["run", "mean", "95 % interval over seeds (arrow: goes on)"]
+    assert entries(figure) == ["run", "mean", "95 % interval over seeds (arrow: clipped)"]

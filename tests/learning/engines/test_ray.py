@@ -209,4 +209,4 @@ def test_an_address_without_a_cluster_ends_the_command():
         ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
     assert ended.returncode == 2
-    assert f"nobody answers at {address}" in " ".join(ended.stderr.split())
+    assert f"no cluster responds at {address}" in " ".join(ended.stderr.split())

@@ -309,7 +309,7 @@ def test_an_address_is_tried_before_ray_waits_for_it(monkeypatch):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        with pytest.raises(FednetError, match=f"x: no cluster can be used, got 'nobody answers at {address}"):
+        with pytest.raises(FednetError, match=f"x: no cluster can be used, got 'no cluster responds at {address}"):
             connected("x", address, None)
     with pytest.raises(FednetError, match="got 'nowhere:nothing is no host:port'; check the address"):
         connected("x", "nowhere:nothing", None)

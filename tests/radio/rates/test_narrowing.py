@@ -210,5 +210,5 @@ def test_narrowing_can_be_left_out():
     off = Channel.model_validate({**CHANNEL, "narrowing": "off"})
 
     assert off.block_rate == off.medium_rate() == Shannon()
-    with pytest.raises(ValueError, match="narrowest_hz says nothing with narrowing: off, got 180000 Hz"):
+    with pytest.raises(ValueError, match="narrowest_hz has no effect with narrowing: off, got 180000 Hz"):
         Channel.model_validate({**CHANNEL, "narrowing": "off", "narrowest_hz": 180e3})

@@ -173,5 +173,5 @@ def test_aged_reports_need_a_mean_over_fading():
 
 def test_times_of_reports_need_reports():
     """A period without aged reports would say nothing."""
-    with pytest.raises(ValueError, match=r"report_s and delay_s say nothing with feedback: ideal, got 0\.08"):
+    with pytest.raises(ValueError, match=r"report_s and delay_s have no effect with feedback: ideal, got 0\.08"):
         NrBlocks(report_s=0.08)

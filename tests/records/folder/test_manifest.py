@@ -16,7 +16,7 @@ def test_a_file_that_was_changed_or_deleted_is_refused(tmp_path):
     require_sound(tmp_path, ["a.txt", "b.txt"])
 
     (tmp_path / "b.txt").write_text("something else")
-    with pytest.raises(DataError, match=r"b\.txt: damaged, its content is not what was written; pray"):
+    with pytest.raises(DataError, match=r"b\.txt: damaged, its content has changed since it was written; pray"):
         require_sound(tmp_path, ["a.txt", "b.txt"], "pray")
     (tmp_path / "a.txt").unlink()
     with pytest.raises(DataError, match=r"a\.txt: no such file; run it again"):

@@ -131,7 +131,7 @@ def test_a_finished_run_says_which_settings_differ(tmp_path):
         "other settings (seed 1, now 2; same [1, 2], now [1]; lr 0.1, now None; ...)"
     )
     (tmp_path / "run" / "scenario.yaml").write_text("{")
-    assert told("seed: 2\n") == "other settings (those of the run cannot be read)"
+    assert told("seed: 2\n") == "other settings (the notes of the run cannot be read)"
 
 
 def test_a_finished_run_is_kept(tmp_path):

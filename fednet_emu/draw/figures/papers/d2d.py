@@ -54,7 +54,7 @@ def connectivity_figure(tables: Labelled) -> Figure:
         below.plot(rows["round"], rows["phi"], label=f"{label}, measured", **style)
         below.plot(rows["round"], rows["psi"], label=f"{label}, bound", **style | BOUND)
         below.axhline(float(rows["phi_max"].iloc[0]), label=f"{label}, limit", **LIMIT)
-    above.set(ylabel="Uploads asked for", ylim=(0.0, None))
+    above.set(ylabel="Requested uploads", ylim=(0.0, None))
     below.set(xlabel="Round", ylabel="Connectivity factor", ylim=(0.0, None))
     for axes in (above, below):
         finish_axes(axes)

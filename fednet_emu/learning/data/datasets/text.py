@@ -191,7 +191,7 @@ class Text(Dataset):
         owned = _OWNED[self.owner]([without_licence(text) for text in _read(path)])
         if not owned:
             remedy = "give a play in which each speech begins with the role's name, or `owner: file` or `paragraph`"
-            raise DataError(str(path), f"nobody owns anything, got no {self.owner} with words", remedy)
+            raise DataError(str(path), f"there are no owners, got no {self.owner} with words", remedy)
         own, stride = self._in_tokens(owned), self.stride or self.length
         x, y, group = windows(own, np.arange(len(owned)), self.length, stride, self.predict)
         enough = np.bincount(group, minlength=len(owned)) >= self.min_samples
@@ -203,7 +203,7 @@ class Text(Dataset):
         x, y, group = x[kept], y[kept], (np.cumsum(enough) - 1)[group[kept]]
         test = last_of_each(group, np.arange(len(group)), self.test_share)
         if not test.any():
-            problem = f"test_share leaves nobody a test window, got {self.test_share}"
+            problem = f"test_share leaves no test windows, got {self.test_share}"
             raise DataError(str(path), problem, "give a larger share, or a larger min_samples")
         train_x, test_x = torch.from_numpy(x[~test]), torch.from_numpy(x[test])
         train_y, test_y = torch.from_numpy(y[~test]), torch.from_numpy(y[test])

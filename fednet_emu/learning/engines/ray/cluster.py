@@ -40,4 +40,4 @@ def _knock(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), _ANSWER_S).close()
     except OSError as error:
-        raise OSError(f"nobody answers at {address}: {error}") from error
+        raise OSError(f"no cluster responds at {address}: {error}") from error

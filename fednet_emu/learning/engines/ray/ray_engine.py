@@ -263,7 +263,7 @@ class RayEngine(Engine):
         if late:
             raise FednetError(
                 f"{_WHERE}: the cluster is busy, got {len(ready) - len(late)} of {len(ready)} actors in {_READY_S:g} s"
-                "; ask for fewer with training.workers"
+                "; request fewer with training.workers"
             )
         for ref in ready:
             self._got(ref)
