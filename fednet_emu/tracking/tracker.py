@@ -145,7 +145,7 @@ def _named(name: str) -> Tracker:
         return make()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise FednetError(f"track: '{name}' cannot be made without arguments, got {reason}; mend it") from error
+        raise FednetError(f"track: '{name}' cannot be made without arguments, got {reason}; correct it") from error
 
 
 def _built_in(name: str) -> Tracker:
