@@ -40,6 +40,8 @@ def emulate(workload: Workload, settings: list[str], folder: Path, legs: Legs) -
     fed.observers.append(legs)
     legs.start()
     fed.run(scenario.algorithm)
+    stayed = [choice for choice in fed.graph.engine.choices if "main process" in choice]
+    assert not stayed, stayed
 
 
 def by_hand(workload: Workload, way: str, folder: Path, legs: Legs) -> None:

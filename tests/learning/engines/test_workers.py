@@ -267,6 +267,37 @@ def test_what_cannot_travel_is_trained_here():
 
     assert equal(results_of(engine, jobs), results_of(SpreadEngine([RuleEngine()]), jobs))
     assert engine.statistics == {}
+    assert "in the main process, as they cannot be sent: AttributeError: Can't pickle local" in engine.choices[-1]
+
+
+class Picky(nn.Linear):
+    """A layer that no other process can load, or run."""
+
+    def __init__(self, *, loads):
+        super().__init__(64, 5)
+        self.loads = loads
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.check(ok=state["loads"])
+
+    def forward(self, x):
+        self.check(ok=not self.loads)
+        return super().forward(x.flatten(1))
+
+    def check(self, *, ok):
+        if not ok and parent_process() is not None:
+            raise OSError("not in this process")
+
+
+@pytest.mark.parametrize(("loads", "why"), [(False, "cannot load them: OSError"), (True, "has failed, OSError")])
+def test_the_log_says_why_a_worker_cannot_train(loads, why):
+    """The error of the worker; the jobs are trained in the main process."""
+    engine, jobs = engine_of(2), wavefront(module=Picky(loads=loads))
+
+    assert equal(results_of(engine, jobs), results_of(SpreadEngine([RuleEngine()]), jobs))
+    assert f"trained in the main process, as a worker {why}: not in this process" in engine.choices[-1]
+    engine.close()
 
 
 def test_the_one_job_of_a_wavefront_that_cannot_travel_has_one_thread_per_operation():

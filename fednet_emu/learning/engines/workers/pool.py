@@ -7,12 +7,13 @@ only writes where nothing else is, so that one that was cut short by the death o
 from __future__ import annotations
 
 import os
+import pickle
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
-from multiprocessing import connection
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any, final
 
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Call:
         results: NDArray[Any],
     ) -> None:
         self.owner, self.jobs, self.order, self.arrays, self.results = owner, jobs, order, arrays, results
-        self.report: TrainReport | None = None
+        self.report: TrainReport | str = "not done"
         self.done, self.deaths = False, 0
 
     @property
@@ -63,6 +64,7 @@ class Pool:
         self.memory, self.numbers = Memory(), count(1)
         self._workers: list[_Worker] = []
         self._waiting: deque[Call] = deque()
+        self._selector = DefaultSelector()  # registers each worker once, where `connection.wait` does so in each call
 
     def warm_up(self) -> None:
         """Let the server from which workers are forked import their modules, without waiting for it."""
@@ -76,7 +78,9 @@ class Pool:
     def start(self, workers: int) -> None:
         """Start workers until at least this number run."""
         while len(self._workers) < workers:
-            self._workers.append(_Worker(self.memory))
+            worker = _Worker(self.memory)
+            self._workers.append(worker)
+            self._selector.register(worker.process.connection, EVENT_READ, worker)
 
     def give(self, call: Call, workers: int) -> None:
         """Let one of the first `workers` carry out a call, after those that were given before."""
@@ -94,7 +98,7 @@ class Pool:
         """Forget the calls of an owner that are not done; the workers that carry them out are ended."""
         self._waiting = deque(call for call in self._waiting if call.owner is not owner)
         for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
-            self._workers.remove(worker)
+            self._remove(worker)
             worker.process.dismiss(at_once=True)
             worker.process.end()
             self._waiting.extendleft(call for call in reversed(worker.calls) if call.owner is not owner)
@@ -109,9 +113,8 @@ class Pool:
 
     def _receive(self, timeout_s: float | None) -> None:
         """Take what workers have sent, and replace those that have died."""
-        busy = {worker.process.connection: worker for worker in self._workers if worker.calls}
-        for ready in connection.wait(list(busy), timeout_s):
-            worker = busy[ready]  # type: ignore[index]
+        for ready, _ in self._selector.select(timeout_s):
+            worker = ready.data
             try:
                 report = worker.process.connection.recv()
             except (EOFError, OSError):
@@ -122,13 +125,18 @@ class Pool:
 
     def _replace(self, dead: _Worker) -> None:
         how = dead.process.death()
+        self._remove(dead)
         dead.process.connection.close()
-        self._workers.remove(dead)
-        dead.calls[0].deaths += 1
-        if dead.calls[0].deaths >= _DEATHS:
+        if dead.calls:
+            dead.calls[0].deaths += 1
+        if dead.calls and dead.calls[0].deaths >= _DEATHS:
             what = f"a process that trains {how}, {_DEATHS} times at the same jobs"
             raise FednetError(f"training.workers: {what}; give fewer workers, or 1")
         self._waiting.extendleft(reversed(dead.calls))
+
+    def _remove(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        self._selector.unregister(worker.process.connection)
 
 
 class _Worker:
@@ -142,7 +150,7 @@ class _Worker:
         """Send a call; one that has died meanwhile is noticed when its answer is waited for."""
         self.calls.append(call)
         with suppress(OSError):
-            self.process.connection.send(tuple(call.order))
+            self.process.connection.send_bytes(pickle.dumps(tuple(call.order)))
 
 
 def pool() -> Pool:

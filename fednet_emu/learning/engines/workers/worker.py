@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import Parameter
 
+from fednet_emu.errors import described
 from fednet_emu.host import end_with_parent
 from fednet_emu.learning.engines.parcels import tensor_of, unpacked_columns, with_constants
 from fednet_emu.learning.engines.table import ENGINES
@@ -17,6 +18,9 @@ from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
 from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.learning.models.flat import FlatModel
+
+MOST_OF_ERROR = 200
+"""Characters of an error that a worker reports."""
 
 
 class KeptModel(NamedTuple):
@@ -62,7 +66,7 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Answer each order by its report, or by None if it cannot be unpacked here, until the other end is closed."""
+    """Answer each order by its report, or by the error if it cannot be unpacked here, until the connection closes."""
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))
@@ -74,17 +78,17 @@ def serve(orders: Any, memory: Memory) -> None:
             orders.send(report)
 
 
-def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | None:
+def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str, Any]) -> TrainReport | str:
     arrays = [memory.at(place) for place in order.tensors]
     try:
         if isinstance(order.text, bytes):
             jobs = trainer.unpack(order.text, order.used, order.keeps, arrays, unpacked_columns).jobs()
         else:
             jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
-    except Exception:  # whatever the user's classes raise
-        return None
+    except Exception as error:  # whatever the user's classes raise
+        return described(error, MOST_OF_ERROR)
     out = tensor_of(memory.at(order.results))[:, : jobs[0].job.model.size]
     report = trainer.train(partial(engines[order.engine].train_into, jobs, out))
     if report.error is None:
         return report
-    return report._replace(error=RuntimeError())  # it is raised where the job is repeated
+    return report._replace(error=RuntimeError(described(report.error, MOST_OF_ERROR)))  # the caller repeats the jobs

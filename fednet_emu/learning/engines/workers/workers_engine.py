@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
+from fednet_emu.errors import described
 from fednet_emu.learning.engines.batched import aligned, is_worth_dividing
 from fednet_emu.learning.engines.parcels import Kept, packed, packed_columns, without_constants
 from fednet_emu.learning.engines.workers.memory import Place
 from fednet_emu.learning.engines.workers.pool import Call, pool
-from fednet_emu.learning.engines.workers.worker import KeptData, KeptModel, Order
+from fednet_emu.learning.engines.workers.worker import MOST_OF_ERROR, KeptData, KeptModel, Order
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import CohortResults, Engine, Results, TrainResult
 from fednet_emu.learning.graph.host_time import HostTime
@@ -52,6 +53,7 @@ class WorkersEngine(Engine):
         self._process = os.getpid()
         self._kept: WeakKeyDictionary[Kept, tuple[int, KeptModel | KeptData, Any]] = WeakKeyDictionary()
         self._stay: WeakSet[FlatModel] = WeakSet()
+        self._notes: dict[str, None] = {}
         self._sent: dict[int, tuple[Tensor, Any, Place]] = {}
         self._first: ResolvedJob | None = None
         self._begun: dict[TrainJob, Call] = {}
@@ -70,7 +72,7 @@ class WorkersEngine(Engine):
 
     @property
     def choices(self) -> Sequence[str]:
-        return self._here.choices
+        return [*self._here.choices, *self._notes]
 
     @property
     def statistics(self) -> Mapping[str, float]:
@@ -201,13 +203,22 @@ class WorkersEngine(Engine):
                 array, text = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
                 held.append(array)
             rows, place = memory.new((len(jobs), aligned(model.size)), start.numpy().dtype)
-        except Exception:  # whatever the user's classes raise
-            self._stay.add(model)
+        except Exception as error:  # whatever the user's classes raise
+            self._keep_here(model, f"they cannot be sent: {described(error, MOST_OF_ERROR)}")
             return None
         self._statistics["sent_byte"] += len(parcel.text)
         keeps = {number: places for number, places, _ in self._kept.values()}
         order = Order(self._name, text, used, keeps, [its for _, its in tensors], place)
         return Call(self, jobs, order, [*held, *(array for array, _ in tensors)], rows[:, : model.size])
+
+    def _keep_here(self, model: FlatModel, why: str) -> None:
+        """Send no job of a model from now on."""
+        self._stay.add(model)
+        self._note(model, why)
+
+    def _note(self, model: FlatModel, why: str) -> None:
+        """Let `choices` say why jobs are trained in this process."""
+        self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
         """The number of a model or of data, which are in shared memory then."""
@@ -235,7 +246,7 @@ class WorkersEngine(Engine):
     def _results(self, call: Call) -> Results:
         """The results of a call; jobs that a worker cannot run are run here, where an error is raised as it is."""
         results = self._ended(call)
-        if results is None or call.report is None:
+        if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)
             return
         for place, resolved in enumerate(call.single):
@@ -245,9 +256,12 @@ class WorkersEngine(Engine):
         """The parameters [jobs, size] that a call comes to; None if its worker has failed."""
         pool().wait_for(call, self._count)
         report, results = call.report, call.results
-        if report is None or report.error is not None:
-            if report is None:
-                self._stay.add(call.jobs.model if isinstance(call.jobs, Columns) else call.jobs[0].job.model)
+        model = call.jobs.model if isinstance(call.jobs, Columns) else call.jobs[0].job.model
+        if isinstance(report, str):
+            self._keep_here(model, f"a worker cannot load them: {report}")
+            return None
+        if report.error is not None:
+            self._note(model, f"a worker has failed, {report.error}")
             return None
         self._statistics["computing_s"] += report.computing_s
         self._statistics["received_byte"] += results.nbytes
