@@ -1,6 +1,6 @@
 """Compare the agent of a study with Oort and with chance: differences paired by seed, with 95 % intervals.
 
-python examples/environment/compare.py results/study
+python examples/environment/compare.py results/trained_agent
 
 Where an interval contains zero, write: "These twenty seeds do not show that the agent is better or worse."
 """

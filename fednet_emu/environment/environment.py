@@ -29,10 +29,10 @@ from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.emulation.guard import none_left_behind
 from fednet_emu.emulation.play import Ended, describe
 from fednet_emu.emulation.record import totals
-from fednet_emu.environment import observation
+from fednet_emu.environment import observation, rewards
 from fednet_emu.environment.actions import GRANTS, WHO, Actions, Answer
 from fednet_emu.environment.observation import LARGEST, LIMIT, MASK, OF_RUN, REPORTED, Observation, divided
-from fednet_emu.environment.rewards import Curve, Reward, Step, reads_accuracy, reward_of
+from fednet_emu.environment.rewards import Curve, Reward, Step, reward_of
 from fednet_emu.errors import Deadlock, Diverged, FednetError, ScenarioError, did_you_mean
 from fednet_emu.federation import cohort_size
 from fednet_emu.federation.cohort import draw
@@ -131,7 +131,9 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self.keys, self._reward = observation.keys_of(observe), reward_of(reward)
         self.rule: Selection = getattr(whole.algorithm, "selection", Uniform())
         self.planner: Any = getattr(whole.network.uplink.access, "planner", None)
-        problems = [*self.acts.refusals(), *self._refusals(given), *self._score_refusals()]
+        problems = [*self.acts.refusals(), *self._refusals(given), *self._key_refusals()]
+        every = 1 if timing_only else whole.evaluation.every_rounds
+        problems += rewards.refusals(self._reward, trained=not timing_only or proxy is not None, every_rounds=every)
         if problems:
             raise ScenarioError(*problems)
         self.action_space, self.observation_space = self.acts.space, space(self.keys, n)
@@ -171,9 +173,9 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         if "steps" in acts and "steps" not in algorithm.uses:
             yield f"act: steps does not go with {algorithm.kind}, got it; choose {scenario.users('steps')}"
 
-    def _score_refusals(self) -> Iterator[str]:
-        """Errors of observations and rewards that the scenario does not support."""
-        timing_only, scored = self._timing_only, reads_accuracy(self._reward)
+    def _key_refusals(self) -> Iterator[str]:
+        """Errors of keys that the scenario does not support."""
+        timing_only = self._timing_only
         for key in self.keys:
             if key not in observation.KNOWN:
                 hint = did_you_mean(key, observation.KNOWN) or f"; choose server, oracle, {', '.join(REPORTED)}"
@@ -182,10 +184,6 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
                 yield f"observe: {key} needs training and rounds, got per={self._per}, timing_only={timing_only}"
             if key in ("accuracy", "loss") and timing_only and not (key == "accuracy" and self._proxy):
                 yield f"observe: {key} needs training, got timing_only; leave it out"
-        if scored and timing_only and self._proxy is None:
-            yield "reward: reads the accuracy, got timing_only; train, or give a proxy for warming up"
-        if scored and not timing_only and (every := self.scenario.evaluation.every_rounds) != 1:
-            yield f"reward: reads the accuracy of every round, got evaluation.every_rounds: {every}; give 1"
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Observation, dict[str, Any]]:
         """Begin a run with this seed; without a seed, with the scenario's seed the first time, then with drawn ones."""
@@ -424,11 +422,11 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
             return None if type(rule) is Uniform else rule.choose(view)[0]
         return choice(rule, view, streams)
 
-    rewards, over = list[float](), False
+    played, over = Played([], info), False
     while not over:
         _, reward, over, _, info = inner.step(decide)
-        rewards.append(reward)
-    return Played(rewards, info)
+        played.rewards.append(reward)
+    return played._replace(info=info)
 
 
 def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None = None, **how: Any) -> AsyncVectorEnv:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -77,21 +77,23 @@ def within(energy_j: float, each: float = 1.0) -> Reward:
 
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
-    """The reward function of a name, weights or a function; a `FednetError` for an unknown name."""
+    """The reward function of a name, weights or a function."""
     weights = {given: 1.0} if isinstance(given, str) else given
-    if not isinstance(weights, Mapping):
-        return weights
-    for name in weights:
-        if name not in NAMED:
-            hint = did_you_mean(str(name), NAMED) or f"; choose {', '.join(NAMED)} or a function of a Step"
-            raise FednetError(f"reward: no such reward, got {name!r}{hint}")
-    return partial(_weighted, dict(weights))
+    return partial(_weighted, dict(weights)) if isinstance(weights, Mapping) else weights
 
 
-def reads_accuracy(reward: Any) -> bool:
-    """Whether a reward function of this module depends on the accuracy."""
+def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterator[str]:
+    """Errors of unknown names, and of accuracies that are unknown, with `every_rounds` rounds between evaluations."""
     function = getattr(reward, "func", None)
-    return function is _towards or (function is _weighted and "gain" in reward.args[0])
+    names = reward.args[0] if function is _weighted else ()
+    for name in filter(lambda name: name not in NAMED, names):
+        hint = did_you_mean(str(name), NAMED) or f"; choose {', '.join(NAMED)} or a function of a Step"
+        yield f"reward: no such reward, got {name!r}{hint}"
+    if function is _towards or "gain" in names:
+        if not trained:
+            yield "reward: reads the accuracy, got timing_only; train, or give a proxy for warming up"
+        elif every_rounds != 1:
+            yield f"reward: reads the accuracy of every round, got evaluation.every_rounds: {every_rounds}; give 1"
 
 
 class Curve(NamedTuple):

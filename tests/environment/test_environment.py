@@ -353,10 +353,10 @@ def test_what_cannot_be_asked_is_refused_at_construction(how: dict, sentence: st
 
 
 def test_all_problems_come_at_once() -> None:
-    """Three in one error."""
+    """Four in one error: two acts, a key and a reward."""
     with pytest.raises(ScenarioError) as refusal:
-        small(act=("scores", "share", "ratio"), observe="x")
-    assert len(refusal.value.problems) == 3
+        small(act=("scores", "share", "ratio"), observe="x", reward="y")
+    assert len(refusal.value.problems) == 4
 
 
 def test_a_gain_needs_every_evaluation() -> None:
