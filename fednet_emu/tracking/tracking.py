@@ -126,7 +126,7 @@ class Tracking:
                 raise
             except Exception as error:
                 text = f"track: {type(tracker).__name__} cannot start, got {described(error, 300)}"
-                raise FednetError(f"{text}; correct it, or leave it out") from error
+                raise FednetError(f"{text}; correct it, or omit it") from error
             self._started.append(tracker)
         self._listener = Listener(
             ledger, clock, lambda metrics, costs: self._each(lambda tracker: tracker.log(metrics, costs))

@@ -1,20 +1,26 @@
-"""What a new user types first: `--help`, `new`, `kinds`, the tab key, and, at the end, `cite`."""
+"""First steps, and files that are damaged or of another kind."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
 
 import fednet_emu as fe
 from fednet_emu.cli import complete
 from fednet_emu.cli.app import MORE, app
 from fednet_emu.results.scenarios import bibtex, references
 from fednet_emu.scenario.slots import slots
+from fednet_emu.testing import SMALL
 from tests.commands import fednet
+from tests.quick import crossed
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -23,7 +29,6 @@ UNPUBLISHED = {"algorithm.individual", "algorithm.local"}
 
 
 def plain_yaml(text: str) -> Any:
-    """The values of a YAML text."""
     return YAML(typ="safe", pure=True).load(text)
 
 
@@ -198,3 +203,145 @@ def test_a_plug_in_brings_its_own_references():
 
     assert bibtex([scenario, scenario]).count("own2026") == 1
     assert "mcmahan2017" not in bibtex([scenario])
+
+
+RUN_FILES = ("manifest.json", "summary.json", "scenario.yaml", "evaluations.parquet", "rounds.parquet")
+STUDY_FILES = ("study.json", "cells.parquet", "study.parquet")
+
+
+def without(path: Path) -> None:
+    path.unlink()
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(bytes(content))
+
+
+def other(path: Path) -> None:
+    path.write_text(json.dumps([1, 2, 3]))
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def nested(path: Path) -> None:
+    path.write_text("[" * 100_000)
+
+
+DAMAGES = [without, emptied, cut, flipped, other, a_folder, nested]
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory, cells_here: None) -> Path:
+    room = tmp_path_factory.mktemp("sound")
+    (room / "small.yaml").write_text(SMALL.replace("rounds: 3", "rounds: 2"), encoding="utf-8")
+    (room / "study.yaml").write_text("base: small\ngrid: {algorithm.lr: [0.1, 0.2]}\nseeds: 2\n", encoding="utf-8")
+    assert fednet("run", room / "small.yaml", "--out", room / "run", "--no-plots").exit_code == 0
+    assert fednet("sweep", room / "study.yaml", "--out", room / "study", "--quiet").exit_code == 0
+    return room
+
+
+def assert_told(result: Result, path: Path, damage: Damage) -> None:
+    """One line names the file, its problem and a remedy; a bit that changes nothing that is used may do no harm."""
+    assert "Traceback" not in result.output
+    if result.exit_code:
+        (line,) = result.stderr.strip().splitlines()
+        assert line.startswith(str(path)) or (damage is flipped and path.name in ("manifest.json", "study.json"))
+        assert "again" in line
+        assert result.exit_code == 2
+    else:
+        assert path.name == "manifest.json"
+        assert damage in (without, flipped, a_folder, other)
+
+
+@pytest.mark.parametrize(("damage", "name"), crossed(DAMAGES, RUN_FILES))
+def test_a_run_with_a_damaged_file(name: str, damage: Damage, sound: Path, tmp_path: Path) -> None:
+    """Nothing is drawn or compared from a file that is not as it was written."""
+    shutil.copytree(sound / "run", tmp_path / "run")
+    damage(tmp_path / "run" / name)
+    results = [fednet("plot", tmp_path / "run", "--out", tmp_path / "figures")]
+    if name != "rounds.parquet":
+        results.append(fednet("compare", tmp_path / "run", sound / "run"))
+
+    for result in results:
+        assert_told(result, tmp_path / "run" / name, damage)
+
+
+@pytest.mark.parametrize(("damage", "name"), crossed(DAMAGES, STUDY_FILES))
+def test_a_study_with_a_damaged_file(name: str, damage: Damage, sound: Path, tmp_path: Path) -> None:
+    """The same for studies; the sweep that wrote it mends it."""
+    study = tmp_path / "study"
+    shutil.copytree(sound / "study", study)
+    before = {path.name: path.read_bytes() for path in study.glob("*.parquet") if path.stem != "hosts"}
+    damage(study / name)
+    for result in (
+        fednet("plot", study, "--out", tmp_path / "figures"),
+        fednet("compare", study, "--between", "algorithm.lr=0.1", "algorithm.lr=0.2"),
+    ):
+        assert_told(result, study / name, damage)
+    if damage is a_folder:
+        (study / name).rmdir()
+    mended = fednet("sweep", sound / "study.yaml", "--out", study, "--quiet", "--no-plots")
+    assert mended.exit_code == 0, mended.output
+    assert {path.name: path.read_bytes() for path in study.glob("*.parquet") if path.stem != "hosts"} == before
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "run quickstart_access",
+            "is a study, not a scenario, got 'quickstart_access'; fednet sweep quickstart_access",
+        ),
+        ("run study.yaml", "study.yaml: is a study, not a scenario, got 'study.yaml'; fednet sweep study.yaml"),
+        ("sweep quickstart", "is a scenario, not a study, got 'quickstart'; fednet run quickstart"),
+        ("sweep mine.yaml", "mine.yaml: is a scenario, not a study, got 'mine.yaml'; fednet run mine.yaml"),
+        ("search mine.yaml", "mine.yaml: is a scenario, not a study, got 'mine.yaml'; fednet run mine.yaml"),
+        ("run no/mine.yaml", "no such file, got 'no/mine.yaml'; give the path of a scenario"),
+        ("check no/mine.yaml", "no such file, got 'no/mine.yaml'; give the path of a scenario"),
+        ("sweep no/mine.yaml", "no such file, got 'no/mine.yaml'; give the path of a study"),
+        ("run quickstat.yaml", "no such file, got 'quickstat.yaml'; did you mean 'quickstart'?"),
+        ("run no", "no such scenario, got 'no', a folder; give the file in it"),
+        ("check quickstart --set data=cifar10", "got 'cifar10'; write {kind: torchvision, name: CIFAR10}"),
+        ("check quickstart --set data=mine.npz", "got 'mine.npz'; write {kind: npz, path: mine.npz}"),
+        ("check quickstart --set algorithm={cohort:9}", "change single settings by their keys"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(
+    command: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2 and one line that says what to do."""
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text("base: quickstart\ngrid: {devices.count: [10, 20]}\n", encoding="utf-8")
+    Path("mine.yaml").write_text("include: quickstart\nseed: 2\n", encoding="utf-8")
+    Path("no").mkdir()
+
+    result = CliRunner().invoke(app, command.split())
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_a_changed_kind_leaves_out_is_told_once(tmp_path: Path) -> None:
+    """The command checks the scenario and runs it, and prints the line a single time."""
+    options = ["--timing-only", "--quiet", "--no-plots", "--out", str(tmp_path / "run"), "--set", "stop.rounds=1"]
+
+    result = CliRunner().invoke(app, ["run", "quickstart", "--set", "algorithm=fedasync", *options])
+
+    assert result.exit_code == 0
+    assert result.stderr == "algorithm: fedasync in place of fedavg, so these settings do not apply: cohort\n"

@@ -80,13 +80,11 @@ def running(folder: Path) -> Iterator[Forked]:
 
 
 def tables(folder: Path) -> list[pd.DataFrame]:
-    """What a run has measured."""
     return [pd.read_parquet(folder / f"{name}.parquet") for name in ("transfers", "computes", "rounds", "evaluations")]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run, left alone."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     assert fednet("run", "quickstart", "--out", folder, "--quiet", *LONG).exit_code == 0
     return folder

@@ -41,7 +41,6 @@ target: {accuracy: 0.3}
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study file of six short runs."""
     folder = tmp_path_factory.mktemp("study")
     base = SMALL.replace("data: {kind: synthetic-regression, n_samples: 80, n_test: 40, features: 9}", "data: digits")
     (folder / "small.yaml").write_text(base, encoding="utf-8")
@@ -106,7 +105,6 @@ def test_schema_of_studies() -> None:
 
 
 def done(out: Path) -> dict[Path, int]:
-    """The finished runs, and when each was finished."""
     manifests = (out / "cells").glob("*/manifest.json")
     return {path: path.stat().st_mtime_ns for path in manifests if json.loads(path.read_text())["status"] == "done"}
 

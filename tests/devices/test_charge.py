@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from fednet_emu.devices.availability import Periodic, Presence
 from fednet_emu.devices.batteries import COMPUTING, IDLE, SENDING, Batteries, Battery, Load
@@ -42,7 +41,6 @@ class Bench:
         self.log: list[tuple[str, int]] = []
 
     def draw(self, power_w: float, device: int = 0, use: int = SENDING) -> Load:
-        """Draw until the battery is empty."""
         return self.batteries.load(device, use, power_w, lambda: self.log.append(("empty", self.clock.now)))
 
     def draw_whenever_on(self, power_w: float) -> None:
@@ -184,7 +182,6 @@ def test_packets_arrive_at_their_mean_rate() -> None:
 
 
 def mean_power_w(harvesting: Harvesting, until_s: float) -> float:
-    """Mean of what a source gives."""
     bench = Bench(capacity_j=1e9, initial_share=0.5, harvesting=harvesting)
     return float(bench.rows(until_s)[-1, 3]) / until_s
 
@@ -291,14 +288,6 @@ def test_initial_charges_are_each_devices_own() -> None:
     assert charges_j.min() >= 2.0
     assert charges_j.max() <= 6.0
     assert charges_j.mean() == pytest.approx(4.0, abs=4 * 4 / math.sqrt(12 * 4000))
-
-
-def test_settings_that_cannot_be_are_refused() -> None:
-    """A spread below nothing, and powers that are none."""
-    with pytest.raises(ValidationError, match=r"reaches below an empty battery, got 0\.5; it must be at most"):
-        Battery(capacity_j=1.0, initial_share=0.25, initial_spread=0.5)
-    with pytest.raises(ValidationError, match="powers must be from 0 to 1e6 W, got -1"):
-        TraceHarvesting(power_w=(1.0, -1.0))
 
 
 def test_who_waits_for_charge_is_called_however_far_ahead_that_is() -> None:

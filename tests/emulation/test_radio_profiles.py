@@ -1,23 +1,39 @@
-"""Radios and base stations that exist: what their profiles say comes out of a run, with the numbers of the sources."""
+"""Radio profiles, files and traced gains."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pytest
-
 from fednet_emu.emulation.hardware import hardware
+from fednet_emu.emulation.hardware import notes
+from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.plausibility import radiated
 from fednet_emu.emulation.play import play
+from fednet_emu.errors import DataError, ScenarioError
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.transfer import Message
+from fednet_emu.radio.profiles import RadioProfile, StationProfile
+from fednet_emu.radio.propagation.link import Hop
+from fednet_emu.radio.propagation.path_loss import FreeSpace
 from fednet_emu.records.laws.energies import charge_problem
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
+from fednet_emu.results.library import known
+from fednet_emu.scenario.document import from_text
+from fednet_emu.scenario.library import names
+from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.yaml_text import dump
+from fednet_emu.testing import SMALL, small_scenario
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from pathlib import Path
+from ruamel.yaml import YAML
+from tests.quick import validator
+from typing import Any
+import fednet_emu as fe
+import numpy as np
+import pytest
+
 
 ROOT = Path(__file__).parents[2]
 PHONES = ("phone-lte-2020", "phone-5g-2020", "phone-5g-mmwave-2020")
@@ -313,3 +329,225 @@ def test_plans_with_a_limit_of_energy_count_the_bits():
 
     assert len(none.ledger.series.get("plan", [])) == 0
     assert len(everyone.ledger.series["plan"]) == 4
+
+
+def test_the_library_has_these_radios_and_stations():
+    """They are in the same folder as devices, and of their own kinds."""
+    assert {*RADIOS, *STATIONS} <= set(names("profiles"))
+    kinds = {name: type(profile) for name, profile in known([*RADIOS, *STATIONS]).items()}
+    assert kinds == dict.fromkeys(RADIOS, RadioProfile) | dict.fromkeys(STATIONS, StationProfile)
+
+
+@pytest.mark.parametrize("name", [*RADIOS, *STATIONS])
+def test_a_file_states_every_number_or_that_it_is_not_known(name):
+    """No key is left out, and each number is as well known as its source: nothing quoted passes for read."""
+    written = YAML(typ="safe").load(ROOT / "profiles" / f"{name}.yaml")
+    [profile] = known([name]).values()
+    due = {"phone": "derived", "esp32": "table", "sx1276": "recalled", "earth": "recalled"}[name.split("-")[0]]
+
+    assert set(written) == set(type(profile).model_fields)
+    assert set(profile.marks.values()) - {None} == {due}
+    assert ("not read" in (ROOT / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")) == (due == "recalled")
+
+
+def test_a_run_names_the_evidence_of_its_radios():
+    """Of numbers that a setting beside the profile replaces nothing is said."""
+    given = (LTE, "channel.base_station.profile=earth-macro", "channel.base_station.amplifier_efficiency=0.3")
+    told = "\n".join(notes(small_scenario(*given)))
+
+    assert (
+        "LTE of a phone of 2020: the weakest evidence is 'derived' (transmit_w, receive_w, transmit_j_per_bit, "
+        "receive_j_per_bit)" in told
+    )
+    assert "Macro base station: the weakest evidence is 'recalled' (idle_w)" in told
+    assert "'derived' (receive_w, transmit_j_per_bit, receive_j_per_bit)" in "\n".join(
+        notes(small_scenario(LTE, "channel.device.circuit_w=0.1"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (("device.profile=esp32", "device.tx_power_dbm=19.5"), []),
+        (("device.profile=esp32",), ["got 23 dBm; ESP32 Wi-Fi: at most 19.5 dBm (ESP32 Series data sheet 5.2, "]),
+        (("base_station.profile=earth-femto",), ["got 30 dBm; Femto base station: at most 20 dBm (Auer et al. 2011"]),
+        (("base_station.profile=earth-macro", "base_station.tx_power_dbm=46"), []),
+        (("device.profile=phone-lte-2020",), []),
+    ],
+)
+def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
+    """With its source, and that it is from memory where it is."""
+    found = [what for _, what in radiated(Outlook(small_scenario(*(f"channel.{setting}" for setting in settings))))]
+
+    assert len(found) == len(told)
+    for what, part in zip(found, told, strict=True):
+        assert part in what
+        assert what.endswith(", from memory)") == ("Auer" in part)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("devices.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device.profile"),
+        (
+            "channel.device.profile=pi-4b",
+            "is the profile of a device, got Raspberry Pi 4 B; give it as devices.profile",
+        ),
+        (
+            "channel.device.profile=earth-pico",
+            "is the profile of a station, got Pico base station; give it as channel.",
+        ),
+        ("channel.base_station.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device"),
+        ("channel.device.profile={include: esp32, transmit_w: 1}", "holds the amplifier and what circuit_w is, got 1"),
+        ("channel.device.profile={include: phone-lte-2020, most_dbm: 23}", "evidence.most_dbm: is required, got 23"),
+        ("channel.base_station.profile={include: earth-pico, idle_w: null}", "evidence.idle_w: there is no number to"),
+    ],
+)
+def test_a_profile_in_the_wrong_place_or_that_cannot_be_is_refused(setting, text):
+    """In one sentence, which says where it belongs."""
+    marked = "channel.device.profile.evidence.transmit_w=assumed"
+    with pytest.raises(ScenarioError) as refused:
+        small_scenario(setting, *((marked,) if "transmit_w: 1" in setting else ()))
+
+    assert len(refused.value.problems) == 1
+    assert text in str(refused.value)
+
+
+def test_a_dump_reads_back_as_the_same_scenario():
+    """The files need not be there any more to run it again."""
+    scenario = small_scenario(LTE, "channel.base_station.profile=earth-macro")
+    text = dump(scenario)
+
+    assert "title: LTE of a phone of 2020" in text
+    assert validate(type(scenario), from_text(text)) == scenario
+
+
+@pytest.mark.parametrize(("value", "accepted"), [("esp32", True), ({"include": "esp32"}, True), (3, False)])
+def test_editors_know_how_to_name_a_radio(value, accepted):
+    """The schema admits a name, or a file with changes."""
+    document = YAML(typ="safe").load(SMALL)
+    document["channel"] = {"include": "ideal", "device": {"profile": value}}
+
+    assert validator().is_valid(document) == accepted
+
+
+LINES_M = np.arange(-100.0, 101.0, 50.0)
+PLACES_M = np.array([[x, y, 1.5] for x in LINES_M for y in LINES_M])
+STATIONS_M = np.array([[-30.0, 15.0, 10.0], [70.0, -15.0, 10.0]])
+PLAIN = {
+    "devices.count": len(PLACES_M),
+    "devices.placement": {"kind": "list", "xy_m": PLACES_M[:, :2].tolist()},
+    "network.cells": {"kind": "list", "xy_m": STATIONS_M[:, :2].tolist()},
+    "channel": {"carrier_hz": 3.5e9, "bandwidth_hz": 1e6, "path_loss": {"kind": "free-space"}},
+    "stop": {"rounds": 3},
+}
+
+
+def friis(path, **changes):
+    """A table of free space."""
+    gain_db = np.stack(
+        [-FreeSpace().loss_db(Hop.between(PLACES_M, station_m), 3.5e9) for station_m in STATIONS_M], axis=1
+    )
+    arrays = {"gain_db": gain_db, "los": np.ones(gain_db.shape, np.bool_), "xyz_m": PLACES_M, "stations_m": STATIONS_M}
+    np.savez(path, **(arrays | {"carrier_hz": 3.5e9} | changes))
+    return str(path)
+
+
+def played(path_loss, **changes):
+    """A timing-only run with this path loss."""
+    return fe.run("quickstart", settings={**PLAIN, "channel.path_loss": path_loss, **changes}, timing_only=True)
+
+
+@pytest.mark.parametrize("between", ["nearest", "bilinear"])
+def test_a_table_of_friis_is_free_space(tmp_path, between):
+    """Digest for digest, for devices on the grid, in two cells; and the map of the page has the gains."""
+    path = friis(tmp_path / "street.npz")
+    traced = played({"kind": "table", "path": path, "between": between})
+    assert traced.summary["event_digest"] == played({"kind": "free-space"}).summary["event_digest"]
+    ground = traced.table("ground")
+    assert len(ground) == len(PLACES_M)
+    assert ground["gain_db"].max() == pytest.approx(np.load(path)["gain_db"].max())
+    assert '"ground"' in traced.report(tmp_path / "page.html").read_text()
+
+
+WALK = {
+    "devices.count": 1, "devices.placement": {"kind": "list", "xy_m": [[0, 0]]}, "algorithm.cohort": 1,
+}  # fmt: skip
+
+
+def walked(tmp_path, rows, **changes):
+    """A run of one device that walks through rows of time, x and y, in a table of which one column is dark."""
+    np.savez(tmp_path / "walk.npz", one=np.array(rows, np.float64))
+    walk = {"kind": "trace", "path": str(tmp_path / "walk.npz"), "start": "beginning"}
+    path = friis(tmp_path / "street.npz")
+    path_loss = {"kind": "table", "path": path, "between": "bilinear", **changes}
+    return played(path_loss, **WALK, **{"devices.mobility": walk, "stop": {"simulated_s": 100}})
+
+
+def test_a_device_moves_through_the_street(tmp_path):
+    """Half way between two places it has the mean of their gains in dB, and at its end is served by the other cell."""
+    run = walked(tmp_path, [(0, -75, 0), (100, 75, 0)])
+    scene = run.table("scene")
+    scene = scene[scene["device"] == 0].set_index("simulated_s")
+    gain_db = np.load(tmp_path / "street.npz")["gain_db"].reshape(5, 5, 2)
+    noise_dbm = -174 + 60 + 5
+    assert scene.loc[0.0, "snr_db"] == pytest.approx(23 + gain_db[:2, 2, 0].mean() - noise_dbm, abs=1e-9)
+    assert (scene["cell"].iloc[0], scene["cell"].iloc[-1]) == (0, 1)
+
+
+def test_beyond_the_grid(tmp_path):
+    """The run ends with the place, or the device is out of reach there."""
+    way = [(0, 0, 0), (50, 0, 150), (100, 0, 150)]
+    with pytest.raises(
+        ScenarioError, match=r"a device is beyond the grid, got 0, 1\d\d.* m; must be x from -100 to 100"
+    ):
+        walked(tmp_path, way)
+    run = walked(tmp_path, way, outside="no-link")
+    assert np.isneginf(run.table("scene").query("device == 0")["snr_db"].iloc[-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"channel.carrier_hz": 2e9}, "is of another carrier, got 3.5e[+]09 Hz for 2e[+]09 Hz"),
+        ({"channel.device.height_m": 2.0}, "is of another height, got 1.5 m for 2 m"),
+        ({"channel.base_station.height_m": 25.0}, "station 0 is at -30, 15, 10 m, got -30, 15, 25 m"),
+        ({"network.cells.xy_m": [[-30, 15], [71, -15]]}, "station 1 is at 70, -15, 10 m, got 71, -15, 10 m"),
+        ({"network.cells": {"kind": "single"}, "network.cells.xy_m": None}, "has 2 stations, got network.cells of 1"),
+    ],
+)
+def test_tables_of_another_street_are_refused(tmp_path, changes, what):
+    """With both numbers."""
+    path = friis(tmp_path / "street.npz")
+    if "network.cells.xy_m" in changes and changes["network.cells.xy_m"] is None:
+        changes = {"network.cells": {"kind": "list", "xy_m": [[-30, 15]]}}
+    with pytest.raises(DataError, match=what):
+        played({"kind": "table", "path": path}, **changes)
+
+
+def test_multipath_is_not_counted_twice(tmp_path):
+    """Fading and shadowing are in the gains; a table has no links between devices."""
+    path_loss = {"kind": "table", "path": friis(tmp_path / "street.npz")}
+    with pytest.raises(
+        ScenarioError, match=r"path_loss: traced gains have it .*got table with channel\.fading: rayleigh"
+    ):
+        played(path_loss, **{"channel.fading": {"kind": "rayleigh", "coherence_s": 0.1}})
+    with pytest.raises(ScenarioError, match=r"channel\.shadowing: log-normal"):
+        played(path_loss, **{"channel.shadowing": {"kind": "log-normal", "sigma_db": 3}})
+
+
+def test_powers_are_no_gains(tmp_path):
+    """Direct paths of DeepMIMO that are 30 dB off free space are received powers, or of another carrier."""
+    folder = tmp_path / "scene"
+    folder.mkdir()
+    length_m = np.linalg.norm(PLACES_M - STATIONS_M[0], axis=1)
+    direct_db = -20 * np.log10(4 * np.pi * length_m * 3.5e9 / 299_792_458.0)
+    for key, array in {
+        "power": direct_db[:, None] + 30, "inter": np.zeros((25, 1)), "rx_pos": PLACES_M, "tx_pos": STATIONS_M[:1],
+    }.items():  # fmt: skip
+        np.savez(folder / f"{key}_t000_tx000_r001.npz", **{key: array.astype(np.float32)})
+    changes = {"network.cells": {"kind": "list", "xy_m": [[-30, 15]]}}
+    with pytest.raises(DataError, match=r"direct paths are 30.0 dB from free space at 3.5e\+09 Hz"):
+        played({"kind": "table", "path": str(folder)}, **changes)
+    np.savez(folder / "power_t000_tx000_r001.npz", power=direct_db[:, None].astype(np.float32))
+    assert played({"kind": "table", "path": str(folder)}, **changes).summary["rounds"] == 3

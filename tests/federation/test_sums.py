@@ -1,21 +1,341 @@
-"""Claims about sums of uploads: exact by digital access, in one noisy burst over the air, at exact times."""
+"""Sums of updates, secret ones too."""
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-import pytest
-import torch
-from scipy.special import exp1
-
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, mean_update
+from fednet_emu.federation import accumulated
+from fednet_emu.federation.secure_sums import PRIME, SecureMean, agreed, levels, mask, opened, shares
 from fednet_emu.federation.sums import NoisyMean
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.kernel.streams import Streams, uniform
+from fednet_emu.network.secure_aggregation import Bonawitz, SecAggPlus, sparse
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario
+from fednet_emu.testing import run_small, small_scenario
+from hypothesis import given
+from hypothesis import strategies as st
+from itertools import combinations
+from scipy.special import exp1
+from tests.algorithms.small import resumed_every_round
+from tests.quick import crossed, examples
+import math
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+
+KNOWN = [  # n, m, bits of keys, shares, vector, expansion over 16 bit an entry; the first two as the abstract prints
+    (1024, 1048576, 524288, 1309696, 27262976, 1.7343),
+    (16384, 16777216, 8388608, 20970496, 503316480, 1.9844),
+    (100, 2410, 51200, 126976, 55430, 6.0582),
+    (20, 2410, 10240, 24576, 50610, 2.2154),
+    (100, 1663370, 51200, 126976, 38257510, 1.4442),
+    (1000, 100000, 512000, 1278976, 2600000, 2.7444),
+]
+SPARSE = [  # n, corrupt, dropout, k, t
+    (100, 0.05, 0.05, 12, 6),
+    (100, 0.1, 0.1, 22, 11),
+    (100, 0.2, 0.05, 24, 19),
+    (100, 0.3333, 0.05, 34, 29),
+    (500, 0.05, 0.05, 30, 16),
+    (500, 0.3333, 0.05, 74, 56),
+    (1000, 0.05, 0.05, 34, 18),
+    (1000, 0.2, 0.05, 58, 39),
+    (10000, 0.05, 0.05, 38, 21),
+    (10000, 0.2, 0.05, 68, 46),
+    (100000, 0.3333, 0.05, 112, 82),
+]
+FEDAVG = "algorithm={kind: fedavg, cohort: 4, lr: 0.1, local_steps: 1, batch_size: null, weighting: uniform}"
+SECURE = "network.uplink.secure_aggregation={kind: bonawitz}"
+REAL = "network.uplink.secure_aggregation.masks=real"
+RULES = (SECURE, "network.uplink.secure_aggregation={kind: secagg-plus, neighbours: 2, threshold: 2}")
+ADAPTIVE = "algorithm.aggregation={kind: dp, clip_norm: 1, noise_multiplier: 0.1, adaptive: {}}"
+
+
+@pytest.mark.parametrize(("n", "m", "keys", "vector_shares", "vector", "expansion"), KNOWN)
+def test_sizes_are_those_that_the_paper_prints(n, m, keys, vector_shares, vector, expansion):
+    """Each device sends and receives 2 n keys, 5 n - 4 shares and its vector: 1.73 and 1.98 times as much as openly."""
+    total = Bonawitz().total_bit(n, m)
+    assert total == keys + vector_shares + vector
+    assert total / (16 * m) == pytest.approx(expansion, abs=5e-5)
+
+
+@pytest.mark.parametrize(("n", "corrupt", "dropout", "k", "t"), SPARSE)
+def test_neighbours_of_the_sparse_graph(n, corrupt, dropout, k, t):
+    """As another program found them; a bit count by hand for one."""
+    assert sparse(n, corrupt, dropout) == (k, t)
+    rule = SecAggPlus(corrupt=corrupt, dropout=dropout)
+    assert rule.sized(n) == (k, t)
+    assert rule.total_bit(n, 10) == 512 * (k + 1) + 256 * (5 * k + 1) + 10 * rule.entry_bit(n)
+
+
+@examples(40)
+@given(st.integers(3, 40), st.integers(1, 6), st.integers(0, 10**6))
+def test_the_graph_is_regular_and_mutual(n, half, seed):
+    """Each device has k neighbours, or all others, and is theirs."""
+    rule = SecAggPlus(neighbours=2 * half)
+    graph, (k, _) = rule.graph(n, np.random.default_rng(seed)), rule.sized(n)
+    assert all(len(others) == k == min(2 * half, n - 1) and i not in others for i, others in enumerate(graph))
+    assert all(i in graph[j] for i, others in enumerate(graph) for j in others)
+
+
+@examples(40)
+@given(st.integers(0, PRIME - 1), st.integers(2, 6))
+def test_any_threshold_of_shares_opens_a_secret_and_one_less_does_not(secret, threshold):
+    """Lagrange's polynomial at 0, over all choices of holders."""
+    known = shares(secret, range(6), threshold)
+    assert all(opened({j: known[j] for j in some}) == secret for some in combinations(range(6), threshold))
+    assert opened({j: known[j] for j in range(threshold - 1)}) != secret
+
+
+def test_two_devices_agree_and_masks_fill_all_bits():
+    """The secret is the same from both ends; a mask of 24 bits has mean 2^23."""
+    assert agreed(12345, 67890) == agreed(67890, 12345)
+    drawn = mask(7, 40_000, 24)
+    assert drawn.max() < 2**24
+    assert drawn.mean() == pytest.approx(2**23, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("lost", "answers", "total"),
+    [((), range(5), 15_000), ((2,), (0, 1, 3, 4), 12_000), ((3, 4), (0, 1, 2), 6_000)],
+)
+def test_the_toy_of_five(lost, answers, total):
+    """Vectors (k + 1)(1000, 2000, 3000, 4000) of five devices, threshold 3: sums of those that have come, by hand."""
+    rule = Bonawitz(threshold=3, input_bits=20, clip=524_287.0, masks="real")
+    graph = dict(enumerate(rule.graph(5, np.random.default_rng(0))))
+    came, own = [k for k in range(5) if k not in lost], torch.tensor([1e3, 2e3, 3e3, 4e3], dtype=torch.float64)
+    mean = SecureMean(rule, graph, came, frozenset(answers), 3, Streams(0), 1)
+    found = accumulated(mean(torch.zeros(4, dtype=torch.float64), [1.0] * len(came)), [(k + 1) * own for k in came])
+
+    assert (found * len(came)).tolist() == pytest.approx([total * part for part in (1, 2, 3, 4)], abs=1e-6)
+
+
+def test_a_masked_vector_tells_nothing_and_fewer_shares_open_nothing():
+    """Entries of one masked vector are spread over all values; with two shares of three the sum stays noise."""
+    rule = Bonawitz(threshold=3, masks="real")
+    graph = dict(enumerate(rule.graph(5, np.random.default_rng(0))))
+    mean = SecureMean(rule, graph, range(5), frozenset(range(5)), 3, Streams(0), 1)
+    hidden = (mean.masks_of(0, 50_000) & np.uint64(2**mean.bit - 1)) / 2.0**mean.bit
+    assert np.histogram(hidden, 10, (0, 1))[0] == pytest.approx(5_000, rel=0.07)
+
+    w = torch.zeros(1000)
+    few = SecureMean(rule, graph, range(5), frozenset(range(2)), 3, Streams(0), 1)
+    opened_, closed = (accumulated(m(w, [1.0] * 5), [w + 0.5] * 5) for m in (mean, few))
+    assert opened_.std() < 1e-6
+    assert closed.std() > 0.2
+
+
+@examples(60)
+@given(st.integers(0, 10**6), st.integers(2, 20), st.floats(0.01, 10))
+def test_rounding_never_lets_an_update_grow_and_errs_by_a_step_at_most(seed, bits, clip):
+    """What is read is no larger than what was meant, within one step, and cut at the clip; zero is zero."""
+    rule = Bonawitz(input_bits=bits, clip=clip)
+    x = torch.from_numpy(np.random.default_rng(seed).normal(size=50)) * clip
+    read = (levels(x, rule).astype(np.int64) - rule.largest) * (clip / rule.largest)
+    cut = x.clamp(-clip, clip).numpy()
+    assert (np.abs(read) <= np.abs(cut) * (1 + 1e-12)).all()
+    assert (np.abs(read - cut) <= clip / rule.largest * (1 + 1e-9)).all()
+    assert (levels(torch.zeros(3), rule) == rule.largest).all()
+
+
+def test_a_round_by_hand():
+    """Four devices, ten entries, 1 Mbit/s in turns: 25,296 bit and as many us, beside the model's way and a step."""
+    fed = run_small(FEDAVG, SECURE, "network.downlink.mode=unicast", "stop.rounds=1")
+    sizes = fed.ledger.frames()["transfers"].groupby("kind", observed=True)["size_bit"]
+    up, down = sizes.get_group("uplink").tolist(), sizes.get_group("downlink").tolist()
+
+    assert up == [512] * 4 + [1536] * 4 + [180] * 4 + [1024] * 4
+    assert down == [1536] * 8 + [320] * 4
+    assert sum(up) + sum(down) - 4 * 320 == 25_296
+    assert [(row["step"], row["asked"], row["arrived"]) for row in fed.ledger.series["secure_aggregation"]] == [
+        (step, 4, 4) for step in ("keys", "shares", "vectors", "unmask")
+    ]
+    open_s = 4 * 320e-6 + 720e-6  # the last device receives the model and makes a step; the others send meanwhile
+    vectors_s = fed.now_s - (25_296 - 4 * 180) * 1e-6
+    assert vectors_s == pytest.approx(open_s + 180e-6, abs=1e-9)
+
+
+def test_keys_are_broadcast_once():
+    """With a broadcast downlink: 2 n keys for all together; the clock without training is the same."""
+    settings_ = (FEDAVG, SECURE, "stop.rounds=2")
+    fed, timed = run_small(*settings_), run_small(*settings_, timing_only=True)
+    down = fed.ledger.frames()["transfers"].query("kind == 'downlink'")["size_bit"].tolist()
+    assert down[:5] == [2048, 1536, 1536, 1536, 1536]
+    assert timed.ledger.event_digest() == fed.ledger.event_digest()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_losses_it_is_federated_averaging(rule):
+    """To the rounding of 16 bits; with real masks to the last bit of that without."""
+    models = [fed.read(fed.latest) for fed in (run_small(FEDAVG, *more) for more in ((), (rule,), (rule, REAL)))]
+    assert torch.allclose(models[0], models[1], atol=3 * 2 / 2**16)
+    assert not torch.equal(models[0], models[1])
+    assert torch.equal(models[1], models[2])
+
+
+FAULTS = {
+    "loss": (
+        "network.uplink.loss={kind: random, probability: 0.1}",
+        "network.downlink.loss={kind: random, probability: 0.05}",
+    ),
+    "a deadline": ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1"),
+    "departures": ("devices.availability={kind: periodic, on_s: 0.03, off_s: 0.01}",),
+}
+
+
+@pytest.mark.parametrize(("rule", "fault"), crossed(RULES, FAULTS))
+def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
+    """Laws hold, real masks cancel to the last bit, engines and no training have one clock."""
+    faults = [more.replace("1e6, 10]", "1e6, 1e6, 1e6, 10]") for more in FAULTS[fault]]
+    settings_ = (FEDAVG, "devices.count=6", "algorithm.cohort=6", rule, "stop.rounds=12", *faults)
+    fed, batched = run_small(*settings_), run_small(*settings_, "training.engine=batched")
+    timed, real = run_small(*settings_, timing_only=True), run_small(*settings_, REAL)
+
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+    assert len({run.ledger.event_digest() for run in (fed, batched, timed, real)}) == 1
+    assert torch.equal(fed.read(fed.latest), real.read(real.latest))
+    assert torch.allclose(fed.read(fed.latest), batched.read(batched.latest), atol=1e-4)
+    steps = pd.DataFrame(fed.ledger.series["secure_aggregation"])
+    vectors, shared = steps[steps["step"] == "vectors"], steps[steps["step"] == "shares"].set_index("round")["arrived"]
+    widths = vectors["round"].map(shared).map(Bonawitz().entry_bit)
+    assert (vectors["arrived_bit"] == vectors["arrived"] * 10 * widths).all()
+    assert (vectors["arrived"] < vectors["asked"]).any() or fault == "departures"
+    arrived = fed.ledger.frames()["rounds"]["arrived"]
+    assert arrived.max() > 0
+    assert ((arrived == 0) | (arrived >= 2)).all()
+
+
+@pytest.mark.parametrize(("mode", "keys"), [("broadcast", [1536]), ("unicast", [1024] * 3)])
+def test_who_leaves_before_its_keys_have_come_is_left_out_of_all_that_follows(mode, keys):
+    """Three of four go on: keys of three, two shares each way, entries of 18 bit, shares of three secrets; by hand."""
+    leaves = "devices.availability={kind: windows, devices: {3: [[0, 0.001]]}}"
+    fed = run_small(FEDAVG, SECURE, leaves, f"network.downlink.mode={mode}", "stop.rounds=1")
+    sent = fed.ledger.frames()["transfers"]
+    up, down = sent[sent["kind"] == "uplink"], sent[sent["kind"] == "downlink"]
+    model = [320] * (1 if mode == "broadcast" else 3)
+
+    assert up[up["lost"] == ""]["size_bit"].tolist() == [512] * 3 + [1024] * 3 + [180] * 3 + [768] * 3
+    assert sorted(down["size_bit"]) == sorted([*keys, *[1024] * 3, *model])
+    assert fed.ledger.rounds.column("arrived").tolist() == [3]
+
+
+def test_each_attempt_has_its_own_graph_and_secrets(monkeypatch):
+    """What one round reveals must not help in the next."""
+    drawn, draw = [], SecAggPlus.graph
+
+    def graph(rule, n, rng):
+        drawn.append(draw(rule, n, rng))
+        return drawn[-1]
+
+    monkeypatch.setattr(SecAggPlus, "graph", graph)
+    run_small(FEDAVG, "devices.count=12", "algorithm.cohort=12", "data.n_samples=240", RULES[1])
+    assert drawn[0] != drawn[1] != drawn[2]
+    of_three = dict(enumerate(Bonawitz().graph(3, np.random.default_rng(0))))
+    one, two = (SecureMean(Bonawitz(), of_three, range(3), frozenset(range(3)), 2, Streams(0), n) for n in (1, 2))
+    assert {one.secret(what, 0) for what in ("key", "own")}.isdisjoint(two.secret(what, 0) for what in ("key", "own"))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("deadline_s", "more"),
+    [
+        *((deadline_s, ()) for deadline_s in (1e-5, 5e-4, 2e-3, 3e-3, 5e-3)),
+        *((0.05, (f"network.transport={kind}",)) for kind in ("tcp", "quic")),
+        (
+            0.005,
+            (
+                "devices={count: 4, profile: pi-4b}",
+                "channel={carrier_hz: 3.5e+9, bandwidth_hz: 2e+7, path_loss: free-space, shadowing: none}",
+                "network.uplink.access=nr-grants",
+            ),
+        ),
+    ],
+)
+def test_a_deadline_in_any_step_ends_the_round(deadline_s, more, rule):
+    """In keys or shares, on their way up or down; for all devices or one of four: the next round begins at once."""
+    fed = run_small(FEDAVG, rule, f"algorithm.deadline_s={deadline_s}", "stop.rounds=3", *more)
+    rounds = fed.ledger.frames()["rounds"]
+
+    assert rounds["arrived"].tolist() == [0, 0, 0]
+    assert rounds["started_s"].tolist() == pytest.approx([0, deadline_s, 2 * deadline_s])
+    assert {row["step"] for row in fed.ledger.series["secure_aggregation"]} <= {"keys", "shares", "vectors"}
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+def test_every_round_has_its_deadline():
+    """With a device that is late, the last step begins a second after each round, not later."""
+    fed = run_small(FEDAVG, SECURE, *FAULTS["a deadline"], "stop.rounds=3")
+    began_s = [row["started_s"] for row in fed.ledger.series["secure_aggregation"] if row["step"] == "unmask"]
+    assert began_s == pytest.approx(fed.ledger.frames()["rounds"]["started_s"].to_numpy() + 1)
+
+
+def test_too_few_end_the_attempt_and_leave_the_model():
+    """Of four, two are too slow for the deadline: all bits are spent, nothing arrives."""
+    slow = ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 10, 10]}", "algorithm.deadline_s=1", "stop.rounds=2")
+    fed = run_small(FEDAVG, SECURE, *slow)
+    assert fed.ledger.rounds.column("arrived").tolist() == [0, 0]
+    assert torch.equal(fed.read(fed.latest), fed.task.model.initial())
+    assert [row["step"] for row in fed.ledger.series["secure_aggregation"]] == ["keys", "shares", "vectors"] * 2
+    assert fed.ledger.series["secure_aggregation"][2]["arrived"] == 2
+
+
+def test_the_server_expands_the_masks_of_who_is_lost():
+    """One of four is late: 3 masks of those that came and 3 in common with the late one, of 10 entries each."""
+    slow = ("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}", "algorithm.deadline_s=1", "stop.rounds=1")
+    work = ("server={flop_per_s: 1e3}", "network.uplink.secure_aggregation.prg_flop_per_entry=2")
+    fed, free = run_small(FEDAVG, SECURE, *slow, *work), run_small(FEDAVG, SECURE, *slow)
+    assert fed.ledger.rounds.column("arrived").tolist() == [3]
+    assert fed.now_s - free.now_s == pytest.approx(6 * 10 * 2 / 1e3)
+
+
+def test_it_goes_on_from_a_checkpoint_file():
+    """With central noise and a sparse graph, cut after each round: nothing differs in a bit."""
+    noise = "algorithm.aggregation={kind: dp, clip_norm: 0.3, noise_multiplier: 0.1}"
+    settings_ = (FEDAVG, "algorithm.selection=poisson", noise, RULES[1], *FAULTS["loss"], "stop.rounds=4")
+    whole = run_small(*settings_)
+    last, _ = resumed_every_round(4, *settings_)
+    for name, frame in whole.ledger.frames().items():
+        pd.testing.assert_frame_equal(last.ledger.frames()[name], frame, check_exact=True)
+    assert torch.equal(whole.read(whole.latest), last.read(last.latest))
+
+
+@pytest.mark.parametrize("rule", ["dp", "local-dp"])
+def test_central_and_local_noise_go_with_it(rule):
+    """Clipped by the devices, summed in the dark, noise as without it: models differ by the rounding only."""
+    noise = f"algorithm.aggregation={{kind: {rule}, clip_norm: 0.3, noise_multiplier: 0.1}}"
+    runs = [run_small(FEDAVG, "algorithm.selection=all", noise, *more) for more in ((), (SECURE,))]
+    models = [run.read(run.latest) for run in runs]
+    assert torch.allclose(*models, atol=3 * 2 / 2**16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (("algorithm.weighting=samples",), "fedavg weights them by samples; set algorithm.weighting: uniform"),
+        (("algorithm.aggregation=median",), "median compares single updates"),
+        (("algorithm={kind: scaffold, cohort: 3, lr: 0.1}",), "its server reads single uploads"),
+        (("algorithm.selection=oort",), "losses that single devices report"),
+        (("network.uplink.compression={kind: top-k, share: 0.1}",), "cannot be compressed, got top-k"),
+        (("network.uplink.access=planned",), "several messages of each device by itself, got planned"),
+        (("algorithm.cohort=1",), "never has enough devices, got at most 1 a round"),
+        (("algorithm.selection=all", ADAPTIVE), "dp compares single updates"),
+    ],
+)
+def test_what_needs_single_uploads_is_refused(changes, problem):
+    """With place and remedy."""
+    found = small_scenario(FEDAVG, SECURE, *changes).contradictions()
+    assert any(path[:3] == ("network", "uplink", "secure_aggregation") and problem in what for path, what in found)
+
+
+def test_a_downlink_has_none():
+    """Sums are for the uplink."""
+    with pytest.raises(ScenarioError, match="secure_aggregation"):
+        small_scenario("network.downlink.secure_aggregation={kind: bonawitz}")
+
 
 AIR = "network.uplink.access={kind: over-the-air, slot_s: 0.001, symbols_per_slot: 4, cutoff: 0.2}"
 FADING = "channel.fading={kind: rayleigh, coherence_s: 0.01}"

@@ -48,7 +48,6 @@ QUIET = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def classic(write_app, **options):
-    """The scenario of the classic app."""
     return on_small(write_app(server=SERVER, client=CLIENT, **options))
 
 

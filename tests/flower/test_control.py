@@ -29,7 +29,6 @@ def played(app: Any, devices: int = 1, **more: Any) -> fe.Run:
 
 
 def draws(seed: int, device: int, count: int) -> list[float]:
-    """The named draws of a device's loops."""
     return list(Streams(seed)("flower control", device).random(count))
 
 

@@ -20,7 +20,6 @@ SHORT = ("--quiet", "--no-plots", "--set", "stop.rounds=1")
 
 @pytest.fixture(autouse=True)
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -40,7 +39,6 @@ def checked(text: str) -> str:
 
 
 def with_setting(old: str, new: str) -> str:
-    """The quickstart with one text replaced."""
     assert old in QUICKSTART
     return QUICKSTART.replace(old, new)
 

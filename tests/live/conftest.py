@@ -43,7 +43,6 @@ def cell(devices: int = 1, access: str = "tdma", **more: Any) -> dict[str, Any]:
 
 
 def table(out: Path, name: str) -> pd.DataFrame:
-    """A table of the run."""
     return pd.read_parquet(out / f"{name}.parquet")
 
 

@@ -21,7 +21,6 @@ def tcp(
 
 
 def udp(sender: int, receiver: int, payload: bytes) -> bytes:
-    """A UDP packet."""
     hosts = [bytes([10, 77, (node + 1) >> 8, (node + 1) & 255]) for node in (sender, receiver)]
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0, 0x4000, 64, 17, 0, *hosts)
     return ip + struct.pack("!HHHH", 4000, 80, 8 + len(payload), 0) + payload

@@ -11,17 +11,14 @@ class Steps:
         self.length_ns, self.table = length_ns, table
 
     def bits(self, links: tuple[int, ...], block: int) -> list[int]:
-        """Bits per ns [links] in a block."""
         return [self.table[(7 * link + 3 * len(links) + block) % len(self.table)] // len(links) for link in links]
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """What the first implementation asks."""
         block = now_ns // self.length_ns
         per_ns = tuple(bits * BIT for bits in self.bits(links, block))
         return Paced(per_ns, (1.0,) * len(links), (block + 1) * self.length_ns)
 
     def cell(self, _link: int, _now_ns: int) -> int:
-        """There is one cell."""
         return 0
 
 
@@ -84,7 +81,6 @@ class SlowAir:
                 self.begin(link)
 
     def rank(self, link: int) -> tuple[bool, int, int]:
-        """The order of those who wait."""
         size, came = self.queue[link][0]
         return size > self.control, self.turn[link] if size > self.control else came, link
 

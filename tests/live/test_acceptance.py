@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.live, pytest.mark.usefixtures("machine"), pytest.mark.
 
 
 def uploading(size: int) -> list[str]:
-    """The command of the upload in examples/."""
     return [*UPLOAD, "{role}", "{server}", str(size)]
 
 
@@ -140,5 +139,4 @@ def test_nothing_is_left_after_kill_9_at_twenty_moments(tmp_path: Path) -> None:
 
 
 def _files() -> set[str]:
-    """What lies where programs leave things."""
     return {str(path) for place in ("/run", "/tmp", "/dev/shm", "/var/run/netns") for path in Path(place).glob("fed*")}

@@ -109,7 +109,6 @@ def cell(devices: int = 2, *, rate_bps: float = 1e7, **more: Any) -> dict[str, A
 
 
 def played(app: Path, out: Path, scenario: dict[str, Any] | None = None, **settings: Any) -> fe.Run:
-    """A live run of the app."""
     given = {f"algorithm.run_config.{key}": value for key, value in settings.items()}
     return fe.live(scenario or cell(), flower=str(app), out=out, settings=given, boot_s=120)
 

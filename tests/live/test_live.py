@@ -34,12 +34,10 @@ LISTEN = "import socket, time; s = socket.create_server(('', 9000)); time.sleep(
 
 
 def live(scenario: dict[str, Any], out: Path, client: list[str], server: str | None = None, **how: Any) -> Any:
-    """Play it; the summary."""
     return play_live(scenario_of(scenario)[1], "tried", out, Commands.of(server, client), LiveOptions(**how))
 
 
 def python(code: str) -> list[str]:
-    """A command that runs code."""
     return [sys.executable, "-c", code]
 
 
@@ -249,7 +247,6 @@ def test_sudo_runs_programs_as_the_user_who_called_it(tmp_path: Path, monkeypatc
 
 
 def _ends(programs: Programs) -> Iterator[Any]:
-    """The first programs that end."""
     found: list[Any] = []
     end = time.monotonic() + LONGEST_S
     while not found and time.monotonic() < end:
@@ -317,7 +314,6 @@ with Programs(3) as programs:
 
 
 def marked(mark: str) -> list[int]:
-    """Processes whose environment has this mark."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -337,7 +333,6 @@ def come(mark: str, count: int, every_s: float = 0.05) -> None:
 
 
 def gone(mark: str) -> bool:
-    """Whether they all end by themselves."""
     end = time.monotonic() + LONGEST_S
     while marked(mark) and time.monotonic() < end:
         time.sleep(0.05)

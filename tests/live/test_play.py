@@ -1,11 +1,21 @@
-"""What is refused before anything starts, how commands are filled in, and what becomes of messages in the tables."""
+"""Plays of live mode, the hook that programs call, and the keeper of namespaces."""
 
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
 from array import array
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fednet_emu.realtime
 from fednet_emu.cli.live import _live_rows
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
@@ -15,9 +25,10 @@ from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
 from fednet_emu.realtime.messages import Message
 from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
 from fednet_emu.realtime.prediction import predicted
-from fednet_emu.realtime.programs import _missing
+from fednet_emu.realtime.programs import _KEEPER, Programs, _missing
 from fednet_emu.records.ledger import SERVER, Ledger
-from tests.live.test_pace import cell, world
+from tests.live.conftest import ROOT
+from tests.live.test_air import cell, world
 
 CELL: dict[str, Any] = {
     "devices": {"count": 3, "placement": {"kind": "disc", "radius_m": 80}, "profile": "pi-4b"},
@@ -257,3 +268,179 @@ def test_the_way_beside_the_air_is_that_of_the_transport() -> None:
     assert LiveOptions().way_s(tcp[1].scenario.network.transport) == 0.1
     assert LiveOptions(latency_s=0.02).way_s(tcp[1].scenario.network.transport) == 0.02
     assert LiveOptions().way_s(scenario_of(CELL, {})[1].scenario.network.transport) == 0.0005
+
+
+HOOK = Path(fednet_emu.realtime.__file__).parent / "hook"
+MODULES = {
+    "clientapp/client_app": """
+class ClientApp:
+    def __call__(self, message, context):
+        return message
+""",
+    "serverapp/server_app": """
+class ServerApp:
+    def __call__(self, grid, context):
+        context(grid)
+""",
+    "superlink/grid/http_grid": """
+class HttpGrid:
+    def push_messages(self, messages):
+        return [id(message) for message in messages]
+    def pull_messages(self, ids):
+        return iter(ids)
+""",
+    "serverapp/strategy/strategy": """
+class Strategy:
+    def start(self, grid, evaluate_fn=None):
+        return self.aggregate_train(1), self.aggregate_evaluate(2), evaluate_fn(3)
+""",
+}
+SAID = """
+class Meta:
+    def __init__(self, kind):
+        self.message_type = kind
+class Message:
+    def __init__(self, kind, records=None):
+        self.metadata, self.records = Meta(kind), records
+        self.content = self
+        self.metric_records = {"metrics": {"num-examples": 20}}
+    def has_content(self):
+        return True
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Any:
+    """Run code in a process with the hook; its notes."""
+    for name, text in MODULES.items():
+        path = tmp_path / "flwr" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for folder in (path.parent, path.parent.parent, tmp_path / "flwr"):
+            (folder / "__init__.py").touch()  # a package, so that it hides one that is installed
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.own = True\n")
+
+    def run(code: str, **work: Any) -> list[dict[str, Any]]:
+        file = tmp_path / "notes.jsonl"
+        known = {"flop_per_example": {}, "overhead_s": 0.0, "flop_per_s": 1e9, "factors": [1.0], **work}
+        more = {
+            "PYTHONPATH": os.pathsep.join([str(HOOK), str(tmp_path)]),
+            "FEDNET_NOTES": str(file),
+            "FEDNET_WORK": json.dumps(known),
+        }
+        ran = subprocess.run(
+            [sys.executable, "-c", SAID + code], env={**os.environ, **more}, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+    return run
+
+
+def test_a_client_is_padded_to_its_device(notes: Any) -> None:
+    """FLOPs of the examples over speed, and an overhead, times the factor of its message: the second has the second."""
+    code = """
+from flwr.clientapp.client_app import ClientApp
+assert own, "the environment's own file of this name is run, too"
+for kind in ("train", "train", "query"):
+    ClientApp()(Message(kind), None)
+"""
+    found = notes(code, flop_per_example={"train": 1e6}, overhead_s=0.01, factors=[1.0, 3.0])
+    assert [note["flop"] for note in found] == [20e6, 20e6, 0.0]
+    assert [note["wanted_s"] for note in found] == pytest.approx([0.03, 0.09, 0.0])
+    took_s = [(note["ns"] - note["began_ns"]) / 1e9 for note in found]
+    assert took_s[0] >= 0.03
+    assert took_s[1] >= 0.09
+
+
+def test_the_server_is_watched(notes: Any) -> None:
+    """What it sends and collects by type, what its strategy sums up, and how it ends."""
+    code = """
+from flwr.serverapp.server_app import ServerApp
+from flwr.superlink.grid.http_grid import HttpGrid
+from flwr.serverapp.strategy.strategy import Strategy
+
+class Own(Strategy):
+    def aggregate_train(self, replies):
+        return None, {"train_loss": 0.5, "name": "x"}
+    def aggregate_evaluate(self, replies):
+        return {"eval_acc": 0.75}
+
+def main(grid):
+    assert len(grid.push_messages(iter([Message("train"), Message("train.own"), Message("query")]))) == 3
+    assert len(grid.pull_messages([Message("train")])) == 1
+    assert grid.pull_messages([]) == []
+    own = Own()
+    assert own.start(grid, evaluate_fn=lambda number: {"accuracy": 0.25})[1] == {"eval_acc": 0.75}
+    assert "aggregate_train" not in vars(own)
+    raise ValueError("no such luck")
+
+try:
+    ServerApp()(HttpGrid(), main)
+except ValueError:
+    pass
+"""
+    found = notes(code)
+    assert [note["what"] for note in found] == ["begin", "sent", "got", "metrics", "metrics", "metrics", "end"]
+    assert found[1]["count"] == {"train": 2, "query": 1}
+    assert found[2]["count"] == {"train": 1}
+    assert [(note["source"], note["metrics"]) for note in found[3:6]] == [
+        ("train", {"train_loss": 0.5}), ("evaluate", {"eval_acc": 0.75}), ("central", {"accuracy": 0.25})
+    ]  # fmt: skip
+    assert "no such luck" in found[-1]["error"]
+    assert [note["ns"] for note in found] == sorted(note["ns"] for note in found)
+
+
+PLAN = {"addresses": ["10.77.0.1"], "congestion": None, "user": os.getuid(), "group": os.getgid()}
+
+
+@pytest.mark.parametrize("moment", ["nothing said", "plan said", "answer heard", "told to go on"])
+def test_a_command_that_is_gone_is_no_error(moment: str) -> None:
+    """Exit code 0 and no traceback; where this machine makes no namespaces the answer says so, and it ends, too."""
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its, mine:
+        keeper = subprocess.Popen(
+            [sys.executable, "-P", "-c", _KEEPER, str(its.fileno()), str(ROOT)],
+            pass_fds=[its.fileno()],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        its.close()
+        if moment != "nothing said":
+            mine.send(json.dumps(PLAN).encode())
+        if moment in ("answer heard", "told to go on"):
+            answer = json.loads(mine.recv(1 << 16))
+            if moment == "told to go on" and "unshared" in answer:
+                mine.send(b"{}")
+    _, said = keeper.communicate()
+    assert (keeper.returncode, said) == (0, "")
+
+
+GONE = "the process that keeps the namespaces has ended, got exit code 3; start the run again"
+
+
+@pytest.mark.parametrize("does", [lambda programs: programs._tell(go=True), Programs.news], ids=["tell", "news"])
+def test_a_keeper_that_is_gone_is_told_in_a_sentence(does: Callable[[Programs], object]) -> None:
+    """With its exit code; also to a command that would only say something."""
+    programs = Programs(1)
+    programs._keeper = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    its.close()
+    with programs._control, pytest.raises(FednetError, match=GONE):
+        does(programs)
+
+
+def _say_much(programs: Programs) -> None:
+    while True:
+        programs._tell(command=["x" * 10_000])
+
+
+@pytest.mark.parametrize("does", [_say_much, lambda programs: programs._hear("made")], ids=["tell", "hear"])
+def test_a_keeper_that_is_silent_is_told_in_a_sentence(does: Callable[[Programs], object]) -> None:
+    """The keeper reads no further commands, or sends no answer."""
+    programs = Programs(1)
+    programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    programs._control.settimeout(0.05)
+    silent = "says nothing, got no word for 30 s; start the run when this machine is less busy"
+    with its, programs._control, pytest.raises(FednetError, match=silent):
+        does(programs)

@@ -30,12 +30,10 @@ class Recorded(LiveAir):
         self.left: list[Departure] = []
 
     def put(self, link: int, packet: bytes, now_ns: int) -> bool:
-        """Note it."""
         self.came.append((now_ns, link, len(packet)))
         return super().put(link, packet, now_ns)
 
     def departures(self, until_ns: int) -> list[Departure]:
-        """Note them."""
         gone = super().departures(until_ns)
         self.left += gone
         return gone

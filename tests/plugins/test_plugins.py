@@ -129,6 +129,7 @@ def test_problems_of_plug_ins_read_as_all_others(fednet, old, new, problem):
     assert problem in done.stderr
 
 
+@pytest.mark.slow
 def test_order_and_imports_do_not_matter(python):
     """Components of one module can be looked up in any order, also when the package itself came first."""
     code = """
@@ -193,7 +194,8 @@ def test_a_plug_in_cannot_take_the_place_of_what_is_built_in(monkeypatch):
     assert TypeAdapter(AnyModel).validate_python({"kind": "mlp", "hidden": [3]}) == Mlp(hidden=(3,))
 
 
-@pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trusted", [False, True])
 def test_the_current_folder_is_never_imported_from_by_itself(python, tmp_path, trusted):
     """`python -m` would find a module there; it is refused, until PYTHONPATH says that the folder is trusted."""
     (tmp_path / "beside.py").write_text(

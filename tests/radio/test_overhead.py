@@ -1,11 +1,29 @@
-"""Claims about headers, against counts by hand."""
+"""The link layer: slots, overhead, transport blocks, numerology, noise and energy; LoRa and Wi-Fi."""
+
+import csv
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from fednet_emu.network.lora.access import REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
+from fednet_emu.network.nr.slots import TddPattern, UplinkAccess
+from fednet_emu.network.wifi.standards import FAMILIES, control_ns, schemes
+from fednet_emu.radio.channel import thermal_noise_w
+from fednet_emu.radio.energy import (
+    COMPUTE_ENERGIES,
+    CmosEnergy,
+    MeasuredEnergy,
+    PublishedEnergy,
+    Transmitter,
+    compute_energy_j,
+)
+from fednet_emu.radio.nr.blocks import transport_block_bit
+from fednet_emu.radio.nr.numerology import occupied_hz, resource_blocks
 from fednet_emu.radio.overhead import HEADER_BYTE, OVERHEADS, Header, NoOverhead, Packets
+from fednet_emu.units import linear_to_db
 
 
 def test_a_model_of_a_million_parameters_over_tcp():
@@ -37,12 +55,6 @@ def test_a_larger_payload_is_never_smaller_on_the_air(size_bit, more_bit):
     assert NoOverhead().wire_bit(size_bit) == size_bit
 
 
-def test_packets_without_room_are_refused():
-    """60 byte of headers leave nothing of 60."""
-    with pytest.raises(ValidationError, match="has no data after 60 bytes of headers, got 60"):
-        Packets(headers="tcp-ipv6", mtu_byte=60)
-
-
 def test_a_header_per_message():
     """Every message pays it, an empty one too."""
     assert [Header(header_bit=64).wire_bit(size_bit) for size_bit in (0, 1000)] == [64, 1064]
@@ -51,3 +63,360 @@ def test_a_header_per_message():
 def test_every_kind_of_overhead_has_claims_here():
     """The table and this file name the same kinds."""
     assert set(OVERHEADS) == {"none", "header", "packets"}
+
+
+with (Path(__file__).parent / "reference" / "link_nr_ul_access_latency.csv").open(encoding="utf-8") as file:
+    ROWS = list(csv.DictReader(file))
+
+SLOT_NS = 500_000
+PATTERNS = st.sampled_from(["DDDSU", "DDSUU", "DDDDDDDSUU", "DSUU", "DU", "DDSU", "DSUUU", "UD"])
+
+
+def access(row):
+    """The access of a row of the table, whose slots last half a millisecond."""
+    pattern = TddPattern(row["pattern"], 30)
+    period = round(float(row["sr_period_ms"]) / 0.5)
+    return UplinkAccess(pattern, period, int(row["k2_min_slots"]), int(row["decode_slots"]))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['pattern']}-{row['sr_period_ms']}-{row['k2_min_slots']}")
+@pytest.mark.parametrize("grant", ["first", "bulk"])
+def test_latencies_are_those_of_the_enumeration(row, grant):
+    """All 28 rows: the least exactly, the mean within 0.05 ms, the largest one step of 0.05 ms above the table's."""
+    latency = access(row).latency(bulk=grant == "bulk")
+
+    assert len(ROWS) == 28
+    assert latency.least * 0.5 == float(row[f"{grant}_min_ms"])
+    assert latency.mean * 0.5 == pytest.approx(float(row[f"{grant}_mean_ms"]), abs=0.0501)
+    assert latency.most * 0.5 == pytest.approx(float(row[f"{grant}_max_ms"]) + 0.05, abs=1e-9)
+
+
+def walked_wait_ns(slots, sr_period, k2, decode, now_ns):
+    """The same by a walk from slot to slot, with a calendar of the nominal occasions."""
+
+    def kind(slot):
+        return slots[slot % len(slots)]
+
+    def first(slot, kinds):
+        while kind(slot) not in kinds:
+            slot += 1
+        return slot
+
+    origin, slot = first(0, "U"), 0
+    used = set()
+    for n in range(-60, 100):
+        used.add(first(origin + n * sr_period, "U"))
+    while slot * SLOT_NS < now_ns or slot not in used:
+        slot += 1
+    for _ in range(2):
+        slot = first(first(slot + 1 + decode, "DS") + k2, "U")
+    return slot * SLOT_NS - now_ns
+
+
+@given(PATTERNS, st.integers(1, 40), st.integers(1, 8), st.integers(0, 4), st.integers(0, 50 * SLOT_NS))
+def test_a_wait_is_that_of_a_walk_through_the_slots(slots, sr_period, k2, decode, now_ns):
+    """Any pattern, period, k2, decoding time and arrival."""
+    in_time = UplinkAccess(TddPattern(slots, 30), sr_period, k2, decode)
+    now_ns %= 10 * sr_period * SLOT_NS
+
+    assert in_time.wait_ns(now_ns) == walked_wait_ns(slots, sr_period, k2, decode, now_ns)
+
+
+@given(PATTERNS, st.integers(1, 40), st.integers(1, 8), st.integers(0, 4))
+def test_the_mean_is_that_of_waits_of_evenly_spread_arrivals(slots, sr_period, k2, decode):
+    """The midpoints of all slots of the hyperperiod, between which a wait is linear."""
+    in_time = UplinkAccess(TddPattern(slots, 30), sr_period, k2, decode)
+    waits = [in_time.wait_ns(slot * SLOT_NS + SLOT_NS // 2) / SLOT_NS for slot in range(in_time.hyperperiod)]
+
+    latency = in_time.latency(bulk=True)
+
+    assert sum(waits) / len(waits) + 1 == pytest.approx(latency.mean)
+    assert latency.least <= min(waits) + 1
+    assert max(waits) + 1 <= latency.most
+
+
+def test_a_failed_block_comes_again_after_ten_slots():
+    """5 ms at 30 kHz for both usual patterns, k2 of 4 and two slots to decode."""
+    for slots in ("DDDSU", "DDDDDDDSUU"):
+        in_time = UplinkAccess(TddPattern(slots, 30), 40, 4, 2)
+        first = slots.index("U")
+        assert in_time.after(first) - first == 10
+
+
+@pytest.mark.parametrize(("slots", "up", "down"), [("DDDSU", 0.2, 0.6), ("DDDDDDDSUU", 0.2, 0.7), ("DDSUU", 0.4, 0.4)])
+def test_shares_of_usual_patterns(slots, up, down):
+    """The uplink's and the downlink's share of the slots."""
+    pattern = TddPattern(slots, 30)
+
+    assert (pattern.share("U"), pattern.share("D")) == pytest.approx((up, down))
+
+
+def test_a_slot_is_a_millisecond_over_a_power_of_two():
+    """TS 38.211 Table 4.3.2-1."""
+    lengths_ns = [TddPattern("DDDSU", spacing_khz).slot_ns for spacing_khz in (15, 30, 60, 120)]
+
+    assert lengths_ns == [1_000_000, 500_000, 250_000, 125_000]
+
+
+with (Path(__file__).parent / "reference" / "link_nr_tbs.csv").open(encoding="utf-8") as file_of_transport_blocks:
+    ROWS_TRANSPORT_BLOCKS = list(csv.DictReader(file_of_transport_blocks))
+
+
+def test_all_sizes_are_those_of_the_standard():
+    """1,710 sizes of three MCS tables, 1 to 273 blocks, 12 to 14 symbols, 1 to 4 layers, equal."""
+    found = [
+        transport_block_bit(
+            int(row["prb"]),
+            int(row["symbols"]),
+            int(row["dmrs_re"]),
+            int(row["qm"]),
+            float(row["rate_x1024"]),
+            overhead=int(row["overhead_re"]),
+            layers=int(row["layers"]),
+        )
+        for row in ROWS_TRANSPORT_BLOCKS
+    ]
+
+    assert len(found) == 1710
+    assert found == [int(row["tbs_bit"]) for row in ROWS_TRANSPORT_BLOCKS]
+
+
+def test_a_resource_block_counts_at_most_156_elements():
+    """Fourteen symbols without reference signals are 168 elements, and give no more than thirteen."""
+    assert transport_block_bit(51, 14, 0, 6, 567) == transport_block_bit(51, 13, 0, 6, 567)
+
+
+@pytest.mark.parametrize("blocks", [10, 25, 51, 106, 273])
+def test_rounding_is_small(blocks):
+    """From ten blocks on a size is within 3.2 % of symbols times bits times rate, its step being at most 1 / 32."""
+    for bits, rate in ((2, 120), (2, 679), (4, 658), (6, 567), (6, 948)):
+        plain = blocks * (12 * 13 - 12) * bits * rate / 1024
+        assert transport_block_bit(blocks, 13, 12, bits, rate) == pytest.approx(plain, rel=0.032, abs=24)
+
+
+def test_no_resources_no_bits():
+    """An allocation that is all reference signals, or empty, carries nothing."""
+    assert transport_block_bit(0, 13, 12, 2, 120) == 0
+    assert transport_block_bit(51, 1, 12, 2, 120) == 0
+
+
+with (Path(__file__).parent / "reference" / "nr_rb_table.csv").open(encoding="utf-8") as _file:
+    ROWS_NUMEROLOGY = list(csv.DictReader(_file))
+
+
+@pytest.mark.parametrize(
+    "row", ROWS_NUMEROLOGY, ids=lambda row: f"{row['frequency_range']}-{row['scs_khz']}-{row['channel_bw_mhz']}"
+)
+def test_blocks_of_every_channel(row):
+    """Number of resource blocks and occupied bandwidth of every channel of the standard."""
+    carrier_hz = 3.5e9 if row["frequency_range"] == "FR1" else 28e9
+    channel_hz = float(row["channel_bw_mhz"]) * 1e6
+
+    assert resource_blocks(channel_hz, int(row["scs_khz"]), carrier_hz) == int(row["n_rb"])
+    assert occupied_hz(channel_hz, int(row["scs_khz"]), carrier_hz) == pytest.approx(
+        float(row["occupied_bw_mhz"]) * 1e6
+    )
+
+
+@pytest.mark.parametrize(
+    ("bandwidth_hz", "expected_dbm"), [(180e3, -121.447), (1e6, -114.0), (10e6, -104.0), (20e6, -100.99)]
+)
+def test_noise_floors(bandwidth_hz, expected_dbm):
+    """One resource block, 1, 10 and 20 MHz at -174 dBm/Hz have their textbook floors."""
+    noise_dbm = 30 + linear_to_db(thermal_noise_w(bandwidth_hz, noise_figure_db=0.0))
+
+    assert noise_dbm == pytest.approx(expected_dbm, abs=1e-3)
+
+
+def test_noise_is_a_power_over_the_band_not_a_density():
+    """20 MHz of 3.98e-21 W/Hz are 7.96e-14 W, the trap of papers that quote one for the other."""
+    assert thermal_noise_w(1.0, noise_figure_db=0.0) == pytest.approx(3.98107e-21, rel=1e-5)
+    assert thermal_noise_w(20e6, noise_figure_db=0.0) == pytest.approx(7.96214e-14, rel=1e-5)
+
+
+def test_half_the_band_has_half_the_noise():
+    """A share of the band costs its own noise only, which is why narrow transmissions reach farther."""
+    assert 2 * thermal_noise_w(10e6, 5.0) == pytest.approx(thermal_noise_w(20e6, 5.0))
+
+
+def test_the_noise_figure_adds_in_decibel():
+    """A handset of 9 dB hears 20 MHz at -91.99 dBm."""
+    assert 30 + linear_to_db(thermal_noise_w(20e6, noise_figure_db=9.0)) == pytest.approx(-91.99, abs=1e-3)
+
+
+def test_another_density_replaces_the_thermal_one():
+    """1e-10 W over 1 MHz, the noise of Tran et al., is -130 dBm/Hz: 44 dB above thermal."""
+    assert thermal_noise_w(1e6, noise_figure_db=0.0, density_dbm_hz=-130.0) == pytest.approx(1e-10)
+
+
+def test_paper_convention_counts_radiated_power_only():
+    """23 dBm for 10 s are 2 J when the amplifier is perfect and the circuit draws nothing."""
+    assert Transmitter(efficiency=1.0, circuit_w=0.0).drawn_w(0.2) * 10.0 == pytest.approx(2.0)
+
+
+def test_amplifier_and_circuit_draw_more_than_is_radiated():
+    """(0.7 / 0.35 + 0.5) W for 2 s are 5 J."""
+    assert Transmitter(efficiency=0.35, circuit_w=0.5).drawn_w(0.7) * 2.0 == pytest.approx(5.0)
+
+
+def test_worked_example_of_tran():
+    """2e4 cycles for each of 500 samples at 1 GHz and alpha = 2e-28 (kappa = 1e-28) cost 1 mJ an epoch."""
+    alpha = 2e-28
+
+    assert compute_energy_j(2e4 * 500, frequency_hz=1e9, kappa=alpha / 2) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "frequency_hz", "expected_w"), [(1e-28, 1e9, 0.1), (1e-28, 2e9, 0.8), (1e-27, 1.5e9, 3.375)]
+)
+def test_a_second_of_work_costs_kappa_f_cubed(kappa, frequency_hz, expected_w):
+    """Power is kappa f^3: twice the clock, eight times the power."""
+    assert compute_energy_j(frequency_hz * 1.0, frequency_hz, kappa) == pytest.approx(expected_w)
+
+
+def test_kappa_of_a_component_is_that_of_the_formula():
+    """1e10 operations at 8 per cycle: 1.25e9 cycles at 1 GHz cost 0.125 J, at half the clock a quarter of it."""
+    law = CmosEnergy(clock_hz=1e9, flop_per_cycle=8, kappa=1e-28)
+
+    assert law.energy_j(1e10, duration_s=99.0) == pytest.approx(0.125)
+    assert law.energy_j(1e10, duration_s=99.0, clock=0.5) == pytest.approx(0.125 / 4)
+
+
+@pytest.mark.parametrize("lacking", ["clock_hz", "flop_per_cycle"])
+def test_a_clock_is_never_made_up(lacking):
+    """Speed over 8 as the clock gave 1.56 nW at 2e7 FLOP/s and 1.56 kW at 2e11; now clock and cycles must be given."""
+    assert compute_energy_j(2e7 / 8, 2e7 / 8, 1e-28) == pytest.approx(1.56e-9, rel=2e-3)
+    settings = {"clock_hz": 1e9, "flop_per_cycle": 8.0}
+    del settings[lacking]
+
+    with pytest.raises(ValidationError, match=lacking):
+        CmosEnergy(**settings)
+    with pytest.raises(ValidationError, match=lacking):
+        PublishedEnergy(preset="tran-2019", **settings)
+
+
+def test_measured_power_counts_time_not_cycles():
+    """4.2 W for 10 s are 42 J, however much was computed."""
+    assert MeasuredEnergy(active_w=4.2).energy_j(1.0, duration_s=10.0) == pytest.approx(42.0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "cycles", "frequency_hz", "expected_j"),
+    [
+        ("tran-2019", 20 * 8 * 5e6, 1e9, 0.08),
+        ("chen-2021-code", 40 * 1e6, 1e9, 0.04),
+        ("yang-2021", 2e4 * 500, 2e9, 4e-3),
+    ],
+)
+def test_presets_reproduce_a_worked_number(preset, cycles, frequency_hz, expected_j):
+    """Tran: 20 cycles on each bit of 5 MB; Chen: 40 on each bit of 1 Mbit; Yang: 2e4 on each of 500 samples."""
+    law = PublishedEnergy(preset=preset, clock_hz=frequency_hz, flop_per_cycle=1)
+
+    assert law.energy_j(cycles, duration_s=0.0) == pytest.approx(expected_j)
+
+
+def test_every_kind_of_compute_energy_has_claims_here():
+    """The table and this file name the same kinds."""
+    assert set(COMPUTE_ENERGIES) == {"cmos", "published", "measured"}
+
+
+with (Path(__file__).parent / "reference" / "link_lora_toa.csv").open(encoding="utf-8") as _file_of_lora:
+    FRAMES = list(csv.DictReader(_file_of_lora))
+
+
+def test_frames_last_as_the_data_sheets_say():
+    """All 17 worked frames to the microsecond; at 250 kHz half as long where both have the same rate optimisation."""
+    for row in FRAMES:
+        size_byte, spreading = int(row["payload_byte"]), int(row["sf"])
+        told_ns = float(row["time_on_air_ms"]) * 1e6
+        assert time_on_air_ns(size_byte, spreading, 125e3) == told_ns
+        if spreading < 11:
+            assert time_on_air_ns(size_byte, spreading, 250e3) == told_ns / 2
+
+    assert len(FRAMES) == 17
+
+
+@pytest.mark.parametrize(
+    ("snr_db", "spreading"),
+    [(-30, 12), (-7.1, 12), (-6.9, 11), (-4.6, 11), (-4.4, 10), (0.6, 8), (2.9, 8), (3.1, 7)],
+)
+def test_adaptation_takes_steps_of_3_db_beyond_a_margin_of_10_db(snr_db, spreading):
+    """At -7 dB the margin at spreading factor 12 (-20 dB) is 3 dB: one step, and 0.5 dB are left."""
+    assert adapted(snr_db) == spreading
+
+
+@pytest.mark.parametrize("spreading", [7, 8, 9, 10, 11])
+def test_the_threshold_of_a_factor_is_where_adaptation_reaches_it(spreading):
+    """From there on it has that factor, just below the next one; above 10.5 dB more than it needs."""
+    threshold_db = adapted_from_db(spreading)
+
+    assert [adapted(threshold_db + 1e-6), adapted(threshold_db - 1e-6)] == [spreading, spreading + 1]
+    assert threshold_db == pytest.approx(REQUIRED_DB[spreading] + 10.5)
+
+
+REFERENCE = Path(__file__).parent / "reference"
+STANDARDS = {"Ofdm": "a", "ErpOfdm": "a", "Ht": "n", "Vht": "ac", "He": "ax"}
+
+
+def rows(name):
+    with (REFERENCE / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def data_bit(row):
+    """Data bits of a symbol of the scheme that a row names by its index or its rate."""
+    standard, place = STANDARDS[row["family"]], int(row["mcs_or_mbps"])
+    if standard == "a":
+        return 4 * place
+    return schemes(standard, int(row["width_mhz"]))[place].data_bit
+
+
+def test_frames_last_as_long_as_in_the_test_of_ns3():
+    """All 93 durations to the nanosecond: 802.11a with and without a signal extension, HT and HE of three guards."""
+    found = rows("link_wifi_ppdu_durations.csv")
+    for row in found:
+        family = FAMILIES[STANDARDS[row["family"]]]
+        ppdu_ns = family.ppdu_ns(int(row["psdu_byte"]), data_bit(row), int(row["guard_ns"]))
+        assert ppdu_ns + int(row["signal_extension_ns"]) == int(row["duration_ns"]), row
+
+    assert len(found) == 93
+
+
+def test_schemes_have_the_rates_of_the_standard_and_the_snrs_of_ns3():
+    """Data bits over the duration of a symbol, from 6 Mbit/s to 600.5 Mbit/s; 20 MHz has no MCS 9 in 802.11ac."""
+    told = rows("link_wifi_mcs_snr.csv")
+    found = {
+        "Ofdm": schemes("a", 20),
+        "Ht": schemes("n", 20),
+        "Vht": schemes("ac", 20) + schemes("ac", 80),
+        "He": schemes("ax", 20) + schemes("ax", 80),
+    }
+    for name, known in found.items():
+        own = [row for row in told if row["mode"].startswith(name)]
+        family = FAMILIES[STANDARDS[name]]
+        symbol_us = (family.symbol_ns + family.guard_ns) / 1e3
+        assert [scheme.data_bit / symbol_us for scheme in known] == pytest.approx(
+            [float(row["rate_mbps"]) for row in own], rel=1e-4
+        )
+        assert [scheme.snr_db for scheme in known] == pytest.approx(
+            [float(row["snr10_table_db"]) for row in own], abs=0.21
+        )
+
+    assert len(told) == sum(map(len, found.values()))
+
+
+def test_two_streams_carry_twice_the_bits_after_one_more_training_field():
+    """802.11n: 144.4 Mbit/s (3.6 us symbols of 520 bits) and 4 us more of preamble; half bits round down."""
+    (one, two), family = (schemes("n", 20, streams)[7] for streams in (1, 2)), FAMILIES["n"]
+
+    assert (one.data_bit, two.data_bit) == (260, 520)
+    assert family.ppdu_ns(62, 520, 400, 2) == 36_000 + 4_000 + 3_600
+    assert [scheme.data_bit for scheme in schemes("ac", 20, 2)][-1] == 624  # MCS 8: 693.3 bits of MCS 9 do not exist
+
+
+@pytest.mark.parametrize(
+    ("size_byte", "mbps", "us"), [(14, 24, 28), (32, 24, 32), (20, 24, 28), (24, 24, 32), (14, 6, 44), (32, 6, 68)]
+)
+def test_control_frames_are_sent_as_the_first_standard_has_them(size_byte, mbps, us):
+    """ACK, block ACK, RTS and block-ack request: 20 us and symbols of 4 us."""
+    assert control_ns(size_byte, mbps) == us * 1000

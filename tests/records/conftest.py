@@ -114,5 +114,4 @@ def rows() -> dict[str, Any]:
 
 @pytest.fixture
 def make_ledger() -> Callable[[Mapping[str, Any]], Ledger]:
-    """Makes a ledger of rows."""
     return ledger_of

@@ -50,7 +50,6 @@ def state():
 
 @pytest.fixture
 def odd():
-    """Settings that are nobody's default."""
     collector, threads = gc.get_threshold(), torch.get_num_threads()
     gc.set_threshold(701, 11, 12)
     torch.set_num_threads(2)

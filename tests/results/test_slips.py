@@ -12,6 +12,7 @@ from fednet_emu.scenario.document import load
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runs import runs_of
 
+pytestmark = pytest.mark.usefixtures("cells_here")
 SHORT = {"stop.rounds": 2}
 
 
@@ -21,7 +22,6 @@ class Clusters(fe.Algorithm):
     clusters: int = 1
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Pauses."""
         w = fed.initial_model()
         for _ in fed.rounds():
             yield fed.sleep(self.clusters)
@@ -29,13 +29,11 @@ class Clusters(fe.Algorithm):
 
 
 def timed(**given: Any) -> fe.Run:
-    """A short run without training."""
     settings = {**SHORT, **given.pop("settings", {})}
     return fe.run("quickstart", settings=settings, timing_only=True, progress=False, **given)
 
 
 def swept(grid: dict[str, Any], **given: Any) -> fe.Study:
-    """A short sweep without training."""
     return fe.sweep("quickstart", grid=grid, seeds=1, settings=SHORT, timing_only=True, progress=False, **given)
 
 

@@ -21,7 +21,6 @@ def tensorboard_events(run: Path) -> Any:
 
 
 def tensorboard_points(run: Path) -> Points:
-    """Every scalar; its wall time is simulated time."""
     events = tensorboard_events(run)
     return {
         tag: [(event.step, event.wall_time, event.value) for event in events.Scalars(tag)]
@@ -79,7 +78,6 @@ def _contents(data: bytes, block: int = 1 << 15) -> Iterator[bytes]:
 
 
 def wandb_rows(store: Path) -> list[dict[str, float]]:
-    """Every row of the history."""
     rows = [record.history for record in wandb_records(store) if record.WhichOneof("record_type") == "history"]
     return [{_key(item): json.loads(item.value_json) for item in row.item} for row in rows]
 

@@ -38,7 +38,6 @@ pytestmark = pytest.mark.filterwarnings("ignore", "error:track")  # the librarie
 
 
 def needs(name: str):
-    """Skip a test whose library is not there."""
     missing = find_spec(MODULES[name]) is None
     return pytest.mark.skipif(missing, reason=f"needs {name}: pip install 'fednet-emu[{name}]'")
 
@@ -142,8 +141,6 @@ def test_what_is_there_after_a_kill_is_told_once(name: str, tmp_path: Path):
 
 
 def crashed(name: str, out: Path) -> None:
-    """Run into an error after the first round."""
-
     def crash(fed: Federation) -> None:
         raise ZeroDivisionError("no way")
 

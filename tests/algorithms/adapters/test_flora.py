@@ -28,7 +28,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.adapters.networks import Adapted, two_steps
 from tests.algorithms.small import ADAPTED, local_sgd
 from tests.emulation.test_resume import Interruption
-from tests.federation.test_adapters import SCENARIO, adapted, two_owners
+from tests.federation.test_learning_task import SCENARIO, adapted, two_owners
 from tests.learning.models.gpt import DigitReader
 
 

@@ -19,7 +19,7 @@ from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters, Factors
 from tests.algorithms.adapters.networks import Adapted, two_steps
 from tests.algorithms.small import ENGINES
-from tests.federation.test_adapters import SCENARIO, adapted
+from tests.federation.test_learning_task import SCENARIO, adapted
 from tests.federation.texts import two_owners
 from tests.learning.models.gpt import DigitReader
 

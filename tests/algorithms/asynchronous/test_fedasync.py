@@ -1,18 +1,17 @@
-"""FedAsync against a simulator of a few lines, its story at exact times, and its limits."""
+"""FedAsync, FedBuff, their dispatcher and the staleness of updates."""
 
 from __future__ import annotations
 
-import heapq
-from typing import Any
-
-import pytest
-import torch
-from torch import Tensor
-
+from collections import Counter
 from fednet_emu.algorithms.asynchronous.staleness import Constant, Hinge, Polynomial, Staleness
+from fednet_emu.algorithms.asynchronous.staleness import Constant, Polynomial, Staleness
 from fednet_emu.errors import Deadlock
+from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
+from fednet_emu.records.laws.verify import verify
+from fednet_emu.testing import run_small
 from fednet_emu.testing import run_small, small_federation
+from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.asynchronous.by_hand import (
     FLOP,
     FOUR_SPEEDS,
@@ -23,7 +22,15 @@ from tests.algorithms.asynchronous.by_hand import (
     descended,
     trained,
 )
+from tests.algorithms.asynchronous.by_hand import INSTANT_LINKS
 from tests.algorithms.small import ENGINES
+from torch import Tensor
+from typing import Any
+import heapq
+import pytest
+import torch
+import weakref
+
 
 IDEAL = (SPEEDS, *INSTANT_LINKS)
 
@@ -183,3 +190,215 @@ def test_the_server_mixes_exactly_at_both_ends() -> None:
 
     assert torch.equal(torch.lerp(w, w_k, 1.0), w_k)
     assert torch.equal(torch.lerp(w, w_k, 0.0), w)
+
+
+def fedbuff(**settings: Any) -> str:
+    """The setting of the algorithm."""
+    more = ", ".join(f"{key}: {value}" for key, value in settings.items())
+    return f"algorithm={{kind: fedbuff, {LOCAL}, {more}}}"
+
+
+def simulated_of_fedbuff(fed: Federation, size: int, lr: float, s: Staleness, steps: int) -> tuple[Tensor, list[int]]:
+    """Algorithm 1 with all four devices in flight: who has the least time goes next. The last w, and all staleness."""
+    w, t, buffered, total, stale = fed.task.model.initial().double(), 0, 0, 0.0, []
+    given, asked = [(w, 0)] * 4, [0] * 4
+    queue = [(FLOP / speed, k) for k, speed in enumerate(FOUR_SPEEDS)]
+    heapq.heapify(queue)
+    while t < steps:
+        at_s, k = heapq.heappop(queue)
+        start, version = given[k]
+        total = total + s.weight(t - version) * (descended(fed, k, asked[k], start) - start)
+        stale.append(t - version)
+        buffered += 1
+        if buffered == size:
+            w, t, buffered, total = w + lr * total / size, t + 1, 0, 0.0
+        given[k], asked[k] = (w, t), asked[k] + 1
+        heapq.heappush(queue, (at_s + FLOP / FOUR_SPEEDS[k], k))
+    return w, stale
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("more", "s"),
+    [({}, Polynomial(a=0.5)), ({"staleness": "constant"}, Constant()), ({"server_lr": 0.7}, Polynomial(a=0.5))],
+)
+def test_it_is_the_algorithm_of_the_paper_fedbuff(more: dict[str, Any], s: Staleness, engine: str) -> None:
+    """Ten steps of three updates each, of four devices of different speeds, are those of a queue and the formula."""
+    settings = (*IDEAL, fedbuff(buffer_size=3, **more), "stop.rounds=10", f"training.engine={engine}")
+    w, fed = trained(*settings, "evaluation.every_rounds=4")
+    expected, stale = simulated_of_fedbuff(fed, 3, more.get("server_lr", 1.0), s, 10)
+
+    assert [row["staleness"] for row in fed.ledger.series["activations"]] == stale
+    assert len(stale) == 30
+    assert max(stale) >= 2
+    assert close(w, expected)
+
+
+def test_everybody_at_equal_speed_is_federated_averaging() -> None:
+    """With K = concurrency = all, and answers that come together, it is synchronous FedAvg of equal weights."""
+    together = ("network.uplink.access=ofdma", "stop.rounds=6")
+    fedavg = f"algorithm={{kind: fedavg, cohort: 4, weighting: uniform, server_lr: 0.8, {LOCAL}}}"
+    w, fed = trained(*together, fedbuff(buffer_size=4, concurrency=4, server_lr=0.8))
+    expected, synchronous = trained(*together, fedavg)
+
+    assert fed.clock.now == synchronous.clock.now
+    assert fed.ledger.sent_bit == synchronous.ledger.sent_bit
+    assert {row["staleness"] for row in fed.ledger.series["activations"]} == {0}
+    assert close(w, expected)
+
+
+def test_one_update_at_a_time_is_a_step_along_it() -> None:
+    """With K = 1 and concurrency 1 each device goes on from where the one before it ended."""
+    w, fed = trained(*IDEAL, fedbuff(buffer_size=1, concurrency=1), "stop.rounds=8")
+    expected, asked = fed.task.model.initial().double(), [0] * 4
+    for k in fed.ledger.frames()["computes"]["device"].tolist():
+        expected = descended(fed, k, asked[k], expected)
+        asked[k] += 1
+
+    assert close(w, expected)
+
+
+def test_the_step_by_hand() -> None:
+    """From (1, 1): 0.5 times the sum of 0.5 (2, 4) and 0.25 (4, 0)."""
+    updates = [torch.tensor([2.0, 4.0]), torch.tensor([4.0, 0.0])]
+
+    assert accumulated(moved_by_sum(torch.ones(2), [0.5, 0.25], 0.5), updates).tolist() == [2.0, 2.0]
+
+
+def test_the_story_of_two_steps() -> None:
+    """Messages take 320 us, computing 720 of dev-0 and 1440 of dev-1; every second answer makes a step.
+
+    Dev-0 answers at 1.36 ms, and is asked again with the model that is still the first one; dev-1 at 2.08 ms, which
+    makes the first step; dev-0 at 2.72 ms, stale by one, is asked with the second model and answers at 4.08 ms.
+    """
+    fed = run_small(
+        "devices.count=2",
+        "data.n_samples=40",
+        "devices.speed={kind: list, flop_per_s: [1e6, 0.5e6]}",
+        "algorithm={kind: fedbuff, buffer_size: 2, lr: 0.1, batch_size: null, local_steps: 1}",
+        "stop.rounds=2",
+        timing_only=True,
+    )
+    frames = fed.ledger.frames()
+    downlinks = frames["transfers"].query("kind == 'downlink'")
+    told = [(row["step"], row["device"], row["staleness"]) for row in fed.ledger.series["activations"]]
+    came_s = [row["arrived_s"] for row in fed.ledger.series["activations"]]
+
+    assert frames["rounds"]["ended_s"].tolist() == pytest.approx([2.08e-3, 4.08e-3], abs=1e-12)
+    assert downlinks["started_s"].tolist()[:3] == pytest.approx([0, 1.36e-3, 2.08e-3], abs=1e-12)
+    assert downlinks["payload"].tolist()[0] == downlinks["payload"].tolist()[1] != downlinks["payload"].tolist()[2]
+    assert came_s == pytest.approx([1.36e-3, 2.08e-3, 2.72e-3, 4.08e-3], abs=1e-12)
+    assert told == [(1, 0, 0), (1, 1, 0), (2, 0, 1), (2, 0, 0)]
+
+
+def test_what_is_lost_is_not_counted() -> None:
+    """Half of the uploads are lost: every step still has its three updates, and those that were lost are told."""
+    loss = "network.uplink.loss={kind: random, probability: 0.5}"
+    fed = run_small(fedbuff(buffer_size=3), loss, "stop.rounds=20", timing_only=True)
+    rounds = fed.ledger.frames()["rounds"]
+
+    assert set(rounds["arrived"]) == {3}
+    assert 100 <= rounds["invited"].sum() <= 150
+    assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
+
+
+WORK = "lr: 0.1, batch_size: null, local_steps: 1"
+TEN = ("devices.count=10", "data.n_samples=200")
+
+
+def fedasync_of_dispatcher(concurrency: int, more: str = "") -> str:
+    """The setting of FedAsync with so many devices in flight."""
+    return f"algorithm={{kind: fedasync, alpha: 0.5, concurrency: {concurrency}, {WORK}, {more}}}"
+
+
+def test_the_next_one_is_drawn_uniformly() -> None:
+    """With three of ten equal devices in flight for 3,000 updates, counts stay within five deviations of 300."""
+    fed = run_small(*TEN, *INSTANT_LINKS, fedasync_of_dispatcher(3), "stop.rounds=3000", timing_only=True)
+    counts = Counter(fed.ledger.computes.column("device").tolist())
+
+    assert set(counts) == set(range(10))
+    assert all(abs(count - 300) < 5 * 17 for count in counts.values())
+
+
+def test_another_seed_asks_others() -> None:
+    """The draw is the seed's."""
+    first, other = (run_small(*TEN, fedasync_of_dispatcher(3), f"seed={seed}", "stop.rounds=20", timing_only=True) for seed in (0, 1))
+
+    assert first.ledger.computes.column("device").tolist() != other.ledger.computes.column("device").tolist()
+
+
+def test_more_in_flight_than_there_are_is_everybody() -> None:
+    """With room for 50 all ten are asked at once, each once, by one broadcast."""
+    fed = run_small(*TEN, fedasync_of_dispatcher(50), "stop.rounds=1", timing_only=True)
+    transfers = fed.ledger.frames()["transfers"]
+
+    assert transfers.query("kind == 'downlink' and started_s == 0")["receivers"].tolist() == [10]
+    assert small_scenario(*TEN, fedasync_of_dispatcher(50)).algorithm.participants(10) == 10
+
+
+def test_nobody_waits_while_somebody_is_idle_and_there() -> None:
+    """Devices come and go: two are in flight whenever two of four are there, but for the time that answers take."""
+    away = "devices.availability={kind: windows, devices: {0: [[0, 0.02]], 1: [[0, 0.01], [0.03, 1]], 2: [[0, 0.02]]}}"
+    fed = run_small(fedasync_of_dispatcher(2), away, "stop.rounds=60", "stop.simulated_s=0.06", timing_only=True)
+    computes = fed.ledger.frames()["computes"]
+    late = computes.query("started_s > 0.0205")
+
+    assert set(late["device"]) == {1, 3}
+    assert late.query("device == 1")["started_s"].min() == pytest.approx(0.03, abs=0.7e-3)
+    assert late.query("device == 3")["started_s"].diff().max() < 2.1e-3
+
+
+def test_all_that_comes_in_one_instant_is_known_to_those_asked_then() -> None:
+    """Four equal devices answer at once: four versions, and then one broadcast of the last one to all four."""
+    fed = run_small(fedasync_of_dispatcher(4), "network.uplink.access=ofdma", "stop.rounds=8", timing_only=True)
+    frames = fed.ledger.frames()
+
+    assert frames["rounds"]["ended_s"].nunique() == 2
+    assert frames["transfers"].query("kind == 'downlink'")["receivers"].tolist()[:2] == [4, 4]
+    assert [row["staleness"] for row in fed.ledger.series["activations"]] == [0, 1, 2, 3] * 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["fedasync, alpha: 0.5", "fedbuff, buffer_size: 2", "safa, fraction: 0.5, lag_tolerance: 9"]
+)
+def test_an_old_model_lives_no_longer_than_its_training(kind: str) -> None:
+    """Three fast devices never keep more than four versions, and one that needs minutes keeps none."""
+    slow = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1]}"
+    settings = (*INSTANT_LINKS, f"algorithm={{kind: {kind}, {WORK}}}", slow, "stop.rounds=30")
+    fed = small_federation(*settings)
+    models: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def count(fed: Federation) -> None:
+        models.append(weakref.ref(fed.latest))
+        alive.append(sum(model() is not None for model in models))
+
+    fed.observers.append(count)
+    fed.run(small_scenario(*settings).algorithm)
+
+    assert len(alive) == 30
+    assert 2 <= max(alive) <= 4
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (Constant(), [1, 1, 1, 1, 1]),
+        (Polynomial(a=0.5), [1, 2**-0.5, 3**-0.5, 0.5, 0.1]),
+        (Polynomial(a=2), [1, 1 / 4, 1 / 9, 1 / 16, 1e-4]),
+        (Hinge(a=10, b=2), [1, 1, 1, 1 / 11, 1 / 971]),
+        (Hinge(a=0.5, b=0), [1, 1 / 1.5, 1 / 2, 1 / 2.5, 1 / 50.5]),
+    ],
+)
+def test_weights_by_hand(function: Staleness, expected: list[float]) -> None:
+    """At staleness 0, 1, 2, 3 and 99."""
+    assert [function.weight(tau) for tau in (0, 1, 2, 3, 99)] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("function", [Constant(), Polynomial(a=0.7), Hinge(a=3, b=4)])
+def test_fresh_updates_count_in_full_and_stale_ones_never_more(function: Staleness) -> None:
+    """s(0) = 1, and s does not grow."""
+    weights = [function.weight(tau) for tau in range(50)]
+
+    assert weights[0] == 1
+    assert weights == sorted(weights, reverse=True)

@@ -27,7 +27,6 @@ REGION = DiscRegion(radius_m=1.0)
 
 
 def paths(path, count=4, **fields):
-    """Paths of vehicles of a file."""
     return SumoMobility(path=str(path), **fields).paths(np.zeros((count, 2)), REGION, Streams(4))
 
 

@@ -27,12 +27,10 @@ ON_THE_SPHERE = Site(lat_deg=0, lon_deg=0, height_m=-7137)
 
 
 def seconds(utc):
-    """Seconds after the start."""
     return (datetime.fromisoformat(utc) - datetime.fromisoformat(START)).total_seconds()
 
 
 def elements(folder, lines=ISS["tle"]):
-    """A file of elements."""
     path = folder / "iss.tle"
     path.write_text("ISS\n" + "\n".join(lines) + "\n")
     return str(path)
@@ -58,12 +56,10 @@ def messages(form, changes=({},)):
 
 
 def summed(line):
-    """A line with a good checksum."""
     return line[:68] + str(sum(int(sign) if sign.isdecimal() else sign == "-" for sign in line[:68]) % 10)
 
 
 def orbits(law, count=1):
-    """The satellites of a law."""
     return law.paths(np.zeros((count, 2)), None, None)
 
 

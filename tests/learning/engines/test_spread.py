@@ -314,8 +314,9 @@ if len(sys.argv) > 2:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@pytest.mark.parametrize("source", ["file", pytest.param("standard input", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("source", ["file", "standard input"])
 def test_a_script_needs_no_guard_and_workers_end_with_it(tmp_path, source):
     """A script without `if __name__` has equal numbers with 1 and 2 workers; these end when it is killed by SIGKILL.
 
@@ -365,8 +366,9 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks ps for the processes of a session")
-@pytest.mark.parametrize("when", [pytest.param("starting", marks=pytest.mark.slow), "training"])
+@pytest.mark.parametrize("when", ["starting", "training"])
 def test_ctrl_c_is_one_sentence_and_nobody_stays(tmp_path, when):
     """A terminal sends it to all processes: those that are imported into, those that are forked, those that train."""
     script, out = tmp_path / "script.py", tmp_path / "run"

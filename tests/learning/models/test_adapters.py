@@ -24,7 +24,7 @@ from fednet_emu.learning.models.bases import Float32, Nf4, levels
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ADAPTED, local_sgd
-from tests.federation.test_adapters import SCENARIO
+from tests.federation.test_learning_task import SCENARIO
 from tests.learning.models.gpt import DigitReader, Gpt
 
 

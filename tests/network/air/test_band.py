@@ -1,25 +1,48 @@
-"""Claims about walking bits over fading blocks, against plain loops that integrate block by block."""
+"""Bands: who shares them, sums over the air, and active sets."""
 
-import math
-from fractions import Fraction
+from __future__ import annotations
 
-import numpy as np
-import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-
+from collections.abc import Sequence
+from fednet_emu.devices.availability import Always, Windows
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT
+from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
+from fednet_emu.kernel.work import work_per_ns
+from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import band as module
+from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.air.separate import BandAir, SeparateAir
 from fednet_emu.network.air.shared import end_of
+from fednet_emu.network.air.transfer import Message, Transfer
+from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.radio.fading import FadingByLineOfSight, NoFading, Rayleigh, Rician
+from fednet_emu.radio.fading import NoFading, Rayleigh
+from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.testing import small_federation
+from fractions import Fraction
+from hypothesis import example, given
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import exp1
+from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, instants_of, requests
+from tests.network.beside import general
 from tests.network.media import HandMadeLinks
+from tests.network.media import PlainRadios
 from tests.quick import examples
+from typing import Any
+from unittest.mock import patch
+import math
+import numpy as np
+import pytest
+
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 KEY = 0xFADE
@@ -215,3 +238,237 @@ def test_blocks_end_where_time_ends():
     ends = [(last - 2) * second, (last - 1) * second, last * second]
     assert edges_ns.tolist() == [ends[0] - second // 2, *ends, *[FOREVER_NS] * 3]
     assert numbers.tolist() == [last - 3 + place for place in range(6)]
+
+
+def outcomes(
+    snr: Sequence[float],
+    asked: Sequence[Request],
+    cancelled: Sequence[Cancelling],
+    until_ns: int = 10**13,
+    **options: Any,
+) -> list[Any]:
+    """The outcomes of the same play with exact walks only, and as usual."""
+    with patch.object(BandAir, "start", SeparateAir.start):
+        exact = World(snr, **options).play(asked, cancelled, until_ns)
+    return [exact, World(snr, **options).play(asked, cancelled, until_ns)]
+
+
+@examples(120)
+@given(
+    snr=st.lists(st.sampled_from([0.0, 1e-4, 0.05, 1.0, 1.0, 30.0, 1e4]), min_size=4, max_size=4),
+    asked=st.lists(requests, min_size=1, max_size=12),
+    cancelled=st.lists(cancellings, max_size=6),
+    until_ns=instants | st.just(10**13),
+    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), Shared(max_senders=1, threshold_db=-3.0)]),
+    law=st.sampled_from([Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=-1.0), FixedRate(bit_rate_bps=1e5)]),
+    coherence_s=st.sampled_from([0.0001, 0.0435, math.inf]),
+    timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
+    loss=st.sampled_from([NoLoss(), RandomLoss(probability=0.3)]),
+    availability=st.sampled_from([Always(), Always(), Windows(devices={0: [[0.005, 0.02]], 2: [[0.0, 0.003]]})]),
+    way=st.sampled_from(["uplink", "downlink"]),
+    radios=st.sampled_from(["plain", "bits"]),
+    receive_w=st.sampled_from([0.0, 0.1]),
+)
+def test_whatever_is_asked_and_cancelled_the_books_are_those_of_exact_walks(
+    snr, asked, cancelled, until_ns, access, law, coherence_s, timeout_s, loss, availability, way, radios, receive_w
+):
+    """Equal rows in equal order, deliveries in order and time, energies, bits, and transfers that nobody heard of."""
+    fading = NoFading() if math.isinf(coherence_s) else Rayleigh(coherence_s=coherence_s)
+    bits = PlainRadios(full_w=0.2, transmit_j_per_bit=1e-7, receive_j_per_bit=2e-7) if radios == "bits" else None
+    general, turns = outcomes(
+        snr, asked, cancelled, until_ns, access=access, law=law, fading=fading, timeout_s=timeout_s, loss=loss,
+        availability=availability, way=way, radios=bits, receive_w=receive_w,
+    )  # fmt: skip
+
+    assert turns == general
+
+
+def test_a_cancellation_at_any_instant_of_a_run_has_the_same_consequences():
+    """Each of five requests, cancelled before or after everything else of every instant, and a nanosecond beside it."""
+    asked = [Request(0, 0, 20_000), Request(0, 1, 20_000), Request(3 * MS, 2, 800), Request(9 * MS, 0, 1, 1)]
+    asked.append(Request(9 * MS, 3, 20_000))  # its link carries nothing
+    options = {"snr": (1.0, 10.0, 3.0, 1e-9), "fading": Rayleigh(coherence_s=0.002), "timeout_s": 0.05}
+    rows, *_ = World(**options).play(asked, [], 10**13)
+    events_ns = instants_of(rows)
+    assert len(events_ns) == 8
+
+    for at_ns in sorted({max(time_ns + by, 0) for time_ns in events_ns for by in (-1, 0, 1)}):
+        for number in range(5):
+            for last in (False, True):
+                general, turns = outcomes(asked=asked, cancelled=[Cancelling(number, at_ns, last)], **options)
+                assert turns == general
+
+
+def test_a_loss_that_is_noticed_as_another_transfer_ends_comes_first():
+    """One out of reach is given up at once, and noticed after the timeout of 4 ms, in which another one ends."""
+    snr, asked = (1.0, 0.0), [Request(0, 0, 800), Request(0, 1, 800)]
+    rows, *_ = World(snr, timeout_s=0.004).play(asked, [], 10**13)
+    begun_ns = rows[-1][7]
+    asked.append(Request(begun_ns + 4 * MS - rows[0][8], 0, 800))
+    general, turns = outcomes(snr, asked, [], timeout_s=0.004)
+
+    assert [(number, at_ns) for number, at_ns, _ in general[1][1:]] == [(1, begun_ns + 4 * MS), (2, begun_ns + 4 * MS)]
+    assert turns == general
+
+
+def test_who_has_left_listens_no_longer(cell):
+    """Of 0 to 1 and 2 to 3 the first ends: one row and one column remain, and the second leg has row 0."""
+    medium, clock = cell(Ofdma()).medium, Clock()
+    first, second = ([Transfer(clock, 2, print, *ends, Message(None, 8))] for ends in ((0, 1), (2, 3)))
+    on_air = ActiveSet(medium.band, medium.links, 1)
+    on_air.add([first, second])
+    assert on_air.gains.receivers.tolist() == [1, 3]
+
+    assert on_air.remove_legs(np.array([0])) == [first]
+
+    assert (on_air.gains.senders.tolist(), on_air.gains.receivers.tolist()) == ([2], [3])
+    assert (on_air.leg["row"].tolist(), on_air.burst["column"].tolist()) == ([0], [0])
+    assert on_air.gains.mean.shape == (1, 1)
+
+
+def test_senders_in_any_order_of_their_columns_may_leave_at_once(cell):
+    """0, 1 and 2 send, then 2 and 0 once more; the bursts of 0 and of 2 leave together, and 1 has the only column."""
+    medium, clock = cell(Shared()).medium, Clock()
+    bursts = [[Transfer(clock, 0, print, sender, -1, Message(None, 8))] for sender in (2, 1, 0, 0, 2)]
+    on_air = ActiveSet(medium.band, medium.links, 1)
+    for burst in bursts:
+        on_air.add([burst])
+
+    on_air.remove_legs(np.array([0, 2]))
+    assert (on_air.gains.senders.tolist(), on_air.burst["column"].tolist()) == ([2, 1, 0], [1, 2, 0])
+    assert on_air.remove_legs(np.array([1, 2])) == [bursts[3], bursts[4]]
+
+    assert (on_air.gains.senders.tolist(), on_air.burst["column"].tolist()) == ([1], [0])
+    assert on_air.gains.lowest <= on_air.gains.mean.min()
+
+
+@given(
+    sizes_bit=st.lists(st.integers(0, 10**12), min_size=1, max_size=5),
+    rates_bps=st.lists(st.floats(0, 1e9), min_size=5, max_size=5),
+    spans_ns=st.lists(st.integers(1, 10**10), min_size=1, max_size=3),
+)
+def test_what_is_carried_is_exact_and_never_more_than_there_was(cell, sizes_bit, rates_bps, spans_ns):
+    """Whole units of work, block by block; the float beside them is the nearest one."""
+    medium, clock = cell(Shared(), snr=[1.0] * 5).medium, Clock()
+    on_air = ActiveSet(medium.band, medium.links, 1)
+    on_air.add([[Transfer(clock, 0, print, k, -1, Message(None, bit))] for k, bit in enumerate(sizes_bit)])
+    rates_bps = rates_bps[: len(sizes_bit)]
+
+    on_air.carry([(np.array(rates_bps) / (1 + block), span_ns) for block, span_ns in enumerate(spans_ns)])
+
+    done = [sum(work_per_ns(bps / (1 + block)) * ns for block, ns in enumerate(spans_ns)) for bps in rates_bps]
+    left = [max(bit * BIT - work, 0) for bit, work in zip(sizes_bit, done, strict=True)]
+    assert on_air.work == left
+    assert on_air.leg["left_nbit"].tolist() == [float(work) / SCALE for work in left]
+
+
+MBIT = 1_000_000
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Numbers of blocks of all plans, and the number of times that the bursts on the air were gathered."""
+    counts, gathered = [], []
+    blocks, gather = Band.blocks, ActiveSet.gather
+    monkeypatch.setattr(Band, "blocks", lambda band, from_ns, n: counts.append(n) or blocks(band, from_ns, n))
+    monkeypatch.setattr(ActiveSet, "gather", lambda on_air: gathered.append(1) or gather(on_air))
+    return counts, gathered
+
+
+def test_a_plan_that_ran_out_is_followed_by_one_four_times_as_long(cell, planned):
+    """A second at blocks of 1 ms: 8 + 32 + 128 + 512 blocks are 680 of 1000; who is on the air is gathered once."""
+    (delivery,) = cell(general(Ofdma()), fading=Rayleigh(coherence_s=0.001)).play((0.0, 0, MBIT))
+
+    assert delivery.ended_s == 1.0
+    assert planned[0] == [8, 32, 128, 512, 2048]
+    assert len(planned[1]) == 1
+
+
+@pytest.mark.parametrize(("at_s", "later"), [(0.0155, [16, 64]), (0.0165, [32, 128])])
+def test_a_change_in_the_first_quarter_halves_the_next_plan(cell, planned, at_s, later):
+    """The second plan lasts from 8 to 40 ms: its first quarter ends with the block in which 16 ms lies."""
+    world = cell(general(Ofdma()), fading=Rayleigh(coherence_s=0.001))
+    first, second = world.play((0.0, 0, MBIT), (at_s, 1, MBIT))
+
+    assert planned[0][:4] == [8, 32, *later]
+    assert (first.ended_s, second.ended_s) == (1.0, at_s + 1.0)
+
+
+def test_work_that_fills_a_block_ends_with_it():
+    """A microsecond at 1 Mbit/s is done at its very end, and one unit more in the next block."""
+    rates, edges_ns, work = np.array([1e6, 2e6]), [500, 1500, 2500], 1000 * work_per_ns(1e6)
+
+    assert end_of(work, rates[:1], edges_ns[:2]) == 1500
+    assert [end_of(work + more, rates, edges_ns) for more in (-1, 0, 1)] == [1500, 1500, 1501]
+
+
+MANY = ("devices.count=100", "data.n_samples=200", "algorithm.cohort=100")
+FADING = ("channel.fading={kind: rayleigh, coherence_s: 0.01}", *MANY)
+BLOCKS = 300
+
+
+def bursts(*settings, access="", blocks=BLOCKS):
+    """What a hundred devices do in bursts of many fading blocks, and their mean SNRs."""
+    fed = small_federation(f"network.uplink.access={{kind: over-the-air, {access}}}", *settings)
+    everybody = np.arange(fed.n_devices)
+    sent = [fed.network.superposition.sending(everybody, block * 10_000_000, block) for block in range(blocks)]
+    return sent, fed.network.up_links.mean_snr
+
+
+@pytest.mark.parametrize("cutoff", [0.2, 0.7])
+def test_the_active_share_and_the_mean_power_are_the_closed_forms(cutoff):
+    """Rayleigh fading: exp(-g) of all bursts are sent, with a mean power of eta E1(g) over the channel's gain."""
+    sent, mean_snr = bursts(*FADING, access=f"cutoff: {cutoff}")
+    active = np.array([[not why for why in burst.silent] for burst in sent])
+    power = np.array([burst.power_part for burst in sent]) * mean_snr / sent[0].snr
+    n = active.size
+
+    assert active.mean() == pytest.approx(math.exp(-cutoff), abs=5 * math.sqrt(0.25 / n))
+    assert power.mean() == pytest.approx(exp1(cutoff), abs=5 * power.std() / math.sqrt(n))
+    assert {why for burst in sent for why in burst.silent} == {"", "outage"}
+
+
+def test_the_weakest_link_spends_its_budget_and_the_others_less():
+    """Eta is such that the mean power of the weakest link is the full power of its radio."""
+    sent, mean_snr = bursts(*FADING)
+
+    assert sent[0].snr == pytest.approx(mean_snr.min() / exp1(0.2), rel=1e-4)
+    assert len({burst.snr for burst in sent}) == 1
+
+
+def test_a_peak_budget_is_never_exceeded():
+    """The weakest link sends with full power at the cutoff, and with less above it."""
+    sent, mean_snr = bursts(*FADING, access="budget: peak")
+    most = max(burst.power_part.max() for burst in sent)
+
+    assert sent[0].snr == pytest.approx(0.2 * mean_snr.min())
+    assert 0.8 < most <= 1.0
+
+
+def test_devices_beyond_the_given_snr_are_silent():
+    """At the SNR that the median link can reach, the worse half never sends, and the better half arrives at it."""
+    _, mean_snr = bursts(*MANY, blocks=1)
+    level = float(np.median(mean_snr))
+    (burst,), _ = bursts(*MANY, access=f"snr_db: {10 * math.log10(level)}", blocks=1)
+    reached = burst.power_part * mean_snr
+
+    assert [why == "unreachable" for why in burst.silent] == (mean_snr < level).tolist()
+    assert burst.snr == pytest.approx(level)
+    assert reached[mean_snr >= level] == pytest.approx(level)
+    assert (reached[mean_snr < level] == 0).all()
+
+
+def test_nobody_knows_the_whole_channel():
+    """Factors differ from burst to burst and between devices, with the closed mean; without error all are 1."""
+    sent, _ = bursts(*FADING, access="csi_error: 0.04")
+    factor = np.array([burst.factor for burst in sent])
+
+    assert factor.mean() == pytest.approx(math.sqrt(0.96), abs=0.02)
+    assert len(np.unique(factor)) == factor.size
+    assert (np.array([burst.factor for burst in bursts(*FADING, blocks=2)[0]]) == 1.0).all()
+
+
+def test_a_cutoff_that_no_link_reaches_is_refused():
+    """Links that do not fade have gain 1."""
+    with pytest.raises(ScenarioError, match=r"network\.uplink\.access\.cutoff: no link ever has that gain, got 1\.5"):
+        bursts(*MANY, access="cutoff: 1.5", blocks=1)

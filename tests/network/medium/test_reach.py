@@ -1,17 +1,32 @@
-"""Claims about links that never carry a bit: known in a second, whatever the band is shared with."""
+"""Reach, loss, queues and parts of power."""
 
-import math
+from __future__ import annotations
 
-import pytest
-
+from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
+from fednet_emu.network.access.contention import Noma, Shared
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.access.orthogonal import Tdma
+from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.transfer import Delivery, Message
+from fednet_emu.network.air.transfer import Grant
+from fednet_emu.network.air.transfer import Message
+from fednet_emu.network.faults import Faults, NoLoss, RandomLoss
 from fednet_emu.radio.fading import FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER
+from fednet_emu.testing import small_federation
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.quick import crossed
+from types import SimpleNamespace
+import math
+import pytest
+import sys
+
 
 MBIT = 1_000_000
 LEAST = Shannon().min_sinr
@@ -198,3 +213,147 @@ def test_the_timeout_is_generous(cell, snr_db, size_bit):
     deliveries = world.play(*((0.0, number % 8, size_bit) for number in range(200)))
 
     assert {delivery.lost for delivery in deliveries} == {""}
+
+
+@given(
+    uniform=st.floats(0.0, 1.0, exclude_min=True, exclude_max=True), probability=st.floats(0.0, 1.0, exclude_max=True)
+)
+def test_a_transfer_is_erased_below_its_probability(uniform, probability):
+    """Quantile by quantile: more loss only ever adds to what is lost."""
+    assert RandomLoss(probability=probability).fate(None, uniform) == ("erased" if uniform < probability else "")
+    assert NoLoss().fate(None, uniform) == ""
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1.0, 30.0])
+def test_a_probability_is_below_one(probability):
+    """A link that loses everything, or 30 for 30 %, is refused."""
+    with pytest.raises(ValidationError, match="probability"):
+        RandomLoss(probability=probability)
+
+
+@pytest.mark.parametrize(("probability", "error", "lost"), [(0.0, 0.3, 0.3), (0.5, 0.5, 0.75), (0.4, 0.0, 0.4)])
+def test_the_error_of_a_plan_and_random_loss_are_independent(probability, error, lost):
+    """Of 4,000 delivered uploads of a link those are lost that either takes: 1 - (1 - p)(1 - e), to within 3 %."""
+    loss = RandomLoss(probability=probability) if probability else NoLoss()
+    faults = Faults(Presence(Always(), 0, 2), loss, 7)
+    upload = SimpleNamespace(sender=0, receiver=-1, grant=Grant(1.0, 1.0, 1.0, 0.0, 1.0, error))
+    fates = [faults.fate(upload) for _ in range(4000)]
+
+    assert set(fates) == {"", "erased"}
+    assert fates.count("erased") / len(fates) == pytest.approx(lost, abs=0.03)
+
+
+def burst(sender, receiver, cell=0):
+    """One leg."""
+    return [SimpleNamespace(sender=sender, receiver=receiver, cell=cell, cluster=cell)]
+
+
+def started(queue):
+    """Who starts now: the senders."""
+    senders = []
+    queue.start_ready(lambda one: senders.append(one[0].sender) or True)
+    return senders
+
+
+def test_every_place_that_is_given_back_is_free_again():
+    """Two places: of three requests the third waits, and starts when one has ended; at last both places are free."""
+    queue, bursts = TurnQueue(2, 1), [burst(device, -1) for device in range(3)]
+    for one in bursts:
+        queue.add(one)
+
+    assert started(queue) == [0, 1]
+    assert queue.left == 0
+    queue.give_back(bursts[0])
+    assert started(queue) == [2]
+    for one in bursts[1:]:
+        queue.give_back(one)
+    assert queue.left == 2
+
+
+def test_whoever_sends_or_receives_does_nothing_else_meanwhile():
+    """In three clusters 0 sends to 1 and 3 to 4; 1 to 2, between them, waits until 1 has received."""
+    queue, bursts = TurnQueue(1, None), [burst(0, 1, 0), burst(1, 2, 1), burst(3, 4, 2)]
+    for one in bursts:
+        queue.add(one)
+
+    assert started(queue) == [0, 3]
+    assert [leg.sender for leg in queue.waiting()] == [1]
+    queue.give_back(bursts[2])
+    assert started(queue) == []
+    queue.give_back(bursts[0])
+    assert started(queue) == [1]
+    assert queue.left == sys.maxsize - 1
+
+
+CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
+
+
+def ends_s(world, *requests):
+    """When uplinks of (device, bits, part of its power), all asked for at 0, have ended."""
+    sent = [
+        world.medium.send(device, SERVER, Message("x", bits, 0), power_part=part) for device, bits, part in requests
+    ]
+
+    def everything():
+        yield world.clock.all_of(sent)
+
+    world.clock.run_process(everything())
+    world.close()
+    return [transfer.value.ended_s for transfer in sent]
+
+
+def test_alone_the_snr_is_a_part(cell):
+    """At a quarter of the power an SNR of 12 is one of 3: 1 MHz carries 2 Mbit/s."""
+    world = cell(Tdma(), CAPACITY, snr=[12.0])
+
+    assert ends_s(world, (0, 10**6, 0.25)) == pytest.approx([0.5])
+
+
+def test_together_parts_count_on_both_sides(cell):
+    """SNRs 10 and 10, the second at a tenth: 10 / (1 + 1) and 1 / (1 + 10), for as long as both are on the air."""
+    world = cell(Shared(), CAPACITY, snr=[10.0, 10.0])
+    first_bps, second_bps = 1e6 * math.log2(6), 1e6 * math.log2(12 / 11)
+    first_s = 10**6 / first_bps
+    second_s = first_s + (10**6 - second_bps * first_s) / 1e6  # then alone, at an SNR of 1
+
+    assert ends_s(world, (0, 10**6, 1.0), (1, 10**6, 0.1)) == pytest.approx([first_s, second_s])
+
+
+def test_parts_decide_who_is_decoded_first(cell):
+    """With cancellation 3 and 12 at a twelfth are 3 and 1: log2(1 + 3 / 2) and log2(1 + 1)."""
+    world = cell(Noma(), CAPACITY, snr=[3.0, 12.0])
+
+    assert ends_s(world, (0, int(1e6 * math.log2(2.5)), 1.0), (1, 10**6, 1 / 12)) == pytest.approx([1.0, 1.0], rel=1e-6)
+
+
+def test_a_sender_on_the_air_keeps_its_power(cell):
+    """A second burst of a sender joins the first one at its power: each has half of a band at an SNR of 3."""
+    world = cell(Shared(), CAPACITY, snr=[12.0, 12.0])
+
+    assert ends_s(world, (0, 10**6, 0.25), (0, 10**6, 1.0)) == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize("access", ["tdma", "shared"])
+def test_energy_is_a_part(access):
+    """The amplifier draws its part, circuits draw all they need: 0.2 W / 0.5 x 0.25 + 0.1 W for 1 s."""
+    fed = small_federation(
+        f"network.uplink.access={access}",
+        "channel.device.tx_power_dbm=23.010299956639813",
+        "channel.device.amplifier_efficiency=0.5",
+        "channel.device.circuit_w=0.1",
+    )
+
+    def run(fed):
+        yield fed.uplink(fed.device(0), "x", 10**6, power_part=0.25)
+
+    class Once:
+        """Sends once."""
+
+        def run(self, fed):
+            """One uplink."""
+            fed.initial_model()
+            return run(fed)
+
+    fed.run(Once())
+
+    assert fed.ledger.transfers.column("energy_j").tolist() == pytest.approx([0.2])

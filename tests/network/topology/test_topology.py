@@ -1,17 +1,6 @@
-"""Claims about device-to-device graphs: where edges come from, and how devices fall into clusters."""
+"""Topologies, given and drawn."""
 
 from __future__ import annotations
-
-import gzip
-import os
-from pathlib import Path
-from typing import Any
-
-import networkx as nx
-import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.emulation.load import load_scenario
@@ -21,10 +10,22 @@ from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import PairLinks
 from fednet_emu.network.topology import Digraph, Graphs, Topology, TopologyInputs
+from fednet_emu.network.topology import Digraph, Topology
 from fednet_emu.network.topology.contacts import ContactTrace, read_contacts
 from fednet_emu.network.topology.geometric import sinr_in_slots
 from fednet_emu.radio.channel import Channel
+from fednet_emu.testing import small_federation, small_scenario
+from hypothesis import given
+from hypothesis import strategies as st
+from pathlib import Path
 from tests.quick import examples
+from typing import Any
+import gzip
+import networkx as nx
+import numpy as np
+import os
+import pytest
+
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 EMPTY = np.empty(0, np.int64)
@@ -527,3 +528,37 @@ def test_obstacles_are_drawn_from_their_own_stream() -> None:
     draws = uniforms(mixes(Streams(4).key("asymmetry", "obstacle"), sender), receiver)
 
     assert one_way.factors(sender, receiver) == pytest.approx(np.where(draws < 0.4, 0.01, 1.0))
+
+
+ONE = "clusters: {kind: equal, count: 1}"
+
+
+def sidelink(edges: str) -> str:
+    """The setting of a sidelink with these edges in one cluster."""
+    return f"network.sidelink={{channel: {{include: ideal}}, topology: {{edges: {{kind: list, {edges}}}, {ONE}}}}}"
+
+
+
+
+def test_given_edges_stay_as_they_are() -> None:
+    """Both ways, or from the first to the second only; an edge that is given twice is one."""
+    both = small_federation(sidelink("pairs: [[0, 1], [1, 2], [1, 0]]"))
+    one_way = small_federation(sidelink("pairs: [[0, 1], [1, 2], [1, 0]], directed: true")).digraph(0)
+
+    assert pairs(both.digraph(0)) == pairs(both.digraph(5)) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+    assert len(both.digraph(0).sender) == 4
+    assert pairs(one_way) == {(0, 1), (1, 0), (1, 2)}
+    assert pairs(one_way.mutual()) == {(0, 1), (1, 0)}
+    assert pairs(small_federation(sidelink("pairs: []")).digraph(0)) == set()
+
+
+def test_given_edges_join_two_devices_that_exist() -> None:
+    """A loop and a number without a device are refused."""
+    with pytest.raises(ValueError, match=r"an edge joins two devices, got one of \[1\] to itself; leave it out"):
+        Topology.model_validate(
+            {"edges": {"kind": "list", "pairs": [[0, 2], [1, 1]]}, "clusters": "strongly-connected"}
+        )
+    unknown = small_scenario(sidelink("pairs: [[0, 4], [-1, 2]]"), "algorithm={kind: sgp, lr: 0.1}").contradictions()
+    place = ("network", "sidelink", "topology", "edges", "pairs")
+
+    assert dict(unknown)[place] == "no such devices, got [-1, 4]; must be from 0 to 3"

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.tr38901.buildings import OutdoorToIndoor, OutdoorToIndoorBelow6GHz
 from fednet_emu.radio.propagation.tr38901.indoor import (
@@ -57,13 +56,11 @@ BY_STATE = pytest.mark.parametrize(
 
 
 def rows(name):
-    """The rows of a reference table."""
     with (REFERENCE / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def hop(distances_2d_m, high_m, low_m=1.5):
-    """Hops from devices to a base station."""
     return Hop(np.atleast_1d(np.asarray(distances_2d_m, float)), np.asarray(low_m), np.asarray(high_m))
 
 
@@ -137,19 +134,6 @@ def test_factory_line_of_sight_is_that_of_sionna(hall, high_m, expected):
     state = IndoorFactory(hall=hall).propagate(hop(50.0, high_m), 3.5e9, draws(200_000))
 
     assert state.los.mean() == pytest.approx(expected, abs=4e-3)
-
-
-def test_both_ends_above_the_clutter_always_see_each_other():
-    """Hall HH has line of sight at any distance, and never without."""
-    assert IndoorFactory(hall="HH").propagate(hop(500.0, 8.0, 7.0), 3.5e9, draws(100)).los.all()
-    with pytest.raises(ValueError, match="los: never is impossible"):
-        IndoorFactory(hall="HH", los="never")
-
-
-def test_clutter_must_stand_between_the_ends_of_a_high_hall():
-    """A device above the clutter of a DH hall is refused, with the heights."""
-    with pytest.raises(ScenarioError, match="got 6 m with antennas at 7 and 8 m"):
-        IndoorFactory(hall="DH").loss_db(hop(50.0, 8.0, 7.0), 3.5e9)
 
 
 @BY_STATE
@@ -252,30 +236,6 @@ def test_environment_of_a_low_device_is_fixed():
     assert np.ptp(state.loss_db) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("law", "link", "carrier_hz", "match"),
-    [
-        (UrbanMicro(), hop(5001.0, 10.0), 3.5e9, "3gpp-umi: distance in m .* got 5001; expected 0 to 5000"),
-        (UrbanMacro(), hop(100.0, 25.0, 1.0), 3.5e9, "height of the lower antenna in m .* got 1; expected 1.5 to 22.5"),
-        (RuralMacro(), hop(100.0, 35.0), 31e9, "carrier in GHz .* got 31; expected 0.5 to 30"),
-        (RuralMacro(), hop(100.0, 9.0), 3.5e9, "height of the higher antenna in m .* got 9; expected 10 to 150"),
-        (RuralMacro(), hop(100.0, 35.0, 0.5), 3.5e9, "height of the lower antenna in m .* got 0.5; expected 1 to 10"),
-        (RuralMacro(los="never"), hop(5100.0, 35.0), 3.5e9, "distance without line of sight in m .* got 5100"),
-        (IndoorOffice(), hop(151.0, 3.0), 3.5e9, "3gpp-inh: 3D distance in m .* expected 0 to 150"),
-        (IndoorOffice(), hop(149.0, 30.0), 3.5e9, "3gpp-inh: 3D distance in m .* got 151.701; expected 0 to 150"),
-        (IndoorFactory(hall="SL"), hop(601.0, 1.5), 3.5e9, "3gpp-inf: 3D distance in m .* expected 0 to 600"),
-        (IndoorOffice(), hop(10.0, 3.0), 0.4e9, "carrier in GHz .* got 0.4"),
-    ],
-)
-def test_beyond_its_range_a_formula_is_refused_unless_told_to_extrapolate(law, link, carrier_hz, match):
-    """The error names kind, quantity, value and range; `outside: extrapolate` goes on with the formula."""
-    with pytest.raises(ScenarioError, match=match):
-        law.loss_db(link, carrier_hz)
-
-    loss_db = law.model_copy(update={"outside": "extrapolate"}).loss_db(link, carrier_hz)
-    assert np.all(np.isfinite(loss_db))
-
-
 @pytest.mark.parametrize("law", [UrbanMacro(), UrbanMicro(), RuralMacro()], ids=lambda law: law.kind)
 def test_short_links_count_as_10_m(law):
     """Under the mast a device loses as much as 10 m away, as stated."""
@@ -349,15 +309,6 @@ def test_depth_in_the_country_is_the_lesser_of_two_draws():
     levels = [0.05, 0.25, 0.5, 0.75, 0.95, 0.999]
     assert np.quantile(depth_m, levels) == pytest.approx(np.quantile(both_m.min(axis=0), levels), abs=0.1)
     assert depth_m.mean() == pytest.approx(10 / 3, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    "buildings", [OutdoorToIndoor(indoor_share=0.5, high_loss_share=0.1), OutdoorToIndoorBelow6GHz()]
-)
-def test_buildings_in_the_country_are_low_loss(buildings):
-    """Neither coated windows nor the single-frequency model of cities exist in RMa."""
-    with pytest.raises(ValueError, match=r"only low-loss buildings for RMa, got .*; use kind: o2i with high"):
-        RuralMacro(buildings=buildings)
 
 
 @pytest.mark.parametrize(

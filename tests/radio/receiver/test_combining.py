@@ -1,19 +1,39 @@
-"""Claims about several antennas: the laws of combined gains, against channel vectors and sums of single gains."""
+"""Receivers: combining, interference, sums over the air, and power control."""
 
+import json
 import math
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import expn, gammainc
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import linprog
+from scipy.special import exp1, expn, gammainc
 from scipy.stats import kstest
 
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import mix, uniforms
 from fednet_emu.network.air.band import Band
+from fednet_emu.network.over_the_air import mean_inverse, misalignment, n_slots, relative_error
 from fednet_emu.radio.fading import Fading, FadingByLineOfSight, Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio, SingleAntenna, ZeroForcing
+from fednet_emu.radio.receiver.interference import (
+    successive_cancellation,
+    sum_of_others,
+)
+from fednet_emu.radio.receiver.power_control import (
+    POWER_CONTROLS,
+    FullPower,
+    OpenLoop,
+    TargetSnr,
+    feasibility,
+)
+from tests.quick import examples
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 LAWS = [Rayleigh(), Rician(k_db=9), Rician(k_db=-3), Nakagami(m=0.5), Nakagami(m=3), FadingByLineOfSight(k_db=6)]
@@ -152,3 +172,279 @@ def test_pairs_of_senders() -> None:
 
     assert combined.tolist() == [[8, 2, 2], [2, 8, 2], [2, 2, 8]]
     assert nulled.tolist() == [[6, 0, 2], [0, 6, 2], [2, 2, 6]]
+
+
+TABLE = json.loads((Path(__file__).parents[1] / "reference" / "analytic_checkpoints.json").read_text())
+POWERS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12).map(np.array)
+LEVELS_DB = st.floats(-100, 100)
+WIDE_POWERS = st.lists(LEVELS_DB, min_size=1, max_size=12).map(lambda db: 10 ** (np.array(db) / 10))
+
+
+def exact_sinr(own, others, noise):
+    return float(Fraction(own) / (Fraction(noise) + sum(map(Fraction, others), Fraction(0))))
+
+
+def sinr_at_one_receiver(received_w, noise_w):
+    """SINR of each transmission at their common receiver, all others being noise to it."""
+    return received_w / (noise_w + sum_of_others(received_w))
+
+
+@examples(200)
+@given(powers=WIDE_POWERS)
+def test_the_sum_of_others_is_exact_over_200_db(powers):
+    """Against fractions: 1e-13 of each sum, however far one power is above the others."""
+    values = list(map(Fraction, powers.tolist()))
+    exact = [float(sum(values[:i] + values[i + 1 :], Fraction(0))) for i in range(len(values))]
+
+    assert sum_of_others(powers) == pytest.approx(exact, rel=1e-13, abs=0)
+
+
+def test_the_sum_of_others_goes_along_any_axis():
+    """Each cross-section of an array [2, 3, 4] is summed alone; a lone entry has no others."""
+    power = np.random.default_rng(5).exponential(size=(2, 3, 4))
+
+    for axis in range(3):
+        expected = power.sum(axis=axis, keepdims=True) - power
+        assert sum_of_others(power, axis) == pytest.approx(expected, rel=1e-12)
+    assert sum_of_others(np.array([[7.0], [2.0]])).tolist() == [[0.0], [0.0]]
+
+
+@examples(200)
+@given(received_w=WIDE_POWERS, noise_w=LEVELS_DB.map(lambda db: 10 ** (db / 10)))
+def test_sinr_at_one_receiver_is_exact_over_200_db(received_w, noise_w):
+    """The strongest of all is as exact as the weakest: 1e-12 against fractions."""
+    powers = received_w.tolist()
+    exact = [exact_sinr(own, powers[:i] + powers[i + 1 :], noise_w) for i, own in enumerate(powers)]
+
+    assert sinr_at_one_receiver(received_w, noise_w) == pytest.approx(exact, rel=1e-12, abs=0)
+
+
+def test_cancellation_gives_the_rates_of_the_table():
+    """SNRs 10, 3 and 1 in any order: 1.58496, 1.32193 and 1 bit/s/Hz, together log2(15)."""
+    case = TABLE["noma_sic"]
+    order = [1, 2, 0]
+
+    rates = np.log2(1 + successive_cancellation(np.array(case["snr_lin"], float)[order], 1.0).sinr)
+
+    assert rates == pytest.approx(np.array(case["rates"])[order])
+    assert rates.sum() == pytest.approx(case["log2(1+sum)"])
+
+
+@examples(60)
+@given(received_w=POWERS, noise_w=st.floats(1e-3, 1e3))
+def test_perfect_cancellation_adds_up_to_the_capacity_of_the_sum(received_w, noise_w):
+    """Sum of log2(1 + SINR) = log2(1 + sum p g / N) for any powers, ties included."""
+    sinr, decoded = successive_cancellation(np.append(received_w, received_w[0]), noise_w)
+
+    assert decoded.all()
+    total = received_w.sum() + received_w[0]
+    assert np.log2(1 + sinr).sum() == pytest.approx(np.log2(1 + total / noise_w), rel=1e-6)
+
+
+def test_who_cannot_be_decoded_stays_in_the_way():
+    """Received 10, 6 and 1, noise 1, threshold 1.2: the first passes (10 / 8), 6 / 2 passes, 1 / 1 does not."""
+    sinr, decoded = successive_cancellation(np.array([1.0, 6.0, 10.0]), 1.0, threshold=1.2)
+
+    assert sinr == pytest.approx([1.0, 3.0, 1.25])
+    np.testing.assert_array_equal(decoded, [False, True, True])
+
+
+def test_a_failure_of_the_strongest_fails_everybody():
+    """Ten against ten: neither is twice the rest, and the third has both against it."""
+    sinr, decoded = successive_cancellation(np.array([10.0, 10.0, 1.0]), 1.0, threshold=2.0)
+
+    assert not decoded.any()
+    assert sinr == pytest.approx([10 / 12, 10 / 12, 1 / 21])
+
+
+def test_imperfect_cancellation_leaves_a_share_behind():
+    """5 % of 10 stay with the second: 3 / (1 + 1 + 0.5), and 0.65 with the third."""
+    sinr, _ = successive_cancellation(np.array([10.0, 3.0, 1.0]), 1.0, residual=0.05)
+
+    assert sinr == pytest.approx([10 / 5, 3 / 2.5, 1 / 1.65])
+
+
+def test_cancellation_works_on_stacks():
+    """Fading blocks along the first axis are independent of each other."""
+    received_w = np.random.default_rng(2).exponential(size=(6, 5))
+
+    stacked = successive_cancellation(received_w, 0.1, threshold=0.4, residual=0.02)
+
+    for row in range(6):
+        alone = successive_cancellation(received_w[row], 0.1, threshold=0.4, residual=0.02)
+        assert stacked.sinr[row] == pytest.approx(alone.sinr)
+        np.testing.assert_array_equal(stacked.decoded[row], alone.decoded)
+
+
+@pytest.mark.parametrize(("threshold_db", "exponent"), [(-10, 4), (0, 4), (10, 4), (0, 3.5)])
+def test_coverage_of_poisson_cells(threshold_db, exponent):
+    """Nearest base station of a Poisson field, Rayleigh fading, no noise: the coverage integral, 0.5601 at 0 dB."""
+    expected = TABLE["ppp_coverage_no_noise"][f"alpha{exponent:g}"][str(threshold_db)]
+    rng = np.random.default_rng(8)
+    squared_m2 = np.cumsum(rng.exponential(size=(20_000, 150)), axis=1)
+    received_w = rng.exponential(size=squared_m2.shape) * squared_m2 ** (-exponent / 2)
+
+    beyond_w = squared_m2[:, -1:] ** (1 - exponent / 2) / (exponent / 2 - 1)  # mean power of all farther stations
+
+    sinr = sinr_at_one_receiver(received_w, beyond_w)[:, 0]
+
+    assert (sinr >= 10 ** (threshold_db / 10)).mean() == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("exponent", [3, 4])
+def test_success_of_poisson_bipolar_aloha(exponent):
+    """A link of 5 m amid 0.001 active interferers per square metre: exp(-lambda p C r^2) at 0 dB."""
+    expected = TABLE["bipolar_aloha_success"][f"alpha{exponent}_theta0dB_lam.01_p.1_r5"]
+    rng = np.random.default_rng(9)
+    squared_m2 = np.cumsum(rng.exponential(size=(20_000, 150)), axis=1) / (np.pi * 0.001)
+    received_w = rng.exponential(size=(20_000, 151))
+    received_w[:, 0] *= 5.0**-exponent
+    received_w[:, 1:] *= squared_m2 ** (-exponent / 2)
+    beyond_w = np.pi * 0.001 * squared_m2[:, -1:] ** (1 - exponent / 2) / (exponent / 2 - 1)
+
+    sinr = sinr_at_one_receiver(received_w, beyond_w)[:, 0]
+
+    assert (sinr >= 1.0).mean() == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("cutoff", [1e-200, 1e-9, 1e-6, 1e-3, 0.01, 0.2, 1.0, 3.0, 20.0])
+def test_the_mean_power_is_the_exponential_integral(cutoff):
+    """For Rayleigh fading the mean of 1 / |h|^2 above the cutoff is E1(cutoff); 1.2227 at 0.2."""
+    assert mean_inverse(Rayleigh(), cutoff) == pytest.approx(exp1(cutoff), rel=2e-6)
+    assert mean_inverse(Rayleigh(), 0.2) == pytest.approx(1.2227, abs=5e-5)
+
+
+def test_the_mean_power_of_other_laws_is_an_integral_of_their_density():
+    """Rician fading, integrated over the derivative of its distribution function."""
+    law, step = Rician(k_db=3.0), 1e-5
+
+    def integrand(gain):
+        below, above = law.cdf(np.array([gain - step, gain + step]))
+        return (above - below) / (2 * step) / gain
+
+    assert mean_inverse(law, 0.3) == pytest.approx(quad(integrand, 0.3, 30.0, limit=200)[0], rel=1e-4)
+
+
+@pytest.mark.parametrize(("cutoff", "mean"), [(0.2, 1.0), (1.0, 1.0), (1.001, 0.0)])
+def test_a_link_that_never_fades_sends_always_or_never(cutoff, mean):
+    """Its gain is 1."""
+    assert mean_inverse(NoFading(), cutoff) == mean
+
+
+@pytest.mark.parametrize(("entries", "symbols", "slots"), [(1, 10, 1), (10, 10, 1), (11, 10, 2), (2410, 100, 25)])
+def test_a_vector_takes_whole_slots(entries, symbols, slots):
+    """ceil(entries / symbols per slot), by `math.ceil` of the fraction."""
+    assert n_slots(entries, symbols) == slots == math.ceil(entries / symbols)
+
+
+def test_a_channel_that_is_known_is_inverted_exactly():
+    """Without error every factor is 1, whatever the draws."""
+    assert (misalignment(np.array([0.2, 1.0, 5.0]), 0.0, np.array([-3.0, 0.5, 2.0])) == 1.0).all()
+
+
+def test_misaligned_signals_have_the_moments_of_complex_channels():
+    """Factors by complex channels, h = sqrt(1 - e) h' + sqrt(e) z: mean sqrt(1 - e), variance e / (2 |h'|^2)."""
+    rng, error, n = np.random.default_rng(0), 0.1, 200_000
+    measured = 0.7 * np.exp(0.4j)
+    change = (rng.standard_normal(n) + 1j * rng.standard_normal(n)) / math.sqrt(2)
+    slow = ((math.sqrt(1 - error) * measured + math.sqrt(error) * change) / measured).real
+    fast = misalignment(np.full(n, abs(measured) ** 2), error, rng.standard_normal(n))
+
+    assert fast.mean() == pytest.approx(math.sqrt(0.9), abs=4e-3)
+    assert fast.var() == pytest.approx(error / (2 * 0.49), rel=0.02)
+    assert (slow.mean(), slow.var()) == (pytest.approx(fast.mean(), abs=4e-3), pytest.approx(fast.var(), rel=0.02))
+
+
+def test_the_error_falls_with_the_square_of_the_devices():
+    """K = 10, eta = 1, sigma^2 = 0.1: 1e-3."""
+    assert relative_error(1 / 0.1, 10) == pytest.approx(1e-3)
+
+
+WORKED = TABLE["foschini_miljanic"]
+BOTH = pytest.mark.parametrize("name", ["ggplab_data", "cvxpy_data"])
+
+
+def problem(name):
+    """Gain, noise, targets and caps of a worked example."""
+    case = WORKED[name]
+    count = len(case["G"])
+    return np.array(case["G"], float), np.full(count, case["sigma"]), np.full(count, case["gamma"]), case["p_max"]
+
+
+@BOTH
+def test_closed_form_is_the_worked_optimum(name):
+    """(I - D F)^-1 D u gives the published powers, where everybody has exactly the target, and its spectral radius."""
+    gain, noise_w, target, cap_w = problem(name)
+
+    verdict = feasibility(target, gain, noise_w, cap_w)
+
+    assert verdict.feasible
+    assert verdict.power_w == pytest.approx(WORKED[name]["p_opt"], abs=1e-7)
+    assert verdict.power_w.sum() == pytest.approx(WORKED[name]["sum"], abs=1e-7)
+    received_w = gain * verdict.power_w
+    own_w = np.diagonal(received_w)
+    assert own_w / (noise_w + received_w.sum(axis=1) - own_w) == pytest.approx(target, rel=1e-10)
+    assert verdict.spectral_radius == pytest.approx(target[0] * WORKED[name]["rho_F"], abs=1e-9)
+
+
+def test_verdicts_agree_with_linear_programming():
+    """On 200 random instances with caps, about half of them feasible, and with the same least powers."""
+    rng = np.random.default_rng(11)
+    verdicts = []
+    for _ in range(200):
+        count = int(rng.integers(2, 8))
+        gain = rng.uniform(0.01, 0.3, (count, count)) + np.diag(rng.uniform(0.5, 1.5, count))
+        target, noise_w = rng.uniform(0.5, 3.0, count), rng.uniform(0.05, 0.5, count)
+        cap_w = float(rng.uniform(0.5, 4.0))
+        needs = target[:, None] * (gain - np.diag(np.diagonal(gain))) - np.diag(np.diagonal(gain))
+
+        program = linprog(np.ones(count), A_ub=needs, b_ub=-target * noise_w, bounds=(0, cap_w))
+        verdict = feasibility(target, gain, noise_w, cap_w)
+
+        assert verdict.feasible == (program.status == 0)
+        if verdict.feasible:
+            assert verdict.power_w == pytest.approx(program.x, rel=1e-6, abs=1e-9)
+        verdicts.append(verdict.feasible)
+
+    assert 60 <= sum(verdicts) <= 140
+
+
+def test_beyond_the_spectral_radius_no_power_is_enough():
+    """Two symmetric pairs with cross gain a reach at most 1 / a."""
+    gain, noise_w = np.array([[1.0, 0.25], [0.25, 1.0]]), np.full(2, 0.1)
+
+    below, above = (feasibility(np.full(2, target), gain, noise_w) for target in (3.99, 4.01))
+
+    assert below.feasible
+    assert not above.feasible
+    assert np.all(np.isinf(above.power_w))
+
+
+@pytest.mark.parametrize(("alpha", "p0", "key"), [(1.0, -90, "alpha1_p0_-90_dbm"), (0.8, -80, "alpha0.8_p0_-80_dbm")])
+def test_open_loop_powers_of_sionna(alpha, p0, key):
+    """Ten resource blocks and a cap of 23 dBm at 80, 100, 120 and 140 dB of path loss."""
+    gain = 10.0 ** -np.array([8.0, 10.0, 12.0, 14.0])
+    cap_w = np.full(4, 10**2.3 / 1000)
+
+    power_w = OpenLoop(target_dbm=p0, compensation=alpha).powers_w(cap_w, gain, 1e-13, 10 * 180e3)
+
+    assert 10 * np.log10(power_w * 1000) == pytest.approx(TABLE["uplink_open_loop_power_control"][key], abs=1e-9)
+
+
+def test_full_power_is_the_cap():
+    """No control leaves everybody at the cap."""
+    caps_w = np.array([0.1, 0.2])
+
+    np.testing.assert_array_equal(FullPower().powers_w(caps_w, np.ones(2), 1.0, 1e6), caps_w)
+
+
+def test_a_target_over_noise_is_met_up_to_the_cap():
+    """At 3.01 dB over a noise of 1 pW, gains of 1e-10 and 1e-12 need 0.02 W and 2 W, of which there is 1 W."""
+    power_w = TargetSnr(target_snr_db=10 * np.log10(2)).powers_w(np.ones(2), np.array([1e-10, 1e-12]), 1e-12, 1e6)
+
+    assert power_w == pytest.approx([0.02, 1.0])
+
+
+def test_every_kind_of_power_control_has_claims_here():
+    """The table and this file name the same kinds."""
+    assert set(POWER_CONTROLS) == {law.kind for law in (FullPower, OpenLoop, TargetSnr)}

@@ -1,4 +1,4 @@
-"""Claims about the run folder: whole files or none, and nothing is overwritten by accident."""
+"""The folder of a run, and its manifest."""
 
 import json
 import math
@@ -9,8 +9,8 @@ import pytest
 
 from fednet_emu.errors import DataError
 from fednet_emu.files.writing import PART
-from fednet_emu.records.folder.manifest import FINISHED, STATUSES, read_manifest
-from fednet_emu.records.folder.store import LEARNING, LOCK, STAGED, RunFolder, tidy
+from fednet_emu.records.folder.manifest import FINISHED, STATUSES, read_manifest, require_sound
+from fednet_emu.records.folder.store import CHECKPOINT, LOCK, STAGED, RunFolder
 
 TEXT = "title: the scenario\n"
 FRESH = ["manifest.json", "scenario.yaml"]
@@ -22,17 +22,14 @@ def names(path):
 
 
 def create(path, text=TEXT, **kwargs):
-    """A folder for a run of a scenario."""
     return RunFolder.create(path, text, **kwargs)
 
 
 def check(path, text=TEXT, **kwargs):
-    """Whether that would be allowed."""
     RunFolder.check(path, text, **kwargs)
 
 
 def run_in(path, status, *, rewrite=True, **kwargs):
-    """A folder that a run left."""
     folder = create(path, seed=3, **kwargs)
     if rewrite:
         folder.write_text("old.txt", "old")
@@ -272,16 +269,6 @@ def test_somebody_elses_folder_is_never_deleted(tmp_path, manifest, force):
     assert (tmp_path / "thesis.tex").read_text(encoding="utf-8") == "three years of work"
 
 
-def test_a_file_is_no_folder(tmp_path):
-    """A file of that name, or above it, is an error and stays."""
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-
-    with pytest.raises(DataError, match="exists and is not a run folder"):
-        create(tmp_path / "file")
-    with pytest.raises(DataError, match=r"cannot be made \(Not a directory\); choose another --out"):
-        create(tmp_path / "file" / "run")
-
-
 def test_a_link_stands_for_its_folder(tmp_path):
     """The run is written where the link leads, and the link stays."""
     run_in(tmp_path / "run", "failed")
@@ -361,15 +348,6 @@ def test_a_run_that_cannot_begin_leaves_its_folder_to_others(tmp_path, monkeypat
     create(tmp_path / "run").release()
 
 
-def test_an_interrupted_run_without_training_goes_on(tmp_path):
-    """The same scenario, timing only both times, is the same run; with training it is another."""
-    run_in(tmp_path / "run", "interrupted", timing_only=True)
-
-    create(tmp_path / "run", timing_only=True).release()
-    with pytest.raises(DataError, match="holds an unfinished run of another scenario"):
-        create(tmp_path / "run")
-
-
 def test_files_are_announced_while_the_run_goes_on(tmp_path):
     """Names are in the manifest before the files are there, and the run is still running."""
     folder = create(tmp_path / "run")
@@ -380,20 +358,16 @@ def test_files_are_announced_while_the_run_goes_on(tmp_path):
     assert {"rounds.csv": None, "model.bin": None}.items() <= manifest["files"].items()
 
 
-def test_what_a_run_has_learnt_goes_at_the_end(tmp_path):
-    """A finished run has none of it; a link in its place is left alone, and what it leads to."""
-    folder, elsewhere = create(tmp_path / "run"), tmp_path / "elsewhere"
-    (tmp_path / "run" / LEARNING / "head").mkdir(parents=True)
-    (tmp_path / "run" / LEARNING / "head" / "0.known").write_bytes(b"x")
+def test_a_checkpoint_is_replaced_by_the_next_and_goes_at_the_end(tmp_path):
+    """The latest bytes are there while the run lasts; a finished run has none."""
+    folder = create(tmp_path / "run")
+    for data in (b"first", b"second"):
+        folder.write_checkpoint(data)
+    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == b"second"
+
     folder.end("done")
     folder.settle()
-    assert not (tmp_path / "run" / LEARNING).exists()
-
-    elsewhere.mkdir()
-    (elsewhere / "mine").write_text("x")
-    (tmp_path / "run" / LEARNING).symlink_to(elsewhere)
-    tidy(tmp_path / "run")
-    assert (elsewhere / "mine").exists()
+    assert not (tmp_path / "run" / CHECKPOINT).exists()
 
 
 def test_a_run_that_has_no_room_to_say_how_it_ended_has_failed(tmp_path, monkeypatch):
@@ -411,9 +385,17 @@ def test_a_run_that_has_no_room_to_say_how_it_ended_has_failed(tmp_path, monkeyp
     assert read_manifest(tmp_path / "run") == {**before, "status": "failed"}
 
 
-def test_what_cannot_be_tidied_is_named(tmp_path):
-    """A folder where a part of a file should be is nobody's part."""
-    (tmp_path / f".rounds.parquet{PART}").mkdir()
+def test_a_file_that_was_changed_or_deleted_is_refused(tmp_path):
+    """The first file that is not what the run has written is named, and what to do about it."""
+    folder = RunFolder.create(tmp_path, "title: the scenario\n")
+    for name in ("a.txt", "b.txt"):
+        folder.write_text(name, name)
+    folder.end("done")
+    require_sound(tmp_path, ["a.txt", "b.txt"])
 
-    with pytest.raises(DataError, match="cannot be tidied"):
-        tidy(tmp_path)
+    (tmp_path / "b.txt").write_text("something else")
+    with pytest.raises(DataError, match=r"b\.txt: damaged, its content has changed since it was written; pray"):
+        require_sound(tmp_path, ["a.txt", "b.txt"], "pray")
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataError, match=r"a\.txt: no such file; run it again"):
+        require_sound(tmp_path, ["a.txt", "b.txt"], "run it again")

@@ -22,7 +22,6 @@ UNSENT = {"started_ns": NEVER_NS, "ended_ns": S // 2, "air_bit": 0.0, "delivered
 
 
 def problems(*rows: dict[str, Any]) -> dict[str, str]:
-    """The laws that these transfers break."""
     ledger = Ledger()
     ledger.add_phases()
     for row in rows:

@@ -32,7 +32,6 @@ FILES = ("trials.csv", "search.json", "study.json", "study.parquet", "cells.parq
 
 
 def searched(path, out, run=run_here, **options):
-    """The view of a search that has ended."""
     search(load_search(StudyFile.read(path), **options), out, run)
     return SearchRecords.opened(out)
 
