@@ -28,7 +28,7 @@ Keys = NDArray[np.uint64]
 """Keys of counter-based random numbers."""
 
 least = np.minimum.reduce
-"""The smallest of some numbers: half the time of the method `min`, of which a small array takes most to get there."""
+"""The smallest of some numbers: half the time of the method `min`, which is mostly overhead for small arrays."""
 
 _LN_10 = math.log(10.0)
 
@@ -89,7 +89,7 @@ def power(x: Any, exponent: Any) -> Array:
 
 
 def bisected(is_low: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
-    """Ends of the interval that is left of [low, high], at whose lower end `is_low` holds, after so many halvings."""
+    """Ends of the remaining interval of [low, high], at whose lower end `is_low` holds, after `halvings` halvings."""
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_low(middle) else (low, middle)

@@ -41,7 +41,7 @@ def visible_lines(text: str) -> str:
 
 
 def described(error: BaseException, most: int | None = None) -> str:
-    """Return the type and the words of an error, in one line of at most so many characters."""
+    """Return type and text of an error, in one line of at most `most` characters."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:most]
 
 
@@ -102,7 +102,7 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
 
 
 class AlgorithmError(FednetError):
-    """The code of an algorithm has a slip: `where: what is wrong; what to write`, after the line that has it."""
+    """The code of an algorithm has a mistake: `where: what is wrong; what to write`, after its line."""
 
     def __init__(self, where: str, problem: str, remedy: str, line: str | None = None) -> None:
         super().__init__(where, problem, remedy, _line_of_a_user() if line is None else line)

@@ -1,7 +1,7 @@
-"""The limits on what a scenario may hold: names, sizes, numbers and nesting. See `docs/reference/limits.md`.
+"""Limits of scenarios: names, sizes, numbers and nesting. See `docs/reference/limits.md`.
 
-They are far above what scenarios need, and low enough that whatever a file holds is refused within seconds and in
-little memory. The limit on what a run needs at once is the memory of the host; see `fednet_emu.emulation.outlook`.
+They are far above the needs of scenarios, and low enough that any file is refused within seconds and in little memory.
+The memory of a run is limited by that of the host; see `fednet_emu.emulation.outlook`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_RECORDING_BYTE = 2**30
 MAX_RUNS = 10_000
 """Largest number of runs of a study."""
 MAX_INTEGER = 2**63 - 1
-"""Largest whole number."""
+"""Largest integer."""
 SMALLEST, LARGEST = 1e-40, 1e40
 """Smallest magnitude of a number that is not zero, and largest one: products of several such numbers stay finite."""
 
@@ -33,9 +33,9 @@ MAX_DECIBEL = 300.0
 
 
 def problem_of(value: Any) -> str | None:
-    """Return what is wrong with a number or text as the value of a setting; None if it is within the limits.
+    """Return the problem of a number or text as the value of a setting; None if it is within the limits.
 
-    Values that are not finite are left to the setting, which may allow them.
+    Non-finite values are left to the setting, which may allow them.
     """
     if isinstance(value, str):
         return (
@@ -53,7 +53,7 @@ def problem_of(value: Any) -> str | None:
 
 
 def too_large(got: str) -> str:
-    """Return what is wrong with a whole number beyond the largest, which `got` describes."""
+    """Return the problem of an integer beyond the largest, which `got` describes."""
     return f"must be a whole number within ±{MAX_INTEGER}, got {got}; write a smaller number"
 
 

@@ -1,4 +1,4 @@
-"""Build all parts of an emulation from a scenario and connect them; each part gets only what it needs."""
+"""Build all parts of an emulation from a scenario and connect them; each part receives only its inputs."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Dealt(NamedTuple):
     """The data of a federation.
 
     Attributes:
-        samples: training and test samples, as their owners see them.
-        splits: who owns which of the training and of the test samples.
+        samples: training and test samples, after the transformations of their owners.
+        splits: owners of the training and of the test samples.
         held: the server's own samples, and those for validation.
-        groups: the true group [devices] of each device; None unless groups see the data differently.
+        groups: the true group [devices] of each device; None unless groups transform the data.
     """
 
     samples: Samples
@@ -60,7 +60,7 @@ class Dealt(NamedTuple):
     groups: IntArray | None
 
     def counts(self) -> DataSplit:
-        """How many samples each device has of which labels or targets, as devices see them."""
+        """Number of samples of each device by label or target, after the transformations of the devices."""
         return _split(self.samples.train_y, self.samples.test_y, self.splits, self.samples.classes)
 
 
@@ -70,10 +70,10 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 
 
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
-    """Load the data, take the server's part, split the rest, and apply the attack, the groups' views and the noise.
+    """Load the data, take the server's part, split the rest, and apply the attack, the groups and the noise.
 
     Raises:
-        ScenarioError: parts of the scenario are incompatible, or the algorithm brings its own data.
+        ScenarioError: parts of the scenario are incompatible, or the algorithm has its own data.
         DataError: the data cannot be read.
     """
     (data, partition, _), server = scenario.learning(), scenario.server
@@ -101,11 +101,11 @@ def build(
     host: HostTime | None = None,
     task: LearningTask | None = None,
 ) -> Federation:
-    """Build the emulation that a valid scenario describes, ready to run.
+    """Build the emulation of a valid scenario, ready to run.
 
     If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. Without `learning`
-    there are only the network and the devices: data and model belong to programs outside. `host` measures how the
-    host's time is spent. `task` is the learning task of an earlier run with the same learning settings and scene.
+    there are only the network and the devices: data and model belong to external programs. `host` measures the use of
+    the host's time. `task` is the learning task of an earlier run with the same learning settings and scene.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -173,10 +173,10 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """The engine that trains; with Ray, only now is a cluster started or asked.
+    """The engine that trains; a Ray cluster is started or requested only now.
 
     Raises:
-        FednetError: Ray is missing, or the cluster cannot be reached or has no room.
+        FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
     """
     if training.engine != "ray":
         return _local_engine(training, threads, host)
@@ -185,7 +185,7 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """An engine of this machine: threads, and processes for what is worth it; one process in a cell of a sweep."""
+    """An engine of this machine: threads, and processes for large stacks; one process in a run of a sweep."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")
@@ -197,7 +197,7 @@ def _local_engine(training: Training, threads: int, host: HostTime | None) -> En
 
 
 def _number(training: Training) -> int | None:
-    """The number of workers that is asked for; None if any will do."""
+    """The requested number of workers; None for any number."""
     return None if training.workers == "auto" else training.workers
 
 
@@ -212,7 +212,7 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
 def build_presence(
     scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, paths: Paths, idle_w: PerDevice
 ) -> Presence:
-    """When devices are there, with their batteries if they have any; their idle power counts from now on."""
+    """Presence of devices, with their batteries if they have any; their idle power counts from now on."""
     devices, batteries = scenario.devices, None
     ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:
@@ -268,7 +268,7 @@ def build_network(
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:
-    """Find an augmentation that samples of this shape do not allow; yield its key path and what is wrong."""
+    """Yield the key path and problem of an augmentation that samples of this shape do not allow."""
     augment = getattr(scenario.algorithm, "augment", None)
     what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
     if what:
@@ -276,7 +276,7 @@ def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iter
 
 
 def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
-    """Find what would treat running statistics of the model as parameters; yield its key path and what is wrong."""
+    """Yield the key path and problem of settings that would treat running statistics as parameters."""
     if not model.n_statistics:
         return
     got = f"got a model with {model.n_statistics} running statistics, as of batch norm"
@@ -289,7 +289,7 @@ def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
 
 
 def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:
-    """Find the metrics that cannot measure a model of these samples; yield their key paths and what is wrong."""
+    """Yield the key paths and problems of metrics that cannot measure a model of these samples."""
     for place, metric in enumerate(scenario.evaluation.metrics):
         what = metric.unfit(samples)
         if what:

@@ -41,7 +41,7 @@ class Ended(NamedTuple):
     Attributes:
         summary: totals and last scores, as in summary.json.
         ledger: all records of the run.
-        model: the final model; None if it was not asked for or there is none, as in a timing-only run.
+        model: the final model; None if it was not requested or does not exist, as in a timing-only run.
     """
 
     summary: dict[str, Any]
@@ -65,21 +65,21 @@ def play(
 ) -> Ended:
     """Run a scenario, in memory or into a folder.
 
-    The folder is created only after everything has been built. It records how the run ended: done, diverged,
-    interrupted or failed. In the last two cases, what was measured so far is written before the exception propagates,
-    and the same call later takes from the folder what is known of its learning, and computes the rest.
+    The folder is created only after everything has been built. It records the end of the run: done, diverged,
+    interrupted or failed. In the last two cases, the records so far are written before the exception propagates, and
+    the same call later reads the learnt values from the folder, and computes the rest.
 
     Args:
         name: the scenario's name, for the records.
         out: the run folder; None writes nothing.
         timing_only: whether to leave out training.
-        force: whether to replace a run that the folder already holds, once the new one is done or has diverged; until
-            then the new one is in the sub-folder `unfinished`.
+        force: whether to replace an existing run of the folder, once the new one is done or has diverged; until then
+            the new one is in the sub-folder `unfinished`.
         keep_model: whether to return the final model, and to save a global one as `model.pt` in the folder.
         on_round: called at the end of every round.
-        track: hear of the run.
-        study: for trackers, the name and the folder of the study that the run belongs to.
-        store: the folder of what is known of learning programs; None for the user's.
+        track: the trackers of the run.
+        study: for trackers, the name and the folder of the study of the run.
+        store: the folder of known learning programs; None for the user's.
     """
     started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
@@ -118,7 +118,7 @@ def play(
 
 
 def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
-    """Let a run take what is known of its learning from its folder and from a store, and keep there what it learns."""
+    """Let a run read learnt values from its folder and from a store, and write its own there."""
     if scenario.algorithm.own_learning:
         LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
         return []
@@ -140,15 +140,15 @@ def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path
 
 
 MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
-"""Memory and devices up to which a scenario is tried, which then takes seconds."""
+"""Memory and number of devices up to which a scenario is tried, which takes seconds."""
 
 
 def tried(outlook: Outlook) -> str:
     """Build a scenario and run its first round without training, so that a check refuses what its run would refuse.
 
     Returns:
-        Why it was not tried; empty if it was. Large scenarios, algorithms and apps from outside the package, and
-        scenarios whose files are not there are not.
+        The reason why it was not tried; empty if it was. Large scenarios, external algorithms and apps, and scenarios
+        with missing files are not tried.
 
     Raises:
         FednetError: the run would end with this error.
@@ -168,7 +168,7 @@ def tried(outlook: Outlook) -> str:
 
 
 def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
-    """Record where devices were until now, for pages and traces."""
+    """Record the positions of devices until now, for pages and traces."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame
     if fed.network.gains is not None:
         fed.ledger.described[GROUND] = partial(ground, fed.network.gains)

@@ -46,9 +46,9 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 
 
 def plugins(scenario: Scenario) -> dict[str, str]:
-    """Return the classes of a scenario that do not belong to this package, and an app, with what they come from."""
+    """Return the classes of a scenario that do not belong to this package, and an app, with their origins."""
     names = sorted(set(_outside(scenario)))
-    packages = packages_distributions() if names else {}  # reads the metadata of all that is installed
+    packages = packages_distributions() if names else {}  # reads the metadata of all installed packages
     return {name: _origin(name, packages) for name in names} | _app(scenario.algorithm)
 
 
@@ -67,10 +67,10 @@ def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any
 
 
 def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> dict[str, str]:
-    """Return what all that a run learns starts from: names with hashes or versions.
+    """Return all inputs of the learning of a run: names with hashes or versions.
 
     Raises:
-        Unwritable: the model, or what makes the data, is code of a script or a notebook.
+        Unwritable: the model, or the source of the data, is code of a script or a notebook.
     """
     device = task.model.device
     speller.keep(task.model, b"K" + (model := speller.spelled(task.model)))
@@ -94,7 +94,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
 
 
 def _checksums(files: Read) -> dict[str, str]:
-    """Checksums of data files by name, of large ones as they were noted when size and time of change were the same."""
+    """Checksums of data files by name; those of large ones are stored with size and time of change."""
     found, folder = {}, cache_folder()
     notes = None if folder is None else folder.parent / "checksums.json"
     known: dict[str, list[Any]] = {}
@@ -115,11 +115,11 @@ def _checksums(files: Read) -> dict[str, str]:
 
 
 _STEERING = ("MKL", "ONEDNN", "DNNL", "ATEN", "KMP", "CUBLAS", "NVIDIA_TF32")
-"""What the names of environment variables begin with that change how PyTorch rounds."""
+"""Prefixes of environment variables that change PyTorch's rounding."""
 
 
 def _processor(device: torch.device) -> str:
-    """What decides how this host rounds."""
+    """The parts of this host that determine rounding."""
     threads = torch.get_num_threads()
     steering = {name: its for name, its in sorted(os.environ.items()) if name.startswith(_STEERING)}
     found = [_cpu(), torch.backends.cpu.get_cpu_capability(), f"{threads} threads", *map(str, steering.items())]
@@ -141,7 +141,7 @@ def _cpu() -> str:
 
 
 def _loaded() -> dict[str, str]:
-    """Versions of what computes only in some runs."""
+    """Versions of packages that compute only in some runs."""
     return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 

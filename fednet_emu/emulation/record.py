@@ -54,7 +54,7 @@ def recorded(
 ) -> Iterator[dict[str, Any]]:
     """Write all records of the run inside the `with` block at any end of the run, and fill in its summary.
 
-    `savers`, which may be added to later, keep what was learnt. `measured` is a run of real programs, without event
+    `savers`, which may be added to later, store learnt values. `measured` is a run of real programs, without event
     digest and check of divergence; a message that its program interrupts loses its turn.
 
     Raises:

@@ -1,7 +1,7 @@
 """Values as tensors and JSON, and back: tensors, arrays, numbers, texts, and records and containers of them.
 
-Nothing that is read is run: no pickle, no constructor, no import. A record (named tuple or dataclass) is made of its
-fields only, and only if its class is loaded already.
+Reading runs no code: no pickle, no constructor, no import. A record (named tuple or dataclass) is made of its fields
+only, and only if its class is loaded.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _AS_THEY_ARE = (type(None), bool, int, float, str)
 
 
 class NotPlain(TypeError):  # noqa: N818  (says what the value is)
-    """A value of a kind that cannot be written; the text says which."""
+    """A value of a kind that cannot be written; the text names it."""
 
 
 class Writer:
-    """Turns values into JSON. Tensors go into `tensors` by name; one that occurs twice is kept once."""
+    """Converts values to JSON. Tensors go into `tensors` by name; one that occurs twice is stored once."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -38,7 +38,7 @@ class Writer:
         self._held: list[Any] = []  # so that no other value gets the id of one that was seen
 
     def plain(self, value: Any) -> Any:
-        """Return what stands for a value in JSON: itself, or a list that begins with its kind.
+        """Return the JSON form of a value: itself, or a list that begins with its kind.
 
         Raises:
             NotPlain: the value, or one inside it, is of another kind.
@@ -57,7 +57,7 @@ class Writer:
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
     def small(self, value: Any, most_byte: float) -> Any:
-        """Return the JSON of a value with new tensors of at most `most_byte`; of another value nothing is kept.
+        """Return the JSON form of a value with new tensors of at most `most_byte`; a larger value leaves no tensors.
 
         Raises:
             NotPlain: the value is larger, or as for `plain`.
@@ -98,7 +98,7 @@ class Writer:
         return self._names[id(value)]
 
     def _unshared(self, tensor: Tensor) -> Tensor:
-        """The tensor, copied where another one has the same memory, which safetensors does not write."""
+        """The tensor, copied if another one has the same memory, which safetensors does not write."""
         storage = tensor.untyped_storage()
         if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
             return tensor.clone()
@@ -107,30 +107,30 @@ class Writer:
 
 
 def packed(content: Any, tensors: dict[str, Tensor]) -> bytes:
-    """JSON and the tensors that it names, as the content of a safetensors file."""
+    """JSON and its tensors as the content of a safetensors file."""
     text = np.frombuffer(json.dumps(content).encode(), np.uint8)
     body: bytes = safetensors.torch.save({**tensors, CONTENT: torch.from_numpy(text.copy())})
     return body
 
 
 def unpacked(body: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """The JSON and the tensors that `packed` was given."""
+    """The JSON and the tensors of `packed`."""
     tensors = safetensors.torch.load(body)
     return json.loads(bytes(tensors.pop(CONTENT).numpy())), tensors
 
 
 class Reader:
-    """Turns JSON back into the values that a `Writer` was given; each tensor gets memory of its own."""
+    """Converts JSON to the values of a `Writer`; each tensor gets memory of its own."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value that stands in JSON.
+        """Return the value of a JSON form.
 
         Raises:
-            ValueError: nothing of this kind was written here, or its class is not loaded.
+            ValueError: the kind is unknown, or its class is not loaded.
         """
         if not isinstance(plain, list):
             return plain
@@ -173,7 +173,7 @@ def _name(kind: type) -> str:
 
 
 def _class(name: str) -> type:
-    """Find a class of records by its name, among what is loaded; nothing is imported or called for it."""
+    """Find a loaded class of records by its name, without imports and calls."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

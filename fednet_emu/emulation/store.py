@@ -1,13 +1,13 @@
-"""What is known of learning programs, in folders: scores and other values that were read, and snapshots of values.
+"""The store of learning programs, in folders: scores and other values that were read, and snapshots of values.
 
-An entry is a file: one line of text, `fednet_emu learning`, the version of the format and a hash of all that follows;
-then a safetensors file whose tensor `content` is JSON, with the name of the entry. It holds no code. Entries are never
-changed. They are written under another name and renamed, so that any number of runs may write to a folder, and one that
-is damaged, cut off or misplaced counts as missing.
+An entry is a file: one line of text, `fednet_emu learning`, the version of the format and a hash of the rest; then a
+safetensors file whose tensor `content` is JSON, with the name of the entry. It contains no code. Entries never change.
+They are written under another name and renamed, so that any number of runs may write to a folder, and a damaged,
+truncated or misplaced entry counts as missing.
 
-A folder of entries has a sub-folder for each head: data, model, seed, software and host. A chapter, `*.known`, has what
-was read in about a second of host time, and after which wavefronts the run went on; a `*.snapshot` has the values of
-the deferred graph that were in use; a `*.reply` has what a program with learning of its own keeps.
+A folder of entries has a sub-folder for each head: data, model, seed, software and host. A chapter, `*.known`, has the
+values that were read in about a second of host time, and the rolling digests of wavefronts that the run has passed; a
+`*.snapshot` has the live values of the deferred graph; a `*.reply` has values of a program with its own learning.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ LOG = logging.getLogger("fednet_emu")
 MAGIC, FORMAT = b"fednet_emu learning", b"3"
 KNOWN, SNAPSHOT, REPLY, HEAD = ".known", ".snapshot", ".reply", "head.json"
 CHAPTER_S = 1.0
-"""Host time after which what was read is written."""
+"""Host time after which read values are written."""
 MOST_BYTE = 1_000_000
-"""Size of a read value that is kept."""
+"""Largest size of a stored read value."""
 MOST_SNAPSHOTS = 16
-"""Snapshots of one run that are shared; of more, every second one goes."""
+"""Largest number of shared snapshots of one run; of more, every second one is removed."""
 LARGEST_BYTE = 2**36
-"""Size of an entry that is read."""
+"""Largest size of an entry that is read."""
 MOST_HEADS = 100
-"""Heads that are looked through for why nothing is shared."""
+"""Largest number of heads that are compared to explain why nothing is shared."""
 
 
 class Refused(ValueError):  # noqa: N818  (what happens to the entry)
-    """An entry cannot be used; the text says why."""
+    """An entry cannot be used; the text is the reason."""
 
 
 def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
-    """Return the content of an entry's file; the tensors are those that a `Writer` has collected."""
+    """Return the content of an entry's file; the tensors are those of a `Writer`."""
     body = packed({"name": name, "content": content}, tensors)
     return b"%b %b %b\n%b" % (MAGIC, FORMAT, _hash(body), body)
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return what `to_bytes` was given.
+    """Return the arguments of `to_bytes`.
 
     Raises:
         Refused: the file is damaged, of another format, or another entry.
@@ -81,10 +81,10 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content of an entry, and note that it was used.
+    """Return the content of an entry, and mark it as used.
 
     Raises:
-        Refused: it is of no use.
+        Refused: it cannot be used.
     """
     if not is_own(path):
         raise Refused("is a link, no file, or belongs to another user")
@@ -101,13 +101,13 @@ def _hash(body: bytes) -> bytes:
 
 
 class Head(NamedTuple):
-    """What a learning program starts from: names with hashes or versions."""
+    """The inputs of a learning program: names with hashes or versions."""
 
     items: Mapping[str, str]
 
     @property
     def digest(self) -> bytes:
-        """A digest of all of it."""
+        """The digest of all inputs."""
         return blake2b(json.dumps(dict(self.items), sort_keys=True).encode(), digest_size=16).digest()
 
 
@@ -123,15 +123,15 @@ def is_own(path: Path, *, folder: bool = False) -> bool:
 
 @final
 class Shelf:
-    """What is known of the programs with one head, in the folder of a run and in one that runs share.
+    """The known values of the programs with one head, in the folder of a run and in a shared one.
 
     Args:
-        own: where the run keeps its entries until it is finished; None for nowhere.
-        shared: where all runs look and write; None for nowhere.
-        head: what the programs start from.
+        own: the folder of the run's entries until it is finished; None for none.
+        shared: the folder that all runs read and write; None for none.
+        head: the inputs of the programs.
 
     Attributes:
-        passed: rolling digests after which an earlier run has gone on.
+        passed: rolling digests that an earlier run has passed.
         snapshots: the files with the values of earlier runs, by rolling digest.
     """
 
@@ -171,7 +171,7 @@ class Shelf:
                 self._entries.update((bytes.fromhex(key), (plain, tensors)) for key, plain in content["read"])
 
     def _load(self, path: Path) -> Any:
-        """What an entry holds; None, with one warning for all, if it cannot be used."""
+        """The content of an entry; None, with one warning for all, if it cannot be used."""
         if not os.path.lexists(path):
             return None
         try:
@@ -183,10 +183,10 @@ class Shelf:
                 LOG.warning("%s: %s; its values are computed", path, reason)
             return None
 
-    # ---- what a program asks for -------------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Any:
-        """What was read under this key; `KeyError` if that is not known."""
+        """The value that was read under this key; `KeyError` if it is unknown."""
         plain, tensors = self._entries[key]
         try:
             return Reader(dict(tensors)).value(plain)
@@ -194,13 +194,13 @@ class Shelf:
             raise KeyError(key) from None
 
     def put(self, key: bytes, value: Any) -> None:
-        """Keep what was read under this key, if it is plain and small."""
+        """Store a value that was read under this key, if it is plain and small."""
         if self._folders() and not (self._ended and self._own is None):
             self._read.append((key, value))
             self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
-        """Note that a run has gone on after this."""
+        """Record that a run has passed this rolling digest."""
         if self._folders() and rolling not in self.passed and not (self._ended and self._own is None):
             self._noted.append(rolling.hex())
             self._write_in_time()
@@ -221,14 +221,14 @@ class Shelf:
         return values
 
     def part_ways(self, name: str) -> None:
-        """Note that nothing is shared from here on, because of this."""
+        """Record that sharing ends here, and its cause."""
         self.write()
         self._ended = name
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Go on without the folder of the run, which has ended."""
+        """Continue without the folder of the run, which has ended."""
         self._own = None
 
     def _write_in_time(self) -> None:
@@ -236,7 +236,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write what was read and not written.
+        """Write the values that were read and not yet written.
 
         Raises:
             DataError: the folder of the run cannot be written to.
@@ -256,10 +256,10 @@ class Shelf:
             self._put(named.hexdigest() + KNOWN, content, writer.tensors)
 
     def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
-        """Keep the values of a graph at this rolling digest, in the place of those that this run kept before.
+        """Store the values of a graph at this rolling digest, instead of earlier ones of this run.
 
         Raises:
-            NotPlain: a value cannot be saved without code.
+            NotPlain: a value cannot be stored without code.
             DataError: the folder of the run cannot be written to.
         """
         self.write()
@@ -294,13 +294,13 @@ class Shelf:
         return written
 
     def tidy(self) -> None:
-        """Let the shared folder have no more than its limit."""
+        """Reduce the shared folder to its limit."""
         if self._shared is not None:
             bound(self._shared.parent, limit_of(self._shared.parent))
 
     @staticmethod
     def _share(mine: Path | None, path: Path, data: bytes) -> None:
-        """Write an entry that all runs may find: as another name of the run's own file, where that is possible."""
+        """Write a shared entry, as a hard link to the run's own file where possible."""
         if mine is not None:
             with suppress(OSError):
                 os.link(mine, path)
@@ -309,7 +309,7 @@ class Shelf:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write an entry at once or not at all, whoever writes the same one at the same time.
+    """Write an entry atomically, also if several processes write it at the same time.
 
     Raises:
         DataError: it cannot be written.
@@ -326,7 +326,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _make(folder: Path, head: Head, *, parents: bool = True) -> None:
-    """Make the folder of a head, and write in it what that is."""
+    """Make the folder of a head, and write its description."""
     if not (folder / HEAD).exists():
         with file_errors(folder, "written"):
             folder.parent.mkdir(parents=parents, exist_ok=True)
@@ -339,19 +339,19 @@ def _text(error: Exception) -> str:
 
 
 COST = 1 / 64
-"""Largest part of the host time that snapshots may take."""
+"""Largest part of the host time for snapshots."""
 LAST_BYTE = 2**26
-"""Size up to which the snapshot at the end of a run is written whatever its cost."""
+"""Size up to which the snapshot at the end of a run is written at any cost."""
 SLOWEST_BYTE_PER_S = 100e6
-"""How fast a snapshot is taken to be written before one has been written."""
+"""Assumed speed of writing before the first snapshot."""
 
 
 class Saver:
     """Observer that saves snapshots at the ends of rounds.
 
-    At least `every_s` seconds of host time lie between two of them, and so many that writing them takes no more than
-    the part `COST` of the run's host time, if the next one takes as long as the last one did. Host time decides when a
-    snapshot is written, but never what is simulated.
+    At least `every_s` seconds of host time lie between two snapshots, and enough that writing takes at most the part
+    `COST` of the run's host time, if the next one takes as long as the last one. Host time decides when a snapshot is
+    written, but never the simulation.
     """
 
     def __init__(self, shelf: Shelf, every_s: float | None) -> None:
@@ -366,15 +366,15 @@ class Saver:
             self.save_cheaply(fed)
 
     def save_cheaply(self, fed: Federation) -> None:
-        """Save a snapshot if that takes little of the host time."""
+        """Save a snapshot if it takes little of the host time."""
         next_s = self._took_s or fed.graph.known_byte() / SLOWEST_BYTE_PER_S
         if self._spent_s + next_s <= COST * (time.monotonic() - self._began):
             self.save(fed)
 
     def save(self, fed: Federation) -> None:
-        """Save a snapshot now, and what was read.
+        """Save a snapshot now, and the values that were read.
 
-        No snapshot is saved without an interval, in the middle of a computation or a sum, or while nothing is computed.
+        No snapshot is saved without an interval, during a computation or a sum, or without computed values.
 
         Raises:
             DataError: it cannot be written.
@@ -401,7 +401,7 @@ class Saver:
         self._shelf.keep(rolling, values)
 
     def finish(self, fed: Federation) -> None:
-        """Share what has come of a run that has ended."""
+        """Share the learnt values of a run that has ended."""
         self._over = True
         self._shelf.finish()
         self._shelf.write()
@@ -413,7 +413,7 @@ class Saver:
 
 @final
 class Replies(Kept):
-    """Values by their keys, each in a file of the run's folder, written as it comes."""
+    """Values by their keys, each in a file of the run's folder, written at once."""
 
     def __init__(self, folder: Path, head: Head) -> None:
         self._folder, self._head = folder / head.digest.hex(), head
@@ -428,7 +428,7 @@ class Replies(Kept):
 
     @override
     def put(self, key: str, value: Any) -> None:
-        """Keep a value (see `serialise`) of this key.
+        """Store a value (see `serialise`) of this key.
 
         Raises:
             DataError: the file cannot be written.
@@ -448,7 +448,7 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """The folder that single runs share: the one that FEDNET_CACHE names, or the user's; None where it names none."""
+    """The shared folder of single runs: that of FEDNET_CACHE, or the user's; None for an empty name."""
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"
@@ -456,7 +456,7 @@ def cache_folder() -> Path | None:
 
 
 def usable(folder: Path | None) -> Path | None:
-    """The folder, unless it is somebody else's, or a link."""
+    """The folder, unless it belongs to another user, or is a link."""
     if folder is None or not os.path.lexists(folder) or is_own(folder, folder=True):
         return folder
     LOG.info("%s: is a link, or belongs to another user, and is not used; learnt values are not shared", folder)
@@ -464,21 +464,21 @@ def usable(folder: Path | None) -> Path | None:
 
 
 def limit_of(folder: Path) -> int:
-    """The most bytes that a folder of entries may have."""
+    """Largest size of a folder of entries in bytes."""
     with suppress(OSError, ValueError):
         return int((folder / LIMIT).read_text(encoding="ascii"))
     return MOST
 
 
 def set_limit(folder: Path, most_byte: int) -> None:
-    """Set the most bytes that a folder of entries may have."""
+    """Set the largest size of a folder of entries in bytes."""
     with file_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / LIMIT, f"{most_byte}\n")
 
 
 def differing(folder: Path, head: Head) -> str:
-    """The first item in which the most similar of the heads in a folder differs from this one; empty without any."""
+    """The first item that differs between this head and the most similar one in a folder; empty without any."""
     found: list[list[str]] = []
     for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
         with suppress(OSError, ValueError, AttributeError):
@@ -496,7 +496,7 @@ class Entry(NamedTuple):
 
 
 def entries_in(folder: Path) -> Iterator[Entry]:
-    """The entries of a folder, and what was left behind when one was written."""
+    """The entries of a folder, and remains of interrupted writing."""
     for path in folder.glob("*/*"):
         ours = path.suffix in (KNOWN, SNAPSHOT, REPLY) or path.name == HEAD or path.name.endswith(PART)
         if ours and is_own(path):
@@ -506,7 +506,7 @@ def entries_in(folder: Path) -> Iterator[Entry]:
 
 
 def bound(folder: Path, most_byte: float) -> int:
-    """Delete the entries that were used least recently until the others have at most this size; return the bytes."""
+    """Delete the least recently used entries until the others have at most this size; return the bytes."""
     entries = sorted(entries_in(folder))
     left = sum(entry.byte for entry in entries)
     freed = 0
@@ -522,7 +522,7 @@ def bound(folder: Path, most_byte: float) -> int:
 
 
 def remove_empty(folder: Path) -> None:
-    """Delete the sub-folders of heads of which nothing is known."""
+    """Delete the sub-folders of heads without entries."""
     for own in _sub_folders(folder):
         with suppress(OSError):
             if [path.name for path in own.iterdir()] == [HEAD]:

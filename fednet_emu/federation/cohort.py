@@ -18,8 +18,9 @@ from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion
 
 MOST_LOOKS = 10_000
-"""Times that all are away although somebody might have returned, after which nobody ever will: batteries that are empty
-whenever their devices could be reached."""
+"""Number of checks while all devices are absent but could return, after which a deadlock is assumed: batteries that are
+empty whenever their devices could be reached.
+"""
 
 
 def _count_or_share(size: Any) -> int | float:
@@ -48,10 +49,10 @@ CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0
 
 
 def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
-    """Return the number of devices that a `CohortSize` means where there are `count`: a share is rounded, at least 1.
+    """Return the number of devices of a `CohortSize` for `count` devices: a share is rounded, at least 1.
 
     Raises:
-        AlgorithmError: it is no `CohortSize`, for example 5.0; `where` is what it was given to.
+        AlgorithmError: it is no `CohortSize`, for example 5.0; `where` names its place.
     """
     try:
         size = _count_or_share(cohort)
@@ -63,11 +64,11 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 class Cohort(Completion):
     """Event with up to `size` devices, drawn uniformly among those that are present, in order of their numbers.
 
-    It triggers at once, or, if all are away, as soon as a device returns. `view` turns a number into a device. `rng` is
-    called only where numbers are drawn, as making a generator takes as long as drawing.
+    It triggers at once, or, if all are absent, as soon as a device returns. `view` turns a number into a device. `rng`
+    is called only where numbers are drawn, as making a generator takes as long as drawing.
 
     Raises:
-        Deadlock: nobody was there at `MOST_LOOKS` instants at which somebody might have returned.
+        Deadlock: no device was present at `MOST_LOOKS` instants at which one could have returned.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Cohort(Completion):
         self._look()
 
     def _look(self, _event: Event | None = None) -> None:
-        """Choose among those that are there, or look again when somebody may have returned."""
+        """Choose among present devices, or try again when one may have returned."""
         present = self._presence.present(self._clock.now)
         if len(present):
             drawn = present.tolist() if self._size >= len(present) else draw(present, self._size, self._rng())

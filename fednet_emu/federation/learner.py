@@ -1,8 +1,7 @@
-"""The learning plane of a run: local training as work, values that are read, and scores.
+"""The learning plane of a run: local training as work, read values, and scores.
 
-How an interrupted run resumes: generators cannot be saved, but the time plane is cheap and deterministic. A resumed run
-plays the time plane again from the start, and takes what it reads, and the values still in use, from what is known of
-its learning program.
+Resumption of an interrupted run: generators cannot be saved, but the time plane is cheap and deterministic. A resumed
+run plays the time plane again from the start, and takes read and live values from the store of its learning program.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class Evaluated(NamedTuple):
 
 
 class Kept:
-    """Plain values by their keys, which an algorithm keeps in case the run is cut off; without a folder, none."""
+    """Plain values by their keys, which an algorithm stores for a resumed run; without a folder, none."""
 
     def get(self, key: str) -> Any:
         """The value of this key; None if there is none."""
 
     def put(self, key: str, value: Any) -> None:
-        """Keep the value of this key."""
+        """Store the value of this key."""
 
 
 def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
@@ -54,7 +53,7 @@ def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
 
 @final
 class Learner:
-    """Makes the jobs of a run, and reads what becomes of them; in a timing-only run there are sizes, but no values.
+    """Makes the jobs of a run, and reads their results; in a timing-only run there are sizes, but no values.
 
     Attributes:
         nominal: whether a nominal value has replaced one that a timing-only run does not compute.
@@ -74,7 +73,7 @@ class Learner:
         return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
 
     def zeros(self) -> Deferred:
-        """A zero for each parameter that is trained, the same value for everybody."""
+        """A zero for each trained parameter, the same value for all devices."""
         n = self._task.model.n_trainable
         if self._zeros is None:
             self._zeros = self._graph.call(torch.Tensor.new_zeros, self.initial(), n, size=n)
@@ -163,7 +162,7 @@ class Learner:
         model: FlatModel | None = None,
         **terms: Any,
     ) -> TrainJob:
-        """The job of local training of a device in round t, for those who do not train by it but need its batches."""
+        """The job of local training of a device in round t, for callers that need its batches without training."""
         mine = self._task.slice_of((of or device).index)
         return TrainJob(
             model=model or self._task.model,
@@ -197,7 +196,7 @@ class Learner:
         """Check that an algorithm gives a model, or several.
 
         Raises:
-            AlgorithmError: it is something else, or has another number of parameters; `verb` is what it is given to.
+            AlgorithmError: it is of another type, or has another number of parameters; `verb` names the operation.
         """
         if models is None:
             return
@@ -234,7 +233,7 @@ class Learner:
         return self._graph.recall("read", [value], lambda: self._graph.read(value))
 
     def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
-        """Evaluate one model, or every device's own, on the validation samples too if asked for."""
+        """Evaluate one model, or every device's own, on the validation samples too if requested."""
 
         def compute() -> Scores:
             found = tested()

@@ -53,8 +53,8 @@ def run(
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         seed: a seed that replaces the scenario's.
         settings: changes, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
-        out: the run folder, as `fednet run` makes it; None writes nothing and keeps everything in memory. If the folder
-            holds an unfinished run of the same scenario, that run continues from its last checkpoint.
+        out: the run folder, as of `fednet run`; None keeps all results in memory. An unfinished run of the same
+            scenario in the folder is continued.
         algorithm: an algorithm object that replaces the scenario's algorithm; or another kind, such as `"fedprox"`,
             which keeps those of its settings that fit.
         model: a model that replaces the scenario's: a component, or another kind; a `torch.nn.Module`, whose parameters
@@ -63,17 +63,16 @@ def run(
         data: samples that replace the scenario's data, or another kind of data set.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: whether to leave out training; time, bits and energy stay the same.
-        force: whether to replace a run that the folder already holds, once the new one has ended.
-        track: `tensorboard`, `mlflow`, `wandb`, or objects with their three methods: what hears of the run while it
-            runs.
+        force: whether to replace an existing run of the folder, once the new one has ended.
+        track: `tensorboard`, `mlflow`, `wandb`, or objects with the three methods of a tracker.
         progress: whether to show the progress of the run; None shows it only in a terminal or a notebook.
 
     Warns:
-        ScenarioWarning: something in the scenario is suspicious, for example devices that are out of reach.
+        ScenarioWarning: a part of the scenario is suspicious, for example devices that are out of reach.
 
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
-        FednetError: there is no such tracker, or its library is not installed.
+        FednetError: a tracker does not exist, or its library is not installed.
         DataError: data are missing, or the folder cannot be used.
         Deadlock: the algorithm waits for an event that can never happen.
     """
@@ -136,31 +135,30 @@ def sweep(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Run every setting of a grid with several seeds; equal seeds meet equal channels, data and stragglers.
+    """Run every setting of a grid with several seeds; equal seeds have equal channels, data and stragglers.
 
     Args:
-        study: a scenario, as `run` takes it, whose settings the grid varies; or the name or path of a study file.
-        grid: the axes, whose product is run: a list for one key, named variants, or lists that go together.
-        seeds: so many from 0 on, or a list of them; 5 for a scenario.
-        settings: of every run; the grid wins.
-        target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        workers: runs at a time, each in a process of its own; one per core by default.
-        out: the folder of the study, as `fednet sweep` makes it; finished runs in it are not run again. None leaves no
-            folder behind.
-        algorithm: as for `run`; objects whose class lives in a notebook or script cannot go to other processes, so
-            they run in this one, one after the other.
+        study: a scenario, as for `run`, whose settings the grid varies; or the name or path of a study file.
+        grid: the axes, whose product is run: a list for one key, named variants, or lists that vary together.
+        seeds: a number of seeds from 0 on, or a list of seeds; 5 for a scenario.
+        settings: settings of every run; the grid overrides them.
+        target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
+        workers: number of simultaneous runs, each in its own process; one per core by default.
+        out: the folder of the study, as of `fednet sweep`; its finished runs are not repeated. None leaves no folder.
+        algorithm: as for `run`; objects of classes of a notebook or script cannot go to other processes, so they run in
+            this one, one after the other.
         model: as for `run`.
         data: as for `run`.
-        data_dir: where data sets are.
+        data_dir: the folder with data sets.
         timing_only: whether to leave out training.
         ray: whether to run it on a Ray cluster that is started here, or the address of one.
-        track: `tensorboard`, `mlflow`, `wandb`, or import paths of classes with their three methods; each run is one
-            of its own in a tracker, in a group called like the study.
-        progress: whether to show how far the sweep is; None where somebody looks, in a terminal or a notebook.
+        track: `tensorboard`, `mlflow`, `wandb`, or import paths of trackers; each run is a run of the tracker, in a
+            group with the name of the study.
+        progress: whether to show the progress of the sweep; None shows it only in a terminal or a notebook.
 
     Raises:
         ScenarioError: every problem of the study and of its scenarios.
-        DataError: the folder holds something else, or another sweep or search writes to it.
+        DataError: the folder has other content, or another sweep or search writes to it.
     """
     meant = study_of("sweep", study, grid, {"grid": grid, "seeds": seeds, "target": target})
     changed = changes(settings, algorithm=algorithm, model=model, data=data)
@@ -215,7 +213,7 @@ def swept(
 
 
 def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
-    """The names of trackers that many runs get, each of which can be made, and the folder, for None a temporary one."""
+    """The names of trackers for many runs, each of which can be created, and the folder, a temporary one for None."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
@@ -242,35 +240,35 @@ def search(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Search:
-    """Search the settings with which a scenario reaches a target at the least cost.
+    """Search the settings with which a scenario reaches a target at the lowest cost.
 
-    Settings are proposed by Optuna's TPE and tried with two seeds; those that the clock alone shows to break a limit
-    are dropped without training, and a run ends when it has cost twice what the best setting needed. The best ones race
-    over the other seeds, until it is clear who is not the best. The same search gives the same result with any number
-    of workers, and one that was interrupted goes on where it was.
+    Settings are proposed by Optuna's TPE and tried with two seeds; those that exceed a limit by timing alone are
+    dropped without training, and a run ends at twice the cost of the best setting. The best ones race over the other
+    seeds, until those that are not the best are known. The same search gives the same result with any number of
+    workers, and an interrupted one is continued.
 
     Args:
-        study: a study file with the key `search`, by path or name; or a scenario, as `run` takes it, with a space.
-        space: what is varied, as under `search.space` of a study file.
-        minimise: the cost of reaching the target, or several: `time`, `bits`, `energy`, `device-energy` or `rounds`.
+        study: a study file with the key `search`, by path or name; or a scenario, as for `run`, with a space.
+        space: the varied settings, as under `search.space` of a study file.
+        minimise: the cost of the target, or several: `time`, `bits`, `energy`, `device-energy` or `rounds`.
         maximise: `accuracy`, for the highest one within the limits instead.
-        within: upper limits of what a run may spend, for example `{"energy": 4}` in joules.
-        target: what a run has to reach, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        seeds: so many from 0 on, or a list of them; 5 for a scenario.
-        trials: how many settings are tried.
-        settings: of every run.
-        workers: runs at a time, each in a process of its own; one per core by default.
-        out: the folder of the search; None leaves no folder behind.
-        data_dir: where data sets are.
+        within: upper limits of the costs of a run, for example `{"energy": 4}` in joules.
+        target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
+        seeds: a number of seeds from 0 on, or a list of seeds; 5 for a scenario.
+        trials: number of tried settings.
+        settings: settings of every run.
+        workers: number of simultaneous runs, each in its own process; one per core by default.
+        out: the folder of the search; None leaves no folder.
+        data_dir: the folder with data sets.
         timing_only: whether to leave out training.
         ray: whether to use a Ray cluster that is started here, or the address of one.
         track: as for `sweep`.
-        progress: whether to show how far the search is; None where somebody looks, in a terminal or a notebook.
+        progress: whether to show the progress of the search; None shows it only in a terminal or a notebook.
 
     Raises:
         ScenarioError: every problem of the study, of its space, and of the scenarios at its ends.
         FednetError: Optuna is not installed, or the arguments contradict each other.
-        DataError: the folder holds something else, or another search writes to it.
+        DataError: the folder has other content, or another search writes to it.
     """
     asked = {"space": space, "minimise": minimise, "maximise": maximise, "within": within}
     its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in asked.items() if value}

@@ -106,7 +106,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Keep what is read by its digest, and compute nothing that is known; before anything is made."""
+        """Store read values by their digests, and compute no known value; before anything is made."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -114,11 +114,11 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """All values that are known now and still referenced, by their digests; only `at_rest`."""
+        """All known values with references, by their digests; only `at_rest`."""
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
-        """Whether values can be kept: none is put off or being computed, and no sum has released some of its parts."""
+        """Whether values can be stored: none is postponed or being computed, and no sum has released parts."""
         return (
             not self._computing
             and self._later is None
@@ -127,11 +127,11 @@ class Graph:
 
     @property
     def puts_off(self) -> bool:
-        """Whether values are put off, because they may be known."""
+        """Whether values are postponed, because they may be known."""
         return self._later is not None
 
     def known_byte(self) -> int:
-        """Memory in bytes of all values that are known now and still referenced."""
+        """Memory in bytes of all known values with references."""
         return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
@@ -174,12 +174,12 @@ class Graph:
         *args: Any,
         size: int | None = None,
     ) -> Deferred:
-        """The result of a generator function, which is sent the values of the parts one by one, in their order.
+        """The result of a generator function that receives the values of the parts one by one, in order.
 
         Each `(yield)` of `function(*args)` is the next part, and its return value is the result. A part is added as
         soon as it and those before it are known. The parts are given away: only accumulations may be made of them from
         now on, one directly after the other. So a part can be released as soon as it was added, though a list or a
-        message may still hold it; but not if something made before waits for it as well. `size` is as for `call`.
+        message may still hold it; but not if an earlier node waits for it as well. `size` is as for `call`.
         """
         inputs = deferreds_in(args)
         if size is None:
@@ -193,7 +193,7 @@ class Graph:
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
-        """The parameters and the mean loss after a training job, and what else it asks for."""
+        """The parameters and the mean loss after a training job, and its other requested results."""
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
         loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
@@ -259,9 +259,9 @@ class Graph:
         return self._created
 
     def read(self, deferred: Deferred) -> Any:
-        """The value of a Deferred of this graph, computed now if it is not known yet.
+        """The value of a Deferred of this graph, computed now if it is unknown.
 
-        An error in a call or a job is raised here, with a note that says where; the failed node stays pending.
+        An error in a call or a job is raised here, with a note of its place; the failed node stays pending.
 
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
@@ -272,7 +272,7 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """What `compute` makes of these nodes, which it reads in this order, or what it is known to make of them.
+        """The result of `compute` for these nodes, which it reads in this order, or its known result.
 
         `what` describes it by value.
         """
@@ -294,7 +294,7 @@ class Graph:
         return found
 
     def _come_to(self, deferred: Deferred) -> None:
-        """Go on until a value is known or put off."""
+        """Continue until a value is known or postponed."""
         deferred.check_not_given()
         if deferred._value is PENDING:
             self._computing = True
@@ -305,7 +305,7 @@ class Graph:
             self._computing = False
 
     def _compute(self, nodes: Sequence[Deferred]) -> None:
-        """Compute values that were put off."""
+        """Compute postponed values."""
         assert self._later is not None
         self._computing = True
         with self.host.part("deferred functions"):
@@ -315,7 +315,7 @@ class Graph:
             node._settle(node._work.value)
 
     def _heed_an_end(self) -> None:
-        """Where what is shared ends, go on with what is known of this run alone, if something is."""
+        """When sharing ends, continue with the known values of this run alone, if there are any."""
         if self._later is not None and self.program is not None and self.program.ended and not self._ended:
             self._ended = True
             if self.program.is_known:
@@ -324,7 +324,7 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """From where the program is not known any more, compute everything at once, as without a program."""
+        """From an unknown point of the program on, compute everything at once, as without a program."""
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -340,9 +340,9 @@ class Graph:
     def begin_wavefront(self) -> None:
         """Begin to train the ready jobs, once the jobs that were begun before have ended, and return at once.
 
-        A synchronous round calls it before it invites devices, so that the clock of this round goes on while the models
-        of the last one are trained where the engine can, and only one wavefront is under way. These jobs run together,
-        whichever the engine. Where the results may be known, nothing is trained.
+        A synchronous round calls it before it invites devices, so that the clock of this round continues while the
+        models of the last one are trained where the engine can, and only one wavefront is active. These jobs run
+        together with any engine. If the results may be known, nothing is trained.
         """
         if self.engine is None:
             return
@@ -495,7 +495,7 @@ class Graph:
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Run the jobs that were begun, or else the ready ones, and what becomes ready by each except further jobs.
+        """Run the jobs that were begun, or else the ready ones, and all that becomes ready except further jobs.
 
         False if there are none.
         """
@@ -564,7 +564,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Put off the jobs of a wavefront, and what becomes ready by each."""
+        """Postpone the jobs of a wavefront, and the calls that become ready by each."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)

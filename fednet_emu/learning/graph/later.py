@@ -1,7 +1,7 @@
-"""Computations that are put off because what is read of them is known: they run if something else is asked for.
+"""Postponed computations, whose read values are known: they run only if another value is read.
 
-They are nodes of a graph of their own, so that the values and lifetimes of a run are those of one that computes
-everything. A job that is needed is trained with all others of its wavefront, to the same last bit.
+They are nodes of a separate graph, so that values and lifetimes of a run are those of one that computes everything. A
+job that is needed is trained with all others of its wavefront, equal to the last bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fednet_emu.learning.graph.work import Part
 
 
 class Computes(Protocol):
-    """What computes what was put off: a graph whose jobs are trained when they are asked for."""
+    """The graph of postponed computations, whose jobs are trained on request."""
 
     def _node(self, size: int, work: Any, inputs: list[Deferred], digest: bytes) -> Deferred: ...
 
@@ -34,7 +34,7 @@ class Computes(Protocol):
 
 
 class Step(NamedTuple):
-    """A wavefront that was put off: the rolling digest after it, and its jobs."""
+    """A postponed wavefront: the rolling digest after it, and its jobs."""
 
     rolling: bytes
     jobs: list[Deferred]
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 @final
 class Later:
-    """Work that was put off, as nodes of `graph`, which trains only what `compute` asks it for."""
+    """Postponed work, as nodes of `graph`, which trains only requested jobs."""
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
         self._graph, self._memo = graph, memo
@@ -50,7 +50,7 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """The node here that computes the value of a node whose inputs are known or put off."""
+        """The counterpart that computes the value of a node whose inputs are known or postponed."""
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -66,7 +66,7 @@ class Later:
         return self._graph._node(node.size, work, inputs, node._digest)
 
     def counterpart(self, node: Deferred) -> Deferred:
-        """The node here that has the value of a node, or will compute it."""
+        """The counterpart that has the value of a node, or will compute it."""
         if node._value is LATER:
             its: Deferred = node._work
             return its
@@ -89,11 +89,11 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Note a wavefront of nodes here, or, without jobs, another change of the rolling digest."""
+        """Record a wavefront of counterparts, or, without jobs, another change of the rolling digest."""
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
-        """Compute nodes here, with the values of snapshots where there are some."""
+        """Compute counterparts, with the values of snapshots where available."""
         targets = [node for node in wanted if node._value is PENDING]
         if not targets:
             return
@@ -112,7 +112,7 @@ class Later:
         self._graph.run_calls()
 
     def _needed(self, targets: list[Deferred]) -> set[int]:
-        """The places of the steps whose jobs are needed for nodes here."""
+        """The places of the steps whose jobs are needed for counterparts."""
         step_of = {id(job): place for place, step in enumerate(self._steps) for job in step.jobs}
         found: set[int] = set()
         seen, left = set[int](), list(targets)
@@ -133,7 +133,7 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Take values for nodes here; a job is known only with all that is wanted of it."""
+        """Set values of counterparts; a job is known only with all its requested values."""
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:

@@ -1,9 +1,9 @@
-"""The learning program of a run: a digest of everything that decides what is learnt, up to now.
+"""The learning program of a run: a digest of all that determines the learnt values so far.
 
-A node's digest is made of its function, its arguments by value, and the digests of its inputs; so it is the same in
-every network that asks for the same value, in whichever order. Rounding depends on the jobs that are trained together.
-The rolling digest therefore lists the jobs of each wavefront, in their order. The digest of a node and the rolling
-digest together determine a value to the last bit.
+The digest of a node follows from its function, its arguments by value, and the digests of its inputs; so it is the same
+in every network that requests the same value, in any order. Rounding depends on the jobs that are trained together.
+Therefore the rolling digest lists the jobs of each wavefront, in order. Both digests together determine a value to the
+last bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INPUTS = ("params", "scale", "linear", "drift", "prox", "anchor", "targets", "ba
 _SHARED = ("model", "data", "plan", "streams", "l1", "loss", "augment", "mask", "squares")
 _EACH = ("indices", "rng_key")
 _UNUSED = ("label", "n_samples", "first_row", "flop")
-"""A name for messages, and what follows from the other fields."""
+"""A name for messages, and a field that follows from the others."""
 assert {field.name for field in fields(TrainJob)} == {*INPUTS, *_SHARED, *_EACH, *_UNUSED}, "a field without a rule"
 
 _shared, _inputs = attrgetter(*_SHARED), attrgetter(*INPUTS[1:])
@@ -39,30 +39,30 @@ def _digest_of_job(before: bytes, where: bytes, rng_key: tuple[Any, ...], after:
 
 
 class Memo(Protocol):
-    """What is known of learning programs."""
+    """Known values of learning programs."""
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests after which an earlier run has gone on; not those that this run notes."""
+        """Rolling digests that an earlier run has passed; not those that this run records."""
 
     @property
     def snapshots(self) -> Container[bytes]:
-        """Rolling digests at which an earlier run has kept its values."""
+        """Rolling digests at which an earlier run has stored its values."""
 
     def get(self, key: bytes) -> Any:
-        """What was read under this key; `KeyError` if that is not known."""
+        """The value that was read under this key; `KeyError` if it is unknown."""
 
     def put(self, key: bytes, value: Any) -> None:
-        """Keep what was read under this key."""
+        """Store a value that was read under this key."""
 
     def note(self, rolling: bytes) -> None:
-        """Note that a run has gone on after this."""
+        """Record that a run has passed this rolling digest."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
         """The values of a snapshot by the digests of their nodes; none if it cannot be used."""
 
     def part_ways(self, name: str) -> None:
-        """Note that nothing is shared from here on, because of this."""
+        """Record that sharing ends here, and its cause."""
 
 
 @final
@@ -71,13 +71,13 @@ class Program:
 
     Args:
         head: a digest of the data, the model, the seed, the software and the host.
-        memo: what is known, and where this run keeps what it learns.
+        memo: known values, and the store of this run.
         own: distinguishes this run from all others once its program cannot be written.
 
     Attributes:
-        rolling: the digest of the program up to now.
+        rolling: the current digest of the program.
         passed: that of the last wavefront that has ended.
-        ended: what could not be written, if something could not.
+        ended: the value or function that could not be written, if any.
     """
 
     def __init__(self, head: bytes, memo: Memo, own: bytes, speller: Speller | None = None) -> None:
@@ -91,7 +91,7 @@ class Program:
 
     @property
     def is_known(self) -> bool:
-        """Whether a run has come to this point and gone on."""
+        """Whether an earlier run has passed this point."""
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:
@@ -99,14 +99,14 @@ class Program:
         return self._digest(lambda: digest_of(b"constant", self._speller.spelled(value)))
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], parts: Sequence[Deferred] = ()) -> bytes:
-        """The digest of what a function makes of arguments, and of parts that it is sent one by one."""
+        """The digest of the result of a function, for its arguments and the parts that it receives one by one."""
         spelled = self._speller.spelled
         return self._digest(
             lambda: digest_of(spelled(function), spelled(tuple(args)), repr([part._digest for part in parts]).encode())
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """The digest of a training job, another one for each time that the same job is asked for."""
+        """The digest of a training job, a new one for each repeated request of the same job."""
         try:
             before, after = self._shared(job)
             rows = job.indices
@@ -117,7 +117,7 @@ class Program:
         return self._once(digest)
 
     def cohort(self, job: CohortJob) -> list[bytes]:
-        """The digest of each device of a cohort, that of its training as a single job."""
+        """The digest of each device of a cohort, equal to that of its single job."""
         try:
             before, after = self._shared(job.single(0))
         except Unwritable:
@@ -138,7 +138,7 @@ class Program:
         return digest
 
     def _shared(self, job: TrainJob) -> tuple[bytes, bytes]:
-        """All of a job but its rows and the name of its stream."""
+        """All fields of a job except its rows and the name of its stream."""
         shared, more = _shared(job), _inputs(job)
         if not (self._last[0] and all(map(is_, shared, self._last[0]))):
             self._last = (shared, digest_of(*map(self._speller.spelled, shared)))
@@ -147,16 +147,16 @@ class Program:
         ) if more != _PLAIN_INPUTS else b""
 
     def key(self, what: Any, nodes: Sequence[Deferred]) -> bytes:
-        """The key of what is read of nodes, in the way that `what` describes; only after `wavefront` of all of them."""
+        """The key of a value that is read from nodes, as described by `what`; only after `wavefront` of all of them."""
         text = self._digest(lambda: self._speller.spelled(what))
         return digest_of(text, *(node._digest for node in nodes), self.rolling)
 
     def wavefront(self, jobs: Sequence[Deferred]) -> None:
-        """Note that these jobs are trained together, in this order; a device of a cohort is its single job."""
+        """Record that these jobs are trained together, in this order; a device of a cohort is its single job."""
         self.rolling = digest_of(self.rolling, b"".join([job._digest[:DIGEST_BYTE] for job in jobs]))
 
     def over(self) -> None:
-        """Note that the wavefront has ended, and the run goes on."""
+        """Record that the wavefront has ended."""
         self.passed = self.rolling
         self.memo.note(self.rolling)
 
@@ -172,7 +172,7 @@ class Program:
         return digest_of(b"own", self._own, b"%d" % self._unwritten)
 
     def end(self, name: str) -> None:
-        """Share nothing from here on, because this cannot be written by value."""
+        """End sharing, because this cannot be written by value."""
         if not self.ended:
             self.ended = name
             LOG.info("learning is not shared from here on: %s cannot be written by value", name)

@@ -1,7 +1,7 @@
-"""Values and functions as bytes: equal bytes mean an equal computation, whichever process or run makes it.
+"""Values and functions as bytes: equal bytes mean an equal computation in any process or run.
 
 A function is its module and name, a bound method or a partial its function and its whole state, an array its content.
-Code of a script or a notebook, generators of random numbers and whatever belongs to clock and network are refused.
+Code of a script or a notebook, random generators, and parts of clock and network are refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unwritable(TypeError):  # noqa: N818  (says what the value is)
 
 
 def digest_of(*parts: Any) -> bytes:
-    """A digest of parts in their order; where one ends is a part of it."""
+    """A digest of parts in order, including their boundaries."""
     whole = blake2b(digest_size=DIGEST_BYTE)
     for part in parts:
         whole.update(b"%d:" % len(part))
@@ -53,7 +53,7 @@ def digest_of(*parts: Any) -> bytes:
 
 @final
 class Speller:
-    """Writes values as bytes. Digests of large objects that never change are kept for each object."""
+    """Writes values as bytes. Digests of large constant objects are cached per object."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Callable[[], Any], int | None, bytes]] = {}
@@ -78,7 +78,7 @@ class Speller:
         return self._object(value)
 
     def keep(self, value: Any, text: bytes) -> None:
-        """Take this text for an object that never changes."""
+        """Set the text of a constant object."""
         if len(self._kept) > _MOST_KEPT:
             self._kept.clear()
         try:
@@ -174,7 +174,7 @@ def _itself(value: Any) -> Any:
 
 
 def _changes(value: Any) -> int | None:
-    """How often a tensor has been modified."""
+    """Number of modifications of a tensor."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
@@ -201,7 +201,7 @@ def _array(value: np.ndarray[Any, Any]) -> bytes:
 
 
 def _native(value: Any) -> bytes:
-    """A function that is not written in Python: what it belongs to, and its name."""
+    """A function that is not written in Python: its owner and its name."""
     owner = getattr(value, "__self__", None) or getattr(value, "__objclass__", None)
     if owner is not None and not isinstance(owner, type | types.ModuleType):
         raise Unwritable(_name_of(value))
@@ -213,10 +213,10 @@ def _native(value: Any) -> bytes:
 
 
 def _path_of(what: Any) -> str:
-    """`module:qualname` of a function or class; of one from outside this package with the version that it comes from.
+    """`module:qualname` of a function or class; with the version for one from another package.
 
     Raises:
-        Unwritable: it is of no installed package, or made within a function.
+        Unwritable: it is of no installed package, or defined within a function.
     """
     module, name = what.__module__, what.__qualname__
     top = module.partition(".")[0]
