@@ -125,6 +125,12 @@ def search(
 
 
 def reproduce(
+    paper: Annotated[
+        str | None, typer.Argument(help="A paper whose published numbers are compared; leave it out to run studies.")
+    ] = None,
+    clone: Annotated[
+        Path | None, typer.Option("--clone", help="Your clone of the repository with the paper's public arrays.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where the small tables and figures go.")] = Path(
         "results/reference"
     ),
@@ -133,7 +139,13 @@ def reproduce(
     data_dir: DataDir = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run the studies of the library that fit into an hour, shortest first, and update their reference results."""
+    """Compare a paper's published numbers with ours; or run the library's studies that fit into an hour.
+
+    Studies are run shortest first, and their reference results are updated.
+    """
+    if paper is not None:
+        _compare(paper, clone, data_dir, out, quiet)
+        return
     with outcome(lambda: "interrupted; the same command continues from here"):
         from fednet_emu.analysis.quantities import counted
         from fednet_emu.analysis.study import StudyRecords
@@ -153,6 +165,21 @@ def reproduce(
             whole = whole and done
         if not whole:
             raise typer.Exit(FAILED)
+
+
+def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, quiet: bool) -> None:
+    """Write the table of a paper, and print how many rows are met."""
+    with outcome(lambda: "interrupted; nothing was written"):
+        from fednet_emu.results.published import NOT_MET, VERDICTS, Sources, write_compared
+
+        path, table = write_compared(paper, Sources(clone, data_dir), out)
+        if quiet:
+            return
+        for row in table.to_dict("records"):
+            if row["verdict"] == NOT_MET:
+                OUTPUT.out(f"not met: {row['setting']}: {row['ours']}, {row['tolerance']}")
+        OUTPUT.out(", ".join(f"{int((table['verdict'] == verdict).sum())} {verdict}" for verdict in VERDICTS))
+        print_files([path])
 
 
 def _written(folder: Path, *, plots: bool) -> list[Path]:

@@ -66,6 +66,22 @@ class LogNormal(Straggler):
         return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
 
 
+class NormalSteps(Straggler):
+    """Normal times of steps: a computation of n steps takes T = T0 + deviation_s sqrt(n) Z, Z standard normal.
+
+    Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, whose measured step times have this law.
+    """
+
+    step_s: float = Field(gt=0)
+    """Nominal time of one step in s, which tells the number of steps of a computation."""
+    deviation_s: float = Field(ge=0)
+    """Standard deviation of the time of one step in s."""
+
+    def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
+        deviation_s = self.deviation_s * math.sqrt(nominal_s / self.step_s)
+        return max(nominal_s + deviation_s * float(scipy.special.ndtri(uniform)), 1e-9)
+
+
 class Pareto(Straggler):
     """Pareto time from the nominal time upwards: P(T > t) = (T0 / t)^alpha."""
 
@@ -110,5 +126,5 @@ class SlowWindow(Straggler):
         return before_s + inside_s + (nominal_s - before_s - inside_s / self.factor)
 
 
-STRAGGLERS = kinds(NoStraggler, ShiftedExponential, LogNormal, Pareto, SlowWindow)
+STRAGGLERS = kinds(NoStraggler, ShiftedExponential, LogNormal, NormalSteps, Pareto, SlowWindow)
 AnyStraggler = Annotated[Straggler, Slot("straggler", STRAGGLERS)]

@@ -230,7 +230,8 @@ def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timi
     _refuse(unfit_augmentation(scenario, samples.input_shape))
     _refuse(unfit_metrics(scenario, samples))
     module = seeded_module(lambda: network.build(samples.input_shape, samples.outputs), streams.key("init") >> 1)
-    model = FlatModel(module.to(device), _LOSS[samples.task], samples.input_shape, samples.vocabulary)
+    loss = network.own_loss or _LOSS[samples.task]
+    model = FlatModel(module.to(device), loss, samples.input_shape, samples.vocabulary)
     if model.shipped_bit and (why := scenario.algorithm.ships_no_base):
         raise ScenarioError(f"model: with {scenario.algorithm.kind} {why}, got a base with ship; leave it out")
     _refuse(unfit_statistics(scenario, model))
@@ -291,7 +292,8 @@ def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
 def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:
     """Yield the key paths and problems of metrics that cannot measure a model of these samples."""
     for place, metric in enumerate(scenario.evaluation.metrics):
-        what = metric.unfit(samples)
+        own = scenario.learning()[2].own_loss
+        what = f"measures scores of classes, got a model with {own}; leave it out" if own else metric.unfit(samples)
         if what:
             yield ("evaluation", "metrics", str(place)), what
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fednet_emu.algorithms.adapters.flexlora import FlexLora
 from fednet_emu.algorithms.adapters.flora import Flora
 from fednet_emu.algorithms.adapters.hetlora import HetLora
+from fednet_emu.algorithms.adaptive_tau import AdaptiveTau
 from fednet_emu.algorithms.asynchronous.fedasync import FedAsync
 from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
 from fednet_emu.algorithms.asynchronous.safa import Safa
@@ -47,6 +48,7 @@ from fednet_emu.flower.algorithm import Flower
 
 ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     AdPsgd,
+    AdaptiveTau,
     Afl,
     Aspire,
     Cfl,

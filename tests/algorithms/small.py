@@ -46,6 +46,7 @@ ADAPTED = (
 )
 
 ALGORITHM_SETTINGS = {
+    "adaptive-tau": ("algorithm={kind: adaptive-tau, lr: 0.05, batch_size: 8, budget_s: 30, tau_max: 6}",),
     "afl": ("algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null, averaged: false}",),
     "aspire": (
         "algorithm={kind: aspire, active: 2, max_delay: 8, lr: 0.5, local_steps: 5, prox: 0.2, rho_dual: 0.02}",

@@ -18,7 +18,15 @@ from scipy.stats import beta
 from fednet_emu.devices.availability import Always, Periodic, Presence, Windows
 from fednet_emu.devices.placement import Disc, Listed
 from fednet_emu.devices.speeds import FixedSpeed, FlashSpeed, LogNormalSpeed
-from fednet_emu.devices.stragglers import LogNormal, NoStraggler, Pareto, ShiftedExponential, SlowWindow, Straggler
+from fednet_emu.devices.stragglers import (
+    LogNormal,
+    NormalSteps,
+    NoStraggler,
+    Pareto,
+    ShiftedExponential,
+    SlowWindow,
+    Straggler,
+)
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
@@ -71,6 +79,8 @@ def test_slowest_of_n_paretos_is_the_published_number(n: int, factor: float) -> 
         (LogNormal(sigma=0.6), 0.5, 2.0),
         (LogNormal(sigma=0.6), 0.8413447460685429, 2 * math.exp(0.6)),
         (Pareto(alpha=2.0), 0.75, 4.0),
+        (NormalSteps(step_s=0.5, deviation_s=0.1), 0.8413447460685429, 2.2),
+        (NormalSteps(step_s=0.5, deviation_s=9.0), 1e-6, 1e-9),
     ],
 )
 def test_quantiles_are_the_closed_form(law: Straggler, u: float, duration_s: float) -> None:

@@ -31,6 +31,11 @@ class Model(Component):
         """
         return self
 
+    @property
+    def own_loss(self) -> str | None:
+        """Name of the loss in place of the usual one of the data; None for that one."""
+        return None
+
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """A module that maps a batch [n, *input_shape] to [n, outputs], with PyTorch's default initialisation.

@@ -21,13 +21,22 @@ class Softmax(Model):
 
 
 class Linear(Model):
-    """Linear regression: one linear layer on the flattened sample."""
+    """One linear layer on the flattened sample: linear regression, or with a hinge a support vector machine."""
 
     bias: bool = True
     """Whether the model has a constant term."""
+    loss: Literal["squared-hinge"] | None = None
+    """Loss: `squared-hinge` is 1/2 max(0, 1 - margin)^2 for data of two classes, with one score that is positive for
+    the second class. Null is the usual loss of the data."""
+
+    @property
+    def own_loss(self) -> str | None:
+        return self.loss
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        return _linear(input_shape, outputs, bias=self.bias)
+        if self.loss is not None and outputs != 2:
+            raise ScenarioError(f"model.loss: {self.loss} separates two classes, got {outputs}; leave it out")
+        return _linear(input_shape, outputs if self.loss is None else 1, bias=self.bias)
 
 
 def _linear(input_shape: tuple[int, ...], outputs: int, *, bias: bool = True) -> nn.Module:

@@ -23,6 +23,11 @@ def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.reshape(targets.shape) - targets).square().reshape(len(targets), -1).sum(1)
 
 
+def _squared_hinge(outputs: Tensor, targets: Tensor) -> Tensor:
+    margins = outputs.reshape(targets.shape) * (2 * targets - 1)
+    return (1 - margins).clamp(min=0).square() / 2
+
+
 def _next_token(outputs: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(outputs.transpose(1, 2), targets, reduction="none").mean(1)
 
@@ -31,14 +36,20 @@ LOSSES: Mapping[str, PerSampleLoss] = {
     "cross-entropy": _cross_entropy,
     "binary-cross-entropy": _binary_cross_entropy,
     "squared-error": _squared_error,
+    "squared-hinge": _squared_hinge,
     "next-token": _next_token,
 }
 """Loss per sample by name: the binary cross-entropy is the mean over labels, the squared error the sum over outputs,
-without a factor 1/2, and `next-token`, of scores [B, length, tokens], the mean cross-entropy over positions."""
+without a factor 1/2, `squared-hinge`, of one score for the second of two classes, 1/2 max(0, 1 - margin)^2, and
+`next-token`, of scores [B, length, tokens], the mean cross-entropy over positions."""
 
 
 def _right_class(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs.argmax(1) == targets
+
+
+def _right_side(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.reshape(targets.shape) > 0) == (targets > 0)
 
 
 def _right_labels(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -52,6 +63,7 @@ def _right_tokens(outputs: Tensor, targets: Tensor) -> Tensor:
 HITS: Mapping[str, PerSampleLoss] = {
     "cross-entropy": _right_class,
     "binary-cross-entropy": _right_labels,
+    "squared-hinge": _right_side,
     "next-token": _right_tokens,
 }
 """Accuracy [B] of each sample, for losses that have one: whether the class with the highest score is right, or the

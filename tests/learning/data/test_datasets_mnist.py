@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from fednet_emu.errors import DataError
 from fednet_emu.learning.data.datasets import FashionMnist, Fcube, Mnist
 from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
-from fednet_emu.learning.data.partitions import Group
+from fednet_emu.learning.data.partitions import Group, WangCases
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 RNG = np.random.default_rng(0)
@@ -54,6 +54,17 @@ def test_fashion_mnist_is_balanced_and_can_stay_as_grey_values():
     assert samples.train_x.min().item() == 0
     assert samples.train_x.max().item() == pytest.approx(1, abs=1e-6)
     assert samples.train_x.mean().item() == pytest.approx(0.2860, abs=1e-4)
+
+
+@needs_mnist
+def test_parity_of_digits_has_the_digits_as_groups():
+    """Even digits are class 1; case 4 of Wang et al. on five devices has the published sizes."""
+    samples = Mnist(parity=True, normalise=False).load(DATA, RNG)
+    train, _ = WangCases(case=4).split(samples, 5, RNG)
+
+    assert samples.classes == 2
+    assert (samples.train_y.numpy() == 1 - samples.train_group % 2).all()
+    assert train.sizes().tolist() == [10247, 10187, 10162, 11769, 17635]
 
 
 @needs_mnist

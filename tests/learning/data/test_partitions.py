@@ -24,6 +24,7 @@ from fednet_emu.learning.data.partitions import (
     QuantitySkew,
     Shards,
     SurrogateSets,
+    WangCases,
 )
 from fednet_emu.learning.data.partitions.base import NOBODY, Partitioned
 from fednet_emu.learning.data.partitions.surrogate_sets import deal, device_priors, own_classes, set_priors
@@ -38,6 +39,7 @@ ALL = [
     QuantitySkew(),
     Shards(),
     SurrogateSets(skew="iid"),
+    WangCases(),
 ]
 COVERING = [Dirichlet(alpha=0.5, min_samples=0), Iid(), QuantitySkew(min_samples=0), Shards(shards_per_device=1)]
 
@@ -105,7 +107,7 @@ def test_same_seed_same_split_and_another_seed_another(partition):
 
     assert same(first[0], again[0])
     assert same(first[1], again[1])
-    assert not same(first[0], other[0])
+    assert same(first[0], other[0]) == isinstance(partition, WangCases), "these cases are formulas"
     assert first[0].order.dtype == first[0].offsets.dtype == np.int64
 
 
@@ -207,6 +209,31 @@ def test_dirichlet_with_niid_benchs_guard_is_their_loop():
     assert np.mean(spread[False]) == pytest.approx(2210, rel=0.05)
     assert np.mean(spread[True]) == pytest.approx(1473, rel=0.05)
     assert train.sizes().tolist() == theirs.tolist()
+
+
+def test_the_four_cases_of_wang_are_their_formulas():
+    """Ten labels on five devices: sample mod 5, label mod 5, everything, and labels 0-4 by sample, 5-9 by label."""
+    labels = np.random.default_rng(0).integers(0, 10, 200)
+    samples, i = samples_of(labels, labels[:30]), np.arange(200)
+    owners = {1: i % 5, 2: labels % 5, 4: np.where(labels < 5, i % 3, 3 + labels % 2)}
+
+    for case, owner in owners.items():
+        train, test = WangCases(case=case).split(samples, 5, np.random.default_rng(1))
+        assert [train.of(k).tolist() for k in range(5)] == [np.flatnonzero(owner == k).tolist() for k in range(5)]
+        assert [test.of(k).tolist() for k in range(5)] == [np.flatnonzero(owner[:30] == k).tolist() for k in range(5)]
+    everything, _ = WangCases(case=3).split(samples, 5, np.random.default_rng(1))
+    assert all(everything.of(k).tolist() == i.tolist() for k in range(5))
+
+
+def test_the_cases_of_wang_go_by_the_group_where_there_is_one():
+    """Even and odd digits with their digits as groups are divided by digits."""
+    digits = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9] * 3)
+    samples = samples_of(1 - digits % 2, 1 - digits % 2, train_group=digits, test_group=digits)
+    train, _ = WangCases(case=2).split(samples, 5, np.random.default_rng(0))
+
+    assert [set(digits[train.of(k)].tolist()) for k in range(5)] == [{k, k + 5} for k in range(5)]
+    with pytest.raises(ScenarioError, match="at most one device for each of 10 labels, got 11"):
+        WangCases(case=2).split(samples, 11, np.random.default_rng(0))
 
 
 def test_shards_reproduce_the_split_of_mcmahan():

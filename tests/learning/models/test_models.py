@@ -187,6 +187,24 @@ def test_group_norm_takes_each_sample_by_itself():
         assert torch.allclose(network(x)[:2], network(x[:2]), atol=1e-5) is alone
 
 
+def test_the_squared_hinge_is_that_of_a_support_vector_machine():
+    """Loss, gradient and accuracy against NumPy: 1/2 mean max(0, 1 - y w.x)^2 with y = -1 for class 0."""
+    rng = np.random.default_rng(0)
+    x, y, w = rng.normal(size=(20, 4)), rng.integers(0, 2, 20), rng.normal(size=4)
+    model = FlatModel(Linear(bias=False, loss="squared-hinge").build((4,), 2).double(), "squared-hinge", (4,))
+    vector, xs, ys = torch.from_numpy(w), torch.from_numpy(x), torch.from_numpy(y)
+    sign, margin = 2 * y - 1, (2 * y - 1) * (x @ w)
+    metrics = score_samples(model, vector, xs, ys).pooled()
+
+    assert model.size == 4
+    assert metrics.loss == pytest.approx(0.5 * np.mean(np.maximum(0, 1 - margin) ** 2))
+    assert metrics.accuracy == pytest.approx(np.mean(margin > 0))
+    gradient = -np.mean((sign * np.maximum(0, 1 - margin))[:, None] * x, axis=0)
+    assert gradient_norm(model, vector, xs, ys) == pytest.approx(np.linalg.norm(gradient))
+    with pytest.raises(ScenarioError, match="separates two classes, got 10"):
+        Linear(loss="squared-hinge").build((4,), 10)
+
+
 def test_linear_model_without_bias():
     """Without a bias there are the weights only, and zeros give zero."""
     module = Linear(bias=False).build((3,), 1)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
+from typing_extensions import override
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
@@ -113,9 +114,24 @@ class Mnist(_Images):
     297 others of the test images. From the labels of QMNIST (Yadav and Bottou, NeurIPS 2019) in the folder
     `qmnist_labels` of the data folder: `qmnist-train-labels-idx2-int.gz` and `qmnist-test-labels-idx2-int.gz`."""
 
+    parity: bool = False
+    """Whether the classes are odd (0) and even (1) digits; the digit of a sample is then its group."""
+
+    @override
+    def extent(self, data_dir: Path | None) -> Extent:
+        return super().extent(data_dir)._replace(outputs=2) if self.parity else super().extent(data_dir)
+
+    @model_validator(mode="after")
+    def _one_group(self) -> Self:
+        if self.parity and (self.writers or self.classes is not None):
+            raise ValueError("parity: has its own classes and groups, got writers or classes too; leave one out")
+        return self
+
     def _read(self, data_dir: Path | None) -> Samples:
-        """As for all archives; with `writers`, the groups are the writers."""
+        """As for all archives; with `writers`, the groups are the writers, and with `parity` the digits."""
         samples = super()._read(data_dir)
+        if self.parity:
+            return _by_parity(samples)
         if not self.writers:
             return samples
         train, test = (
@@ -186,6 +202,13 @@ def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path
     return home
 
 
+def _by_parity(samples: Samples) -> Samples:
+    """Odd digits as class 0 and even ones as class 1, with the digit as group."""
+    digits = samples.train_y.numpy(), samples.test_y.numpy()
+    samples = replace(samples, train_group=digits[0], test_group=digits[1], classes=2)
+    return replace(samples, train_y=1 - samples.train_y % 2, test_y=1 - samples.test_y % 2)
+
+
 def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
     """Grey values 0..255 as float32 [n, 1, height, width], shifted by the mean and divided by the deviation."""
     pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
@@ -203,8 +226,11 @@ class Digits(Dataset):
     The split is always the same: stratified by class, a fifth for testing.
     """
 
+    parity: bool = False
+    """Whether the classes are odd (0) and even (1) digits; the digit of a sample is then its group."""
+
     def extent(self, data_dir: Path | None) -> Extent:
-        return Extent((1, 8, 8), 10, 1797)
+        return Extent((1, 8, 8), 2 if self.parity else 10, 1797)
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         with np.load(FILE, allow_pickle=False) as digits:
@@ -212,4 +238,5 @@ class Digits(Dataset):
                 torch.from_numpy((digits[part] / 16.0).astype(np.float32)[:, None]) for part in ("train_x", "test_x")
             )
             train_y, test_y = (torch.from_numpy(digits[part].astype(np.int64)) for part in ("train_y", "test_y"))
-        return Samples(train_x, train_y, test_x, test_y, classes=10)
+        samples = Samples(train_x, train_y, test_x, test_y, classes=10)
+        return _by_parity(samples) if self.parity else samples

@@ -12,10 +12,11 @@ from fednet_emu.learning.data.partitions.rules import (
     OneClass,
     QuantitySkew,
     Shards,
+    WangCases,
 )
 from fednet_emu.learning.data.partitions.surrogate_sets import SurrogateSets
 
 PARTITIONS: dict[str, type[Partition]] = kinds(
-    Dirichlet, Group, Iid, LabelsPerDevice, OneClass, QuantitySkew, Shards, SurrogateSets
+    Dirichlet, Group, Iid, LabelsPerDevice, OneClass, QuantitySkew, Shards, SurrogateSets, WangCases
 )
 AnyPartition = Annotated[Partition, Slot("partition", PARTITIONS)]

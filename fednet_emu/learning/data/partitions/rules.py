@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -104,6 +106,46 @@ class LabelsPerDevice(Partition):
         train, test = (dealt_by_class(labels, holders, n_devices, rng) for labels in (train_y, test_y))
         require_samples(train, self.kind, "use fewer devices, or data with more samples of each label")
         return train, test
+
+
+class WangCases(Partition):
+    """The four cases of Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, without randomness.
+
+    Case 1: sample i to device i mod n. Case 2: label l to device l mod n. Case 3: all samples to every device. Case 4,
+    of C labels: samples i of the first half of the labels to device i mod m, with m = ceil(min(n, C) / 2), and label l
+    of the second half to device m + l mod (min(n, C) - m). The label is the group of a sample, as of the digit in data
+    of even and odd digits, or else its class.
+    """
+
+    case: Literal[1, 2, 3, 4] = 1
+    """Number of the case."""
+
+    def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
+        """Assign training and test samples by the same formulas."""
+        if samples.train_group is not None and samples.test_group is not None:
+            train_l, test_l = samples.train_group, samples.test_group
+        else:
+            train_l, test_l, _ = labels_of(samples, self.kind)
+        lowest, count = int(train_l.min()), int(train_l.max() - train_l.min()) + 1
+        if n_devices > count and self.case in (2, 4):
+            what = f"has at most one device for each of {count} labels, got {n_devices} devices"
+            raise ScenarioError(f"partition: wang-cases {what}; use fewer, or another partition")
+        train, test = (self._split(its - lowest, count, n_devices) for its in (train_l, test_l))
+        require_samples(train, self.kind, "use fewer devices")
+        return train, test
+
+    def _split(self, labels: IntArray, count: int, n: int) -> Partitioned:
+        i, half = np.arange(len(labels)), -(-min(n, count) // 2)
+        if self.case == 3:
+            return Partitioned(np.tile(i, n), np.arange(n + 1) * len(labels))
+        if self.case == 1:
+            owners = i % n
+        elif self.case == 2:
+            owners = labels % n
+        else:
+            second = labels % max(1, min(n, count) - half) + half
+            owners = np.where(labels < (count - 1) / 2, i % half, np.minimum(second, n - 1))
+        return Partitioned.from_owners(owners, n)
 
 
 MAX_DRAWS = 1000

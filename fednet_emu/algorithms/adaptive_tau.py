@@ -1,0 +1,308 @@
+"""Adaptive federated learning: the number of local steps by the budget that is left.
+
+Wang, Tuor, Salonidis, Leung, Makaya, He, Chan: "Adaptive Federated Learning in Resource Constrained Edge Computing
+Systems", IEEE Journal on Selected Areas in Communications 37(6), 2019, https://arxiv.org/abs/1804.05271
+
+Line by line: in each round all devices make tau steps, and the server takes the mean of their models, weighted by
+samples. Device i estimates rho_i = |F_i(w_i) - F_i(w)| / |w_i - w| and beta_i = |grad F_i(w_i) - grad F_i(w)| / |w_i -
+w|, where w_i is its own model at the end of a round and w the global one that it receives next, both on one batch. With
+their means rho and beta, with delta, the mean of |grad F_i(w) - grad F(w)|, and with the costs c of a step and b of an
+aggregation in the round before, tau is the first of 1 ... growth tau, at most tau_max, that minimises G(tau) = (1 +
+sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, where T = (R - c - b) tau / (c tau + b) and h = delta /
+beta ((eta beta + 1)^tau - 1) - eta delta tau. The last steps fill the budget R; then a round of one step compares the
+last model with the best, and the model with the least loss at the start of a round is returned.
+
+Differences from the paper: c and b are measured on the emulated network. The batch of the estimates is drawn for each
+round, apart from those of the steps, and its gradients, at w_i and at w, are computed and sent: one gradient more on
+the uplink, and two more steps in a round, which count to b. A step of weight decay lambda is one of the term lambda / 2
+|w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from typing_extensions import override
+
+from fednet_emu.algorithms.base import ROUND_S, Algorithm, Deadline, RoundPatience
+from fednet_emu.arrays import power
+from fednet_emu.component.component import exactly_one
+from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, SgdPlan
+
+_CLOSE = 1e-10
+_LEAST_BETA = 1e-5
+NOMINAL = (0.0, _LEAST_BETA, 0.0, 1.0, 1.0)
+"""Estimates and losses in a timing-only run, in which tau then grows to its limit."""
+
+
+class Cost(NamedTuple):
+    """What one step of all devices (c) and one aggregation (b) take of the budget, in s or J."""
+
+    step: float
+    aggregation: float
+
+
+class Estimates(NamedTuple):
+    """Means over devices: Lipschitz constants of the loss (rho) and of its gradient (beta), and divergence (delta)."""
+
+    rho: float
+    beta: float
+    delta: float
+
+
+_UNKNOWN = Estimates(math.nan, math.nan, math.nan)
+
+
+@dataclass
+class Control:
+    """The search for the number of local steps, and the account of the budget.
+
+    Attributes:
+        budget: R, in s or J; `spent` of it is gone.
+        lr: step size eta.
+        phi: weight of the convergence bound against its constant.
+        growth: largest factor between the numbers of steps of successive rounds.
+        tau_max: largest number of steps.
+        tau: number of steps of the present round.
+        cost: costs in the round before; None in the first round.
+        ending: number of rounds since the steps were first cut to what is left of the budget.
+    """
+
+    budget: float
+    lr: float
+    phi: float = 0.025
+    growth: int = 10
+    tau_max: int = 100
+    tau: int = 1
+    spent: float = 0.0
+    cost: Cost | None = None
+    ending: int = 0
+
+    def searched(self, found: Estimates | None) -> int:
+        """The best number of steps for the next round; that of the present one without estimates or costs."""
+        if found is None or self.cost is None:
+            return min(self.tau, self.tau_max)
+        step, aggregation = self.cost
+        tau = np.arange(1.0, self.growth * self.tau + 1)
+        total = (self.budget - step - aggregation) * tau / (step * tau + aggregation)
+        with np.errstate(all="ignore"):
+            bent = found.delta / found.beta * (power(self.lr * found.beta + 1, tau) - 1)
+            h = np.fmax(0.0, bent - found.delta * self.lr * tau)
+            root = np.sqrt(np.fmax(0.0, 1 + 4 * total**2 * self.phi * found.rho * self.lr * h / tau))
+            gap = (1 + root) / (2 * total * self.lr * self.phi) + found.rho * h
+        return min(int(np.argmin(np.where(np.isnan(gap), np.inf, gap))) + 1, self.tau_max)
+
+    def end_of_round(self, cost: Cost, found: Estimates | None, spent: float | None = None) -> bool:
+        """Account for a round and set `tau` of the next one; False if there is none.
+
+        `spent` is the budget spent so far; by default it grows by the costs of the round.
+        """
+        following = self.searched(found)
+        self.spent = self.spent + cost.step * self.tau + cost.aggregation if spent is None else spent
+        self.cost = cost
+        if self.ending:
+            self.ending, self.tau = self.ending + 1, 1
+            return self.ending <= 2
+        if self.spent + cost.step * (following + 1) + 2 * cost.aggregation < self.budget:
+            self.tau = following
+        else:
+            left = (self.budget - self.spent - 2 * cost.aggregation - cost.step) / cost.step
+            self.ending, self.tau = 1, min(max(int(left), 1), following)
+        return True
+
+
+class AdaptiveTau(Algorithm):
+    """All devices make tau steps a round, and the server chooses tau so that the loss is least when a budget is spent.
+
+    Model and gradient travel on the uplink: twice the bits of FedAvg. The result is the model with the least loss.
+    """
+
+    _one_budget = exactly_one("budget_s", "budget_j")
+    kind = "adaptive-tau"
+
+    lr: float = Field(0.01, ge=0)
+    """Step size of the devices (eta)."""
+    batch_size: int | None = Field(None, gt=0)
+    """Samples per gradient step; null takes all of the device's samples."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Weight lambda of the term lambda / 2 |w|^2 of the loss."""
+    budget_s: float | None = Field(None, gt=0)
+    """Simulated time in s for the whole training (R); give this or `budget_j`."""
+    budget_j: float | None = Field(None, gt=0)
+    """Energy in J for the whole training (R), counted as `energy_j` of the summary; give this or `budget_s`."""
+    phi: float = Field(0.025, gt=0)
+    """Weight of the bound (phi), tuned for the data; 0.025 for the linear classifier of the paper's code."""
+    tau_max: int = Field(100, gt=0)
+    """Largest number of local steps in a round."""
+    growth: int = Field(10, gt=1)
+    """Largest factor by which tau grows from one round to the next (gamma)."""
+    fixed_tau: int | None = Field(None, gt=0)
+    """Number of local steps of every round, for comparison at the same costs; null adapts it."""
+    deadline_s: Deadline = None
+    patience_s: RoundPatience = ROUND_S
+    uses: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    @override
+    def events_depend_on_learning(self) -> bool:
+        return self.fixed_tau is None
+
+    def run(self, fed: Federation) -> Process:
+        """The server: send the model, average, estimate, search for the next tau."""
+        w = best = fed.initial_model()
+        control = Control(self.budget_s or self.budget_j or 0.0, self.lr, self.phi, self.growth, self.tau_max)
+        least = math.inf
+        if self.fixed_tau is not None:
+            control.tau = control.tau_max = self.fixed_tau
+        known: dict[Device, tuple[Any, ...]] = {}
+        took_s: dict[Device, float] = {}
+        for t in fed.rounds():
+            began_s, began = fed.now_s, self._spent(fed)
+            cohort = yield fed.cohort(1.0, t)
+            arrived = yield from fed.exchange(
+                cohort,
+                w,
+                self.client,
+                best,
+                t,
+                control.tau,
+                known,
+                took_s,
+                deadline_s=self.deadline_s,
+                patience_s=self.patience_s,
+            )
+            found, losses = self._estimates(fed, arrived)
+            if losses is not None:
+                least = losses[1] if t else math.inf
+                if losses[0] < least:
+                    best, least = w, losses[0]
+            tau = control.tau
+            cost = self._cost(fed, arrived.devices, took_s, began_s, began, tau)
+            w = arrived.average("samples")
+            left = control.end_of_round(cost, found if self.fixed_tau is None else None, self._spent(fed))
+            values = (math.nan,) * 3 if found is None else found
+            record = dict(zip(("rho", "beta", "delta"), values, strict=True))
+            fed.record(
+                "adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **record, least_loss=least
+            )
+            fed.end_of_round(w if left else best)
+            if not left:
+                return
+
+    def client(
+        self,
+        fed: Federation,
+        k: Device,
+        w: Deferred,
+        best: Deferred,
+        t: int,
+        tau: int,
+        known: dict[Device, tuple[Any, ...]],
+        took_s: dict[Device, float],
+    ) -> Process:
+        """A device: compare its former model with the new one, make tau steps, compute the gradient at the end."""
+        at_w = yield k.train(w, self._plan(1, 1.0), t, "control")
+        at_best = yield k.loss(best, t, "control", batch_size=self.batch_size)
+        began_s = fed.now_s
+        trained = yield k.train(w, self._plan(tau, self.lr), t)
+        took_s[k] = fed.now_s - began_s
+        at_end = yield k.train(trained.params, self._plan(1, 1.0), t + 1, "control")
+        since, *before = known.get(k, (t,))
+        known[k] = t + 1, fed.defer(torch.clone, trained.params), at_end.params, at_end.loss
+        what = w, at_w.params, at_w.loss, best, at_best, self.weight_decay, *(before if since == t else ())
+        return trained.params, fed.defer(report, *what, size=w.size + 5)
+
+    def _plan(self, steps: int, lr: float) -> SgdPlan:
+        return SgdPlan(lr=lr, batch_size=self.batch_size, steps=steps, optimizer=Sgd(weight_decay=self.weight_decay))
+
+    def _estimates(self, fed: Federation, arrived: Any) -> tuple[Estimates | None, tuple[float, float] | None]:
+        """The estimates, None if no device has any, and the losses of the sent and of the best model, None likewise."""
+        reports = arrived.part(1)
+        if not reports:
+            return None, None
+        means = fed.defer(averaged, reports, arrived.weights("samples"), size=5)
+        rho, beta, delta, loss, of_best = fed.read(means, NOMINAL)
+        return (None if math.isnan(rho) else Estimates(rho, beta, delta)), (loss, of_best)
+
+    def _spent(self, fed: Federation) -> float:
+        return fed.now_s if self.budget_j is None else fed.ledger.spent_j(fed.clock.now)
+
+    def _cost(
+        self, fed: Federation, devices: Sequence[Device], took_s: dict[Device, float], began_s: float, began: float,
+        tau: int,
+    ) -> Cost:  # fmt: skip
+        """Costs of a step and of the rest of the round; in time the slowest device counts, in energy all of them."""
+        if self.budget_j is None:
+            step = max((took_s[k] for k in devices), default=0.0) / tau
+            return Cost(max(step, 1e-9), max(0.0, fed.now_s - began_s - step * tau))
+        flop = fed.task.model.flop_per_sample
+        batches = [(k.index, self._plan(1, 1.0).batch_width(k.n_samples)) for k in devices]
+        step = sum(fed.processors.nominal(device, flop * width)[1] for device, width in batches)
+        return Cost(max(step, 1e-9), max(0.0, self._spent(fed) - began - step * tau))
+
+    @override
+    def conflicts_with_statistics(self) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts_with_statistics()
+        yield "kind", "compares gradients, which running statistics do not have"
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        yield from super().conflicts(scenario)
+        if self.budget_j is not None and scenario.devices.compute_energy is None and scenario.devices.profile is None:
+            yield "budget_j", "counts the energy of steps, got devices without it; give devices.compute_energy"
+
+
+def ratios(w_i: Any, w: Any, loss_i: float, loss: float, grad_i: Any, grad: Any) -> tuple[float, float]:
+    """rho_i and beta_i of one device, from its model w_i [P] and the global one w [P], their losses and gradients."""
+    distance = float(np.linalg.norm(w_i - w))
+    if not distance > _CLOSE:
+        return 0.0, _LEAST_BETA
+    return abs(loss_i - loss) / distance, max(float(np.linalg.norm(grad_i - grad)) / distance, _LEAST_BETA)
+
+
+def divergence(gradients: Sequence[Any], weights: Sequence[float]) -> float:
+    """delta: the weighted mean distance of the gradients [P] of the devices to their weighted mean."""
+    share = np.asarray(weights, np.float64) / sum(weights)
+    mean = sum(part * gradient for part, gradient in zip(share, gradients, strict=True))
+    return float(sum(part * np.linalg.norm(g - mean) for part, g in zip(share, gradients, strict=True)))
+
+
+def report(
+    w: Tensor, w_less_gradient: Tensor, loss: float, best: Tensor, loss_of_best: float, decay: float, *before: Any
+) -> Tensor:
+    """The report of a device [5 + P]: whether it has estimates, rho, beta, losses of w and of the best, gradient at w.
+
+    `before` has the device's model at the end of its last round, that less its gradient, and its loss.
+    """
+    x, gradient = _double(w), _double(w) - _double(w_less_gradient)
+    at_w = float(loss) + decay / 2 * float(x @ x)
+    at_best = float(loss_of_best) + decay / 2 * float(_double(best) @ _double(best))
+    known, rho, beta = 0.0, 0.0, 0.0
+    if before:
+        own = _double(before[0])
+        loss_i = float(before[2]) + decay / 2 * float(own @ own)
+        known, (rho, beta) = 1.0, ratios(own, x, loss_i, at_w, own - _double(before[1]), gradient)
+    return torch.from_numpy(np.concatenate([[known, rho, beta, at_w, at_best], gradient]))
+
+
+def averaged(reports: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, ...]:
+    """rho, beta, delta (nan if no device has estimates), and the mean losses of w and of the best model."""
+    rows, weight = np.stack([part.numpy() for part in reports]), np.asarray(weights, np.float64)
+    losses = (rows[:, 3:5] * weight[:, None]).sum(0) / weight.sum()
+    able = rows[:, 0] > 0
+    if not able.any():
+        return math.nan, math.nan, math.nan, float(losses[0]), float(losses[1])
+    own = weight[able]
+    rho, beta = (rows[able, 1:3] * own[:, None]).sum(0) / own.sum()
+    return float(rho), float(beta), divergence(list(rows[able, 5:]), own.tolist()), float(losses[0]), float(losses[1])
+
+
+def _double(vector: Tensor) -> Any:
+    return vector.detach().cpu().double().numpy()

@@ -1,0 +1,146 @@
+"""Published numbers beside our own: one row for each, with a tolerance that was set before the comparison.
+
+`scenarios/papers/published.csv` has what is published, where it was read, and the tolerance. A program for each paper
+in the same folder computes our numbers, by its function `ours`. Arrays without a licence are read from the user's own
+clone of their repository.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fednet_emu.errors import FednetError, did_you_mean
+from fednet_emu.files.writing import write_text
+
+PAPERS = ("adaptive-tau", "fedl", "completion-time", "analog-aggregation", "joint-learning")
+"""Papers with a table; the program of `adaptive-tau` is `adaptive_tau.py`."""
+COLUMNS = ("setting", "published", "source", "ours", "difference", "tolerance", "verdict", "command")
+MET, NOT_MET, NOT_COMPARABLE = "met", "not met", "not comparable"
+_NOISE = 1e-9
+
+
+class Sources(NamedTuple):
+    """Where inputs are: the user's clone of a repository, and the data folder (None for FEDNET_DATA)."""
+
+    clone: Path | None = None
+    data_dir: Path | None = None
+
+    def need(self, repository: str) -> Path:
+        """The folder of the clone.
+
+        Raises:
+            FednetError: no clone is given.
+        """
+        if self.clone is None or not self.clone.is_dir():
+            what = f"needs a clone of https://github.com/{repository}, whose files have no licence, got {self.clone}"
+            raise FednetError(f"reproduce: {what}; give its folder by --clone")
+        return self.clone
+
+
+def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
+    """The table of a paper: columns `COLUMNS`, one row for each published number or claim.
+
+    Raises:
+        FednetError: the paper is unknown, or its inputs are not here.
+    """
+    if paper not in PAPERS:
+        what = f"no such paper, got {paper}; known are {', '.join(PAPERS)}{did_you_mean(paper, PAPERS)}"
+        raise FednetError(f"reproduce: {what}")
+    printed = pd.read_csv(folder() / "published.csv", dtype=str, keep_default_na=False)
+    printed = printed[printed["paper"] == paper]
+    values: Mapping[str, float] = program(paper).ours(sources)
+    rows = [_row(row, values) for row in printed.to_dict("records")]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def folder() -> Path:
+    """The folder of the programs and of `published.csv`: in the package, or in the source checkout around it."""
+    package = Path(__file__).resolve().parents[1]
+    inside, around = package / "library/scenarios/papers", package.parent / "scenarios/papers"
+    return inside if inside.is_dir() else around
+
+
+def program(paper: str) -> ModuleType:
+    """The module of the program of a paper."""
+    path = folder() / f"{paper.replace('-', '_')}.py"
+    name = f"fednet_paper_{path.stem}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]:
+    """A row of the table; `check` says how the numbers are compared."""
+    ours = values[row["key"]]
+    difference, verdict = judged(row["check"], row["published"], ours, row["tolerance"])
+    setting = f"{row['setting']} ({row['unit']})" if row["unit"] else row["setting"]
+    texts = (row["published"], row["source"], number(ours), difference, f"{row['check']} {row['tolerance']}".strip())
+    return (setting, *texts, verdict, row["command"])
+
+
+def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str, str]:
+    """The difference as a text, and the verdict.
+
+    Args:
+        check: `within` compares with the published number by an absolute difference, `relative` by a relative one;
+            `at most` and `at least` compare our number itself with the tolerance; anything else compares nothing.
+        published: the published number or words.
+        ours: our number.
+        tolerance: the tolerance, a number.
+    """
+    if check in ("at most", "at least"):
+        fits = ours <= float(tolerance) if check == "at most" else ours >= float(tolerance)
+        return "", MET if fits else NOT_MET
+    if check not in ("within", "relative"):
+        return "", NOT_COMPARABLE
+    difference = ours - float(published) if check == "within" else ours / float(published) - 1
+    fits = abs(difference) <= float(tolerance)  # nan does not fit
+    return number(difference), MET if fits else NOT_MET
+
+
+def number(value: float) -> str:
+    """A number with five digits; what is below 1e-9 depends on the host, and is given as that."""
+    if math.isnan(value):
+        return "none"
+    if value and abs(value) < _NOISE:
+        return "below 1e-9"
+    return f"{value:.5g}"
+
+
+def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.DataFrame]:
+    """Write the table of a paper to `out/published/PAPER.csv`, and `counts.csv` of all tables there.
+
+    Returns:
+        The file of the paper, and its table.
+    """
+    table = compared(paper, sources)
+    path = out / "published" / f"{paper}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, table.to_csv(index=False, lineterminator="\n"))
+    tables = {name: pd.read_csv(own) for name in PAPERS if (own := path.with_name(f"{name}.csv")).is_file()}
+    write_text(path.with_name("counts.csv"), counts(tables).to_csv(index=False, lineterminator="\n"))
+    return path, table
+
+
+def counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The number of rows of each paper by verdict."""
+    rows: list[dict[str, Any]] = [
+        {"paper": paper, **{verdict: int((table["verdict"] == verdict).sum()) for verdict in VERDICTS}}
+        for paper, table in tables.items()
+    ]
+    return pd.DataFrame(rows, columns=["paper", *VERDICTS])
+
+
+VERDICTS = (MET, NOT_MET, NOT_COMPARABLE)

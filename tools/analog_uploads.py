@@ -1,0 +1,43 @@
+"""Mean uploads of the study `analog_latency` over the symbols of a sum: `python tools/analog_uploads.py FOLDER`.
+
+Reads the records of the cells that `fednet sweep analog_latency --timing-only` leaves in FOLDER; writes
+`results/reference/analog_latency/uploads.csv`, with the closed forms of `scenarios/papers/analog_aggregation.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from fednet_emu.results.published import program
+
+REFERENCE = Path(__file__).parents[1] / "results/reference/analog_latency"
+BANDWIDTH_HZ = 1e6
+
+
+def main(folder: Path) -> None:
+    """Write the table: one row for each number of devices and SNR."""
+    analog, rows = program("analog-aggregation"), []
+    for cell in pd.read_parquet(folder / "cells.parquet").to_dict("records"):
+        transfers = pd.read_parquet(folder / "cells" / cell["cell"] / "transfers.parquet")
+        uploads = transfers[transfers["kind"] == "uplink"]
+        mean_s = float((uploads["ended_s"] - uploads["started_s"]).mean())
+        rows.append({**{key: cell[key] for key in ("power", "devices.count", "access")}, "mean_upload_s": mean_s})
+    table = pd.DataFrame(rows).pivot(index=["power", "devices.count"], columns="access", values="mean_upload_s")
+    table = table.reset_index().rename(
+        columns={"over-the-air": "sum_s", "ofdma": "ofdma_s", "devices.count": "devices"}
+    )
+    symbols_s = analog.PARAMETERS / BANDWIDTH_HZ
+    table["ratio"] = table["ofdma_s"] / symbols_s
+    table["closed_form"] = [
+        analog.ratio(float(power.split()[0]), devices)
+        for power, devices in zip(table["power"], table["devices"], strict=True)
+    ]
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    table.to_csv(REFERENCE / "uploads.csv", index=False, float_format="%.5g", lineterminator="\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
