@@ -106,6 +106,7 @@ def test_killed_run_goes_on(tmp_path: Path, undisturbed: Path) -> None:
         pd.testing.assert_frame_equal(got, expected)
 
 
+@pytest.mark.slow
 def test_impatient_interrupts_leave_whole_records(tmp_path: Path) -> None:
     """However often Ctrl-C comes, the run ends with 130, says where its records are, and they are there.
 
