@@ -1,13 +1,38 @@
-"""Baselines without a paper: every device trains alone, or one does. Nothing is sent."""
+"""Baselines without a paper: every device trains alone, one does, or none. Nothing is sent."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from fednet_emu.algorithms.base import Deadline, LocalSteps, LocalTraining
+from fednet_emu.algorithms.base import Algorithm, Deadline, LocalSteps, LocalTraining
 from fednet_emu.federation import CohortSize, Delivery, Federation, LocalStep, Process
+
+LONGEST_S = 1e9
+"""Longest simulated time in s of a run."""
+
+
+class Idle(Algorithm):
+    """No federation: nothing is trained or sent until `stop.simulated_s`.
+
+    With `traffic`, the other users send the same files as in a run of an algorithm with the same seed, so that both
+    runs together show what the federation costs them.
+    """
+
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        if scenario.stop.simulated_s is None:
+            yield "kind", "has no rounds that could end the run, got idle; give stop.simulated_s"
+
+    def events(self, n_samples: int | None) -> int:
+        """None."""
+        return 0
+
+    def run(self, fed: Federation) -> Process:
+        """Wait."""
+        fed.initial_model()
+        yield fed.sleep(LONGEST_S)
 
 
 class LocalOnly(LocalTraining):

@@ -202,8 +202,8 @@ class Presence:
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """End of the device's present window, batteries aside; the server (-1) never leaves."""
-        if self.always or device < 0:
+        """End of the device's present window, batteries aside; the server (-1) and other users never leave."""
+        if self.always or device < 0 or device >= self.count:
             return FOREVER_NS
         if self.batteries is not None and not self.batteries.on[device]:
             return now_ns

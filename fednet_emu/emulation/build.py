@@ -265,7 +265,9 @@ def build_network(
     settings = scenario.network
     channel = scenario.channel.on_site(settings.cells.positions_m(), data_dir)
     ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
-    return Network(clock, ledger, streams, presence, channel, paths, settings, data_dir=data_dir, powers=powers)
+    parts = clock, ledger, streams, presence, channel, paths, settings
+    near = scenario.devices.placement
+    return Network(*parts, data_dir=data_dir, powers=powers, traffic=scenario.traffic, placement=near)
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:

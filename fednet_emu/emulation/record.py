@@ -30,7 +30,7 @@ from fednet_emu.records.folder.store import LOG_FILE, RunFolder
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.records.rows import KINDS, EnergyRow
-from fednet_emu.records.summaries import asking, empty_s, messages, spread
+from fednet_emu.records.summaries import asking, empty_s, messages, other_users, spread
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.units import linear_to_db
 
@@ -180,6 +180,7 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
         "nominal_values": fed.learner.nominal,
         "transfers": len(ledger.transfers),
         **messages(ledger),
+        **({"traffic": other_users(ledger, fed.clock.now)} if ledger.is_shared else {}),
         "wavefronts": fed.graph.statistics.wavefronts,
         "mean_wavefront": fed.graph.statistics.mean_wavefront,
         "exchanges": {"as_arrays": fed.local_rounds.played, "one_by_one": dict(fed.local_rounds.refused)},

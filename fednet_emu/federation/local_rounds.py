@@ -175,6 +175,8 @@ class LocalRounds:
             yield "devices may be absent or run out of charge"
         if not fed.links.sends_plainly:
             yield "messages are compressed"
+        if fed.ledger.is_shared:
+            yield "other users share the bands"
         if not down.broadcasts:
             yield "the downlink is unicast, or its messages may be lost or late, or its links change"
         if not up.uploads:

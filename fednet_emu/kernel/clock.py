@@ -100,9 +100,14 @@ class Clock(simpy.Environment):
     @property
     def is_quiet(self) -> bool:
         """Whether the queue holds no event that may wake a process."""
+        return not self.waking
+
+    @property
+    def waking(self) -> int:
+        """Number of events in the queue that may wake a process."""
         if len(self._queue) > self._quiet:
             self._sweep()
-        return len(self._queue) == self._quiet
+        return len(self._queue) - self._quiet
 
     def call_at(
         self,

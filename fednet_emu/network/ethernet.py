@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -44,7 +45,7 @@ class Switch(RatedAccess):
     measurements of Linux at 10 Mbit/s; uplink and downlink do not disturb each other (full duplex). A broadcast passes
     that port once. Nothing of the channel matters but what devices draw: `idle_w`, `receive_w` and the energies of
     bits, which should describe a network card; no power is radiated, so that `circuit_w` does not act.
-    Ignored here: queues and losses in the switch, the delay of frames, and other traffic.
+    Ignored here: queues and losses in the switch, and the delay of frames.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
@@ -69,6 +70,15 @@ class Switch(RatedAccess):
     def power(self, inputs: RateInputs) -> Array:
         """Nothing is radiated."""
         return np.zeros((len(inputs.active.sender), 1))
+
+    @override
+    def plain_rule(self) -> Callable[[Array], Allocation]:
+        return lambda snr: Allocation(snr, self.share(snr.shape[1]), snr)
+
+    @property
+    @override
+    def plain_duty(self) -> float:
+        return 0.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Equal shares of the port."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, final
@@ -13,6 +14,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.mobility.base import Paths
+from fednet_emu.devices.placement import Disc, Placement
 from fednet_emu.devices.powers import DevicePowers
 from fednet_emu.errors import ScenarioError
 from fednet_emu.files.gains import Gains
@@ -43,6 +45,10 @@ from fednet_emu.network.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
+from fednet_emu.network.traffic.senders import OtherUsers
+from fednet_emu.network.traffic.settings import OTHERS, Traffic
+from fednet_emu.network.traffic.turns import SharedTurns
+from fednet_emu.network.traffic.users import Users, users_of
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.transports import EndToEndTransport
 from fednet_emu.radio.channel import Channel
@@ -61,6 +67,7 @@ class Network:
 
     Args:
         powers: powers of the devices; None for the radios of the channel.
+        traffic: classes of other users, which are placed as `placement` says unless they say so themselves.
     """
 
     def __init__(
@@ -75,11 +82,14 @@ class Network:
         *,
         data_dir: Path | None = None,
         powers: DevicePowers | None = None,
+        traffic: Sequence[Traffic] = (),
+        placement: Placement | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._powers = powers or DevicePowers.of(channel.device, bytes(presence.count))
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
+        self._traffic, self._users = traffic, self._users_of(traffic, placement)
         transport, session = settings.transport, settings.session
         self._connections = Connections(transport, session) if isinstance(transport, EndToEndTransport) else None
         idle = settings.uplink.idle
@@ -87,7 +97,8 @@ class Network:
         self._stations_m = settings.cells.positions_m()
         moving = paths.speed_m_s > 0
         self._environment = CellEnvironment(
-            channel, streams, settings.power_control, moving, settings.reception.antennas
+            *(channel, streams, settings.power_control, moving, settings.reception.antennas),
+            None if self._users is None else np.concatenate((self._everybody, self._users.numbers)),
         )
         self._cell_links = lru_cache(maxsize=1)(self._links_at)  # both directions ask for the same time
         self.up_links, self.down_links = self._cell_links(0.0)
@@ -108,6 +119,19 @@ class Network:
         if settings.sidelink is not None:
             self._add_sidelink(settings.sidelink, moving)
         ledger.distances = self._distances(channel)
+        self._others: OtherUsers | None = None
+        if self._users is not None:
+            media = {medium.kind: medium for medium in (self.uplink, self.downlink)}
+            self._others = OtherUsers(clock, ledger, self._users.sources, media, [its.name for its in traffic])
+
+    def _users_of(self, traffic: Sequence[Traffic], placement: Placement | None) -> Users | None:
+        """The other users of the bands; None without any."""
+        if not traffic:
+            return None
+        settings, count = self.settings, len(self._everybody)
+        near = placement or Disc(radius_m=100.0, inner_radius_m=10.0)
+        self._ledger.add_traffic({its.name: to_ns(its.warm_up_s) for its in traffic}, [OTHERS])
+        return users_of(traffic, near, count, self._streams, settings.overhead.wire_bit, self._data_dir)
 
     def _add_sidelink(self, side: Sidelink, moving: bool) -> None:
         one_way = None
@@ -130,7 +154,10 @@ class Network:
 
     def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
         """Uplinks and downlinks at a time in s."""
-        return network_links(self._environment, self._paths.positions_m(self._everybody, at_s), self._stations_m)
+        places_m = self._paths.positions_m(self._everybody, at_s)
+        if self._users is not None:
+            places_m = np.concatenate((places_m[:, :2], self._users.xy_m))
+        return network_links(self._environment, places_m, self._stations_m)
 
     def losses(self) -> list[str]:
         """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
@@ -185,13 +212,14 @@ class Network:
             self._rates_bps(medium, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down))
         )
         xy_m, there = self._paths.positions_m(self._everybody, at_s)[:, :2], self._presence.expected(to_ns(at_s))
-        return NetworkState(xy_m, cell, up.mean_snr, up_bps, down_bps, there)
+        return NetworkState(xy_m, cell, up.mean_snr[self._everybody], up_bps, down_bps, there)
 
     def _rates_bps(self, medium: Medium, links: CellLinks, at_s: float) -> Array:
         rates_bps = medium.expected_bps(self._everybody, links, at_s)
         if medium.rates is not None or medium.band.constant or rates_bps.all():
             return rates_bps
-        faded_bps = Patience(medium.band).mean_bps(links.mean_snr, links.in_sight)
+        own = self._everybody
+        faded_bps = Patience(medium.band).mean_bps(links.mean_snr[own], links.in_sight[own])
         return np.where(rates_bps > 0, rates_bps, faded_bps)
 
     def digraph(self, *name: int) -> Digraph:
@@ -222,10 +250,13 @@ class Network:
         law = channel.medium_rate(reception.branches(1))
         key, down = streams.key("access", kind), kind == "downlink"
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
+        powers = self._powers
+        if self._users is not None:  # what they draw is not counted
+            powers = replace(powers, which=powers.which + bytes(len(self._users.numbers)))
         radios = Radios(
             channel.device if sends_up else channel.base_station,
-            self._powers.sending(channel.device) if sends_up else None,
-            (self._powers.receive_w(channel.device) or None) if kind != "uplink" else None,
+            powers.sending(channel.device) if sends_up else None,
+            (powers.receive_w(channel.device) or None) if kind != "uplink" else None,
             (channel.device.stated("transmit_j_per_bit") or 0.0) if sends_up else 0.0,
             (channel.device.stated("receive_j_per_bit") or 0.0) if kind != "uplink" else 0.0,
             controlled=rates is None and self._powers_differ(settings),
@@ -237,6 +268,10 @@ class Network:
             use = self._radio_connections.around(use)
         if not isinstance(settings.delay, NoDelay):
             use = use._replace(after=partial(self._after_ns, use.after, settings.delay, channel))
+        if self._users is not None and kind != "sidelink":
+            divides = use.turns.places is None and not settings.access.overlapping
+            turns = SharedTurns(use.turns.places, cells, self._clock, divides=divides)
+            use = use._replace(turns=turns, patience=None)
         medium = Medium(
             self._clock,
             self._ledger,
@@ -264,12 +299,19 @@ class Network:
             at_s = transfer.started_ns / NS_PER_S
             places_m = _with_heights(self._stations_m[[transfer.cell]], channel.base_station.height_m)
             if end >= 0:
-                places_m = _with_heights(self._paths.positions_m(np.array([end]), at_s), channel.device.height_m)
+                places_m = _with_heights(self._place_m(end, at_s), channel.device.height_m)
             place: Array = places_m[0]
             return place
 
         way_ns = delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
         return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
+
+    def _place_m(self, end: int, at_s: float) -> Array:
+        """Coordinates [1, 2 or 3] of a device or another user."""
+        user = end - len(self._everybody)
+        if self._users is not None and user >= 0:
+            return self._users.xy_m[user : user + 1]
+        return self._paths.positions_m(np.array([end]), at_s)
 
     def _powers_differ(self, settings: Uplink) -> bool:
         """Whether devices have different transmit powers, by power control or by differences of their radios."""
@@ -302,6 +344,8 @@ class Network:
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None:
                 medium.close()
+        if self._others is not None:
+            self._others.close()
         self.backhaul.close()
 
 

@@ -28,9 +28,11 @@ from fednet_emu.records.rows import (
     PhaseColumns,
     ReceptionRow,
     RoundRow,
+    SharedColumns,
+    TrafficRow,
     TransferRow,
 )
-from fednet_emu.records.table import MEASURE, Rows, Table, columns_of
+from fednet_emu.records.table import MEASURE, Column, Rows, Table, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,8 +66,9 @@ NEVER_NS = -1
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
 """Columns of `evaluations` with the quality of a model, apart from further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
-WHERE_USED = ("backhaul", "batteries", "handovers", "energies")
-"""Tables that are left out without rows: of backhaul, batteries, handovers, and the energies of an ended run."""
+WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
+"""Tables that are left out without rows: of backhaul, batteries, handovers, other users, and the energies of an ended
+run."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
@@ -101,6 +104,11 @@ class Ledger:
         self.batteries: Table[BatteryRow] = Table(columns_of(BatteryRow))
         self.handovers: Table[HandoverRow] = Table(columns_of(HandoverRow))
         self.energies: Table[EnergyRow] = Table(columns_of(EnergyRow))
+        self.traffic: Table[TrafficRow] = Table(columns_of(TrafficRow))
+        self.is_shared = False  # whether other users share bands: transfers then have the columns of `SharedColumns`
+        # bits of all files that have arrived, and the integral of the number of files over time
+        self.traffic_bit, self.traffic_ns = 0, 0
+        self.traffic_classes: dict[str, int] = {}
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # make the tables of `DESCRIBED`, with a folder
         self.asked: Counter[int] = Counter()  # number of rounds in which each device was invited
@@ -134,7 +142,24 @@ class Ledger:
     def add_phases(self) -> None:
         """Add the columns of `PhaseColumns` to the table of transfers, which has no rows yet."""
         self.has_phases = True
-        self.transfers = Table(columns_of(TransferRow) | columns_of(PhaseColumns))
+        self._make_transfers()
+
+    def add_traffic(self, classes: Mapping[str, int], slices: Sequence[str]) -> None:
+        """Add the columns of `SharedColumns` to the transfers, and name the slices and the classes of other users.
+
+        Classes have the time in ns from which on their delays count.
+        """
+        self.is_shared, self.traffic_classes = True, dict(classes)
+        self._make_transfers()
+        named = {"traffic_class": Column(np.int32, words=list(classes)), "slice": Column(np.int32, False, words=slices)}
+        self.traffic = Table(columns_of(TrafficRow) | named)
+
+    def _make_transfers(self) -> None:
+        further = (PhaseColumns, self.has_phases), (SharedColumns, self.is_shared)
+        columns = dict(columns_of(TransferRow))
+        for row, used in further:
+            columns |= columns_of(row) if used else {}
+        self.transfers = Table(columns)
 
     def add_round(self, row: RoundRow) -> None:
         self.rounds.append(row)
@@ -230,8 +255,9 @@ class Ledger:
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):
             whole.update(table.digest())
-        if len(self.backhaul):
-            whole.update(self.backhaul.digest())
+        for table in (self.backhaul, self.traffic):
+            if len(table):
+                whole.update(table.digest())
         return whole.hexdigest()
 
 

@@ -85,6 +85,41 @@ class PhaseColumns(NamedTuple):
     """size of the receiver's acknowledgements; they take no time on the air"""
 
 
+class SharedColumns(NamedTuple):
+    """The column `others_s` exists in runs with `traffic`."""
+
+    others_s: Measure
+    """time lost to files of other users: on the air, the integral of 1 - share of the band / share without the files;
+    in a wait for a turn, the integral of the part of files among the transmissions on the air"""
+
+
+class TrafficRow(NamedTuple):
+    """With `traffic`: one row for each file of another user, in the order of their ends."""
+
+    traffic_class: Annotated[int, Column(np.int32)]
+    """name of the class"""
+    user: Device
+    """number of the user in its class"""
+    direction: Annotated[int, Column(np.int8, words=KINDS)]
+    """direction"""
+    cell: Annotated[int, Column(np.int32, digest=False)]
+    """cell of the file, from 0"""
+    slice: Annotated[int, Column(np.int32, digest=False)]
+    """name of the slice of the file"""
+    size_bit: Number
+    """size of the file and its headers"""
+    requested_ns: Time
+    """arrival of the file"""
+    started_ns: Time
+    """start on the air; NaN for a file that never started"""
+    ended_ns: Time
+    """end of the file, or of the run"""
+    transmitted_bit: Measure
+    """bits transmitted"""
+    loss_reason: Why
+    """empty, or the reason of the loss, see [reasons](#reasons-of-loss); `end` for a file that the run's end cut off"""
+
+
 class ReceptionRow(NamedTuple):
     """One row for each receiver of a transmission to several receivers."""
 
@@ -287,5 +322,6 @@ ROWS: dict[str, type[tuple[float, ...]]] = {
     "batteries": BatteryRow,
     "handovers": HandoverRow,
     "energies": EnergyRow,
+    "traffic": TrafficRow,
 }
 """Row class of each table."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger, device_label
-from fednet_emu.records.reasons import MEANINGS, REASONS
+from fednet_emu.records.reasons import CODE, MEANINGS, REASONS
+from fednet_emu.records.rows import KINDS
 from fednet_emu.records.table import Table
 
 
@@ -161,6 +162,71 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
         idle_j=np.append(idle_j, ledger.stations_j(ended_ns)),
         waiting_j=np.append(idle_w * idle_s(ledger, count, ended_ns), np.nan),
     )
+
+
+DELAYS = ("mean_s", "p50_s", "p95_s", "p99_s")
+"""Keys of the delays of other users: the mean and quantiles."""
+_MATERIAL = 0.01
+"""Relative difference of a statistic by unfinished files from which on it is a lower bound."""
+
+
+def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
+    """Bits, files and delays of each class of other users, by the ledger of a run that ended at this time.
+
+    A delay lasts from the arrival of a file to its end; an unfinished file has at least its time until the end of the
+    run. `while_sending` are the delays of files that arrived while the federation had a transmission of the same
+    direction on the air, `otherwise` those of the others, and `sending_share` is the share of that time.
+    """
+    if not ledger.is_shared:
+        return {}
+    column, found = ledger.traffic.column, {}
+    files = {name: column(name) for name in ("traffic_class", "direction", "size_bit", "requested_ns", "ended_ns")}
+    lost, end = column("loss_reason"), CODE["end"]
+    spans = [busy_spans(ledger, kind) for kind in range(len(KINDS))]
+    for number, (name, warm_up_ns) in enumerate(ledger.traffic_classes.items()):
+        own = files["traffic_class"] == number
+        bits, since_ns, fate = (each[own] for each in (files["size_bit"], files["requested_ns"], lost))
+        counted = (since_ns >= warm_up_ns) & ((fate == 0) | (fate == end))
+        delay_s = (files["ended_ns"][own] - since_ns) / 1e9
+        kind = int(files["direction"][own][0]) if own.any() else 0
+        starts_ns, ends_ns = spans[kind]
+        place = np.searchsorted(starts_ns, since_ns, side="right") - 1
+        during = (place >= 0) & (since_ns < np.append(ends_ns, 0)[place])
+        found[name] = {
+            "direction": KINDS[kind],
+            "offered_bit": int(bits.sum()),
+            "delivered_bit": int(bits[fate == 0].sum()),
+            "files": int(own.sum()),
+            "unfinished": int((fate == end).sum()),
+            "lost": int(((fate != 0) & (fate != end)).sum()),
+            **_delays(delay_s[counted], fate[counted] == end),
+            "sending_share": float((ends_ns - starts_ns).sum()) / ended_ns if ended_ns else 0.0,
+            "while_sending": _delays(delay_s[counted & during], fate[counted & during] == end),
+            "otherwise": _delays(delay_s[counted & ~during], fate[counted & ~during] == end),
+        }
+    return found
+
+
+def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
+    """Starts and ends in ns [n] of the times in which the federation has transmissions of a direction on the air."""
+    sent = ledger.transfers.column
+    own = (sent("kind") == kind) & (sent("started_ns") >= 0)
+    order = np.argsort(sent("started_ns")[own], kind="stable")
+    starts_ns, ends_ns = sent("started_ns")[own][order], np.maximum.accumulate(sent("ended_ns")[own][order])
+    first = np.append(True, starts_ns[1:] > ends_ns[:-1])[: len(starts_ns)]
+    return starts_ns[first], ends_ns[np.append(first[1:], True)[: len(ends_ns)]]
+
+
+def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
+    """Mean and quantiles of delays [n] in s, None without any; `at_least` names lower bounds by unfinished files."""
+    if not len(delay_s):
+        return {"counted": 0, **dict.fromkeys(DELAYS), "at_least": []}
+    levels = [float(name[1:-2]) / 100 for name in DELAYS[1:]]
+    values = [float(delay_s.mean()), *np.quantile(delay_s, levels, method="inverted_cdf").tolist()]
+    upper = np.quantile(np.where(unfinished, np.inf, delay_s), levels, method="inverted_cdf")
+    open_ = [bool(unfinished.mean() > _MATERIAL), *(upper > np.array(values[1:]) * (1 + _MATERIAL)).tolist()]
+    bounds = [name for name, is_open in zip(DELAYS, open_, strict=True) if is_open]
+    return {"counted": len(delay_s), **dict(zip(DELAYS, values, strict=True)), "at_least": bounds}
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:

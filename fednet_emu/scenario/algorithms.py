@@ -11,7 +11,7 @@ from fednet_emu.algorithms.asynchronous.fedasync import FedAsync
 from fednet_emu.algorithms.asynchronous.fedbuff import FedBuff
 from fednet_emu.algorithms.asynchronous.safa import Safa
 from fednet_emu.algorithms.base import Algorithm
-from fednet_emu.algorithms.baselines import Individual, LocalOnly
+from fednet_emu.algorithms.baselines import Idle, Individual, LocalOnly
 from fednet_emu.algorithms.clustered.cfl import Cfl
 from fednet_emu.algorithms.clustered.frank_wolfe.algorithm import FrankWolfeClustering
 from fednet_emu.algorithms.clustered.ifca import Ifca
@@ -77,6 +77,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = kinds(
     Gossip,
     HetLora,
     HierFAvg,
+    Idle,
     Ifca,
     Individual,
     LocalOnly,

@@ -26,7 +26,7 @@ from fednet_emu.scenario.overrides import Setting, overridden
 from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, merge, node_of
 from fednet_emu.scenario.yaml_text import parse
 
-SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles"}
+SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
 """Settings whose value may be the name of a file, each with the folder in which the name is searched."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"

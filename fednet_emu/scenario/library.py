@@ -11,12 +11,18 @@ from fednet_emu.files.data_folder import exists, expanded, is_file
 from fednet_emu.limits import problem_of
 from fednet_emu.scenario.tree import Node, shortened, show
 
-Folder = Literal["scenarios", "channels", "profiles", "scenarios/studies"]
+Folder = Literal["scenarios", "channels", "profiles", "traffic", "scenarios/studies"]
 
 STUDIES: Folder = "scenarios/studies"
 CELLS = "scenarios/cells"
 """Existing networks, which scenarios include: settings of channel and network."""
-_ONE = {"scenarios": "scenario", "channels": "channel", "profiles": "profile", STUDIES: "study"}
+_ONE = {
+    "scenarios": "scenario",
+    "channels": "channel",
+    "profiles": "profile",
+    "traffic": "class of traffic",
+    STUDIES: "study",
+}
 
 SUFFIXES = (".yaml", ".yml")
 """Endings of the files that are searched; a name may be given without its ending."""

@@ -33,6 +33,7 @@ from fednet_emu.learning.data.views import AnyGroups, FeatureNoise
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
 from fednet_emu.network.settings import NetworkSettings
+from fednet_emu.network.traffic.settings import Traffic, problems
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.scenario.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
@@ -215,6 +216,8 @@ class Scenario(Component):
     server: Server = Server()
     channel: Channel
     network: NetworkSettings = NetworkSettings()
+    traffic: tuple[Traffic, ...] = ()
+    """Other users, whose files share the uplink and the downlink with the federation."""
     data: AnyDataset | None = Digits()
     partition: AnyPartition | None = Iid()
     """Assignment of the samples to the devices; null only if the algorithm has its own data and model."""
@@ -268,6 +271,7 @@ class Scenario(Component):
                 yield key, f"{what}; leave it out"
             elif not own and value is None and default is not None:
                 yield key, f"is required, the algorithm {kind} does not bring its own, got null; give one"
+        yield from ((f"traffic.{key}", what) for key, what in problems(self.traffic, self))
         if own and self.evaluation.metrics:
             what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"
             yield "evaluation.metrics", f"{what}; leave them out"

@@ -32,7 +32,7 @@ from tests.algorithms.small import (
     settings_of,
 )
 
-OURS = {kind for kind in ALGORITHMS if not ALGORITHMS[kind].own_learning}
+OURS = {kind for kind in ALGORITHMS if not ALGORITHMS[kind].own_learning} - {"idle"}
 """Algorithms that train a model of the scenario; `flower` has tests in tests/flower."""
 
 CROWDED = {"fedavg": ("algorithm.cohort=12",), "individual": ("algorithm.device=3",)}

@@ -34,7 +34,7 @@ def test_tables_are_in_seconds_and_words(rows, make_ledger):
     frames = make_ledger(rows).frames()
     transfers = frames["transfers"]
 
-    assert [*frames, "batteries", "handovers", "energies"] == list(TABLES)  # there are none
+    assert [*frames, "batteries", "handovers", "energies", "traffic"] == list(TABLES)  # there are none
     assert list(transfers) == [
         *("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s"),
         *("ended_s", "air_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "receive_j", "cell"),

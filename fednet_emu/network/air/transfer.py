@@ -189,6 +189,21 @@ class Transfer(Completion):
         return described(self.kind, self.sender, self.receiver)
 
 
+@final
+class FileTransfer(Transfer):
+    """A file of another user, see `network.traffic`; the federation's records do not contain it.
+
+    Attributes:
+        arrived_ns: arrival of the file, since which its delay counts.
+        user: number of the user in its class.
+        slice: number of its slice.
+    """
+
+    arrived_ns: int
+    user: int
+    slice: int
+
+
 def described(kind: int, sender: int, receiver: int) -> str:
     """Describe a transfer by its direction and its ends."""
     return f"the {KINDS[kind]} from {device_label(sender)} to {device_label(receiver)}"

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, IntArray
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
@@ -18,16 +18,18 @@ PER_DEVICE = ("indoor", "building", "depth")
 """Draws that depend on the device only, not on the base station."""
 
 
-def still_draws(streams: Streams, count: int, cell: int = 0) -> LinkDraws:
-    """Draws of the links between `count` unmoving devices and the base station of a cell."""
+def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws:
+    """Draws of the links between unmoving devices, by their numbers [devices], and the base station of a cell."""
 
     def uniform(what: str) -> Array:
-        return uniforms(streams.key(what, *_name(what, cell)), np.arange(count))
+        return uniforms(streams.key(what, *_name(what, cell)), numbers)
 
     return LinkDraws.of(uniform)
 
 
-def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell: int = 0) -> LinkDraws:
+def moving_draws(
+    channel: Channel, hop: Hop, xy_m: Array, streams: Streams, numbers: IntArray, cell: int = 0
+) -> LinkDraws:
     """Draws of moving devices, for which line of sight and shadowing are random functions of position.
 
     Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
@@ -37,14 +39,15 @@ def moving_draws(channel: Channel, hop: Hop, xy_m: Array, streams: Streams, cell
     Args:
         hop: geometry of the links.
         xy_m: coordinates [devices, 2] in m.
+        numbers: [devices] numbers by which draws are keyed.
         cell: number of the base station's cell.
     """
-    still = still_draws(streams, len(xy_m), cell)
-    los_waves = _waves(streams, "los", len(xy_m), cell)
+    still = still_draws(streams, numbers, cell)
+    los_waves = _waves(streams, "los", numbers, cell)
     los = scipy.special.ndtr(shadow_normals(xy_m, channel.path_loss.los_correlation_m, los_waves))
     seen = replace(still, los=np.asarray(los))
     correlation_m = np.maximum(channel.large_scale(hop, seen).correlation_m, 1e-3)
-    shadowing = shadow_normals(xy_m, correlation_m, _waves(streams, "shadowing", len(xy_m), cell))
+    shadowing = shadow_normals(xy_m, correlation_m, _waves(streams, "shadowing", numbers, cell))
     return replace(seen, shadowing=shadowing)
 
 
@@ -52,12 +55,12 @@ def _name(what: str, cell: int) -> tuple[str, *tuple[int, ...]]:
     return ("cell", cell) if cell and what not in PER_DEVICE else ("cell",)
 
 
-def _waves(streams: Streams, what: str, count: int, cell: int) -> Array:
-    return _wave_uniforms(streams.key("waves", what, cell), count)
+def _waves(streams: Streams, what: str, numbers: IntArray, cell: int) -> Array:
+    return _wave_uniforms(streams.key("waves", what, cell), numbers.tobytes())
 
 
 @lru_cache(maxsize=8)
-def _wave_uniforms(key: int, count: int) -> Array:
+def _wave_uniforms(key: int, numbers: bytes) -> Array:
     """Uniforms [devices, waves, 3], the same at all times."""
-    device = mixes(key, np.arange(count))[:, None]
-    return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(count, WAVES, 3)
+    device = mixes(key, np.frombuffer(numbers, np.int64))[:, None]
+    return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(-1, WAVES, 3)

@@ -83,6 +83,7 @@ class CellLinks(Links):
         serving: [devices] the cell of each device; None for the one whose `snr` is highest.
         los: [stations, devices] whether each link has line of sight; None for no link.
         power_w: [devices] transmit power of each device in W if power control sets it, else None.
+        numbers: [devices] numbers by which fading is keyed; None for those of the devices.
 
     Attributes:
         mean_snr: [devices] SNR of each device's link with the station that serves it.
@@ -96,7 +97,9 @@ class CellLinks(Links):
         serving: IntArray | None = None,
         los: Mask | None = None,
         power_w: Array | None = None,
+        numbers: IntArray | None = None,
     ) -> None:
+        self._numbers = numbers
         serving, own = snr.argmax(axis=0) if serving is None else serving, np.arange(snr.shape[1])
         self._snr, self._los = snr, np.zeros(snr.shape, np.bool_) if los is None else los
         self._keys, self._power_w, self._serving = np.array(keys, np.uint64), power_w, serving
@@ -111,7 +114,8 @@ class CellLinks(Links):
     def of_device(self) -> tuple[list[float], list[int]] | None:
         if len(self._snr) > 1:
             return None
-        keys = marked(mixes(self._keys[0], np.arange(len(self.mean_snr))), self.in_sight)
+        own = np.arange(len(self.mean_snr)) if self._numbers is None else self._numbers
+        keys = marked(mixes(self._keys[0], own), self.in_sight)
         return self.mean_snr.tolist(), keys.tolist()
 
     @override
@@ -121,7 +125,8 @@ class CellLinks(Links):
     @override
     def fading_key(self, sender: int, receiver: int) -> int:
         station, device = -1 - min(sender, receiver), max(sender, receiver)
-        return mix(int(self._keys[station]), device) & ~1 | bool(self._los[station, device])
+        number = device if self._numbers is None else int(self._numbers[device])
+        return mix(int(self._keys[station]), number) & ~1 | bool(self._los[station, device])
 
     @override
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
@@ -137,7 +142,8 @@ class CellLinks(Links):
     @override
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
         station, device = -1 - np.minimum(sender, receiver), np.maximum(sender, receiver)
-        return marked(mixes(self._keys[station], device), self._los[station, device])
+        number = device if self._numbers is None else self._numbers[device]
+        return marked(mixes(self._keys[station], number), self._los[station, device])
 
     @override
     def power_w(self, sender: int) -> float | None:
@@ -156,6 +162,7 @@ class CellEnvironment:
         power_control: how devices choose their power for the uplink.
         moving: whether shadowing and line of sight depend on the devices' positions rather than on their numbers only.
         antennas: antennas of each base station, combined on the uplink.
+        numbers: [devices] numbers by which random draws are keyed; None for those of the devices.
     """
 
     channel: Channel
@@ -163,6 +170,7 @@ class CellEnvironment:
     power_control: PowerControl
     moving: bool = False
     antennas: int = 1
+    numbers: IntArray | None = None
 
 
 def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
@@ -188,8 +196,10 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
         for direction in ("uplink", "downlink")
     )
     return (
-        CellLinks(gain * power_w / noise_w, up_keys, serving, los, power_w[serving, np.arange(len(xy_m))]),
-        CellLinks(down_snr, down_keys, serving, los),
+        CellLinks(
+            gain * power_w / noise_w, up_keys, serving, los, power_w[serving, np.arange(len(xy_m))], environment.numbers
+        ),
+        CellLinks(down_snr, down_keys, serving, los, numbers=environment.numbers),
     )
 
 
@@ -200,9 +210,10 @@ def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cel
     height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
     between = Hop.between(np.column_stack([xy_m, heights_m]), np.array([0.0, 0.0, height_m]))
     hop = replace(between, place_m=places_m[:, :2], station=cell)
+    numbers = np.arange(len(xy_m)) if environment.numbers is None else environment.numbers
     if environment.moving:
-        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, cell))
-    return channel.large_scale(hop, still_draws(environment.streams, len(xy_m), cell))
+        return channel.large_scale(hop, moving_draws(channel, hop, xy_m, environment.streams, numbers, cell))
+    return channel.large_scale(hop, still_draws(environment.streams, numbers, cell))
 
 
 def marked(keys: Keys, los: Mask) -> Keys:

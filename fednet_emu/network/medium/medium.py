@@ -18,13 +18,14 @@ from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer, to_ns
 from fednet_emu.network.access.base import Use
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
-from fednet_emu.network.air.transfer import Burst, Delivery, Message, Phases, Transfer, Unheard
+from fednet_emu.network.air.transfer import Burst, Delivery, FileTransfer, Message, Phases, Transfer, Unheard
 from fednet_emu.network.cells import Serving
 from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import RadioLoads, Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.network.traffic.turns import SharedTurns
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.slow_start import SlowStartAir
 from fednet_emu.records.ledger import SEVERAL, Ledger, device_label
@@ -60,6 +61,7 @@ class Medium:
     Attributes:
         has_snr: whether its links have an SNR; recorded and wired ones have none.
         is_delayed: whether transfers have delays in addition to their turn and their time on the air.
+        is_shared: whether files of other users are transfers of the band, too.
 
     Args:
         use: how the access scheme uses the band.
@@ -90,6 +92,7 @@ class Medium:
         self.band, self.turns, self.air, self._before_ns, self._after_ns, patience = use
         self.has_snr = rates is None and not settings.access.wired
         self.is_delayed = any(part is not None for part in (connections, use.before, use.after))
+        self.is_shared = isinstance(self.turns, SharedTurns)
         self._connections = connections
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
         """A heap of calls: when, whether before the queue, number, function, and arguments."""
@@ -120,20 +123,36 @@ class Medium:
         self._loads = None if batteries is None else RadioLoads(batteries, radios, self._lose)
         self._draws_differ = self._loads is not None or radios.differ
         self._receives = self._loads is not None or radios.receive_w is not None or radios.receive_j_per_bit > 0
-        is_plain = self._loads is None and self._serving is None and not self.is_delayed
+        is_plain = self._loads is None and self._serving is None and not self.is_delayed and not self.is_shared
         self._leave = self._end_alone if is_plain else self._end
 
     @property
     def is_certain(self) -> bool:
         """Whether a transfer is only lost if its link is too weak: no delays, faults, batteries, cells or movement."""
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
-        faultless = self._loads is None and not self.faults.ending and not self.faults.losing
+        faultless = not self.is_shared and self._loads is None and not self.faults.ending and not self.faults.losing
         return one_band and faultless and not self.ledger.has_phases and self.band.outage_sinr <= 0
 
     @property
     def is_idle(self) -> bool:
         """Whether no transfer waits or is on the air."""
         return not (self._requests or self._on_air or self._waits or any(self.turns.waiting()))
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timer is set."""
+        return self._timer is not None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether all transfers that wait or are on the air are files of other users."""
+        here = (self._requests, self._on_air, self._early(), self._late, self.turns.waiting())
+        return all(type(transfer) is FileTransfer for some in here for transfer in some)
+
+    def _early(self) -> list[Transfer]:
+        """The transfers that wait for a connection or a grant, in the order of their requests."""
+        waits = sorted((wait for wait in self._waits if wait[1]), key=itemgetter(2))
+        return [transfer for *_, (transfer, *_) in waits if not transfer.cancelled]
 
     def drawn_w(self, sender: int, power_part: float = 1.0) -> float:
         """Power in W that a sender draws while it sends."""
@@ -161,6 +180,11 @@ class Medium:
         if power_part != 1.0:
             self._draws_differ = True
         self.ledger.offered_bit[self.kind] += transfer.size_bit
+        self.request(transfer)
+        return transfer
+
+    def request(self, transfer: Transfer) -> None:
+        """Let a transfer that is requested now wait for its delays, and then for its turn."""
         settles_ns = now_ns = self.clock.now
         if self.is_delayed:
             connections = self._connections
@@ -179,12 +203,11 @@ class Medium:
             self._requests.append(transfer)
             # a full cell settles when a place gets free, but waits that end in one instant queue in their order
             if self.turns.left <= 0 and self._serving is None and not self.is_delayed:
-                return transfer
+                return
         if settles_ns < self._due_ns:
             if self._timer is not None:
                 self._timer.cancel()
             self._due_ns, self._timer = settles_ns, self.clock.call_at(settles_ns, self._settle)
-        return transfer
 
     def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
         """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
@@ -246,8 +269,7 @@ class Medium:
 
     def close(self) -> None:
         """Cancel all transfers at the end of the run."""
-        early = [transfer for _, early, _, _, (transfer, *_) in sorted(self._waits, key=itemgetter(2)) if early]
-        for transfer in [*self._on_air, *self.turns.waiting(), *self._requests, *early, *self._late]:
+        for transfer in [*self._on_air, *self.turns.waiting(), *self._requests, *self._early(), *self._late]:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
@@ -306,7 +328,7 @@ class Medium:
             first = burst[0]
             if self._powers_differ or first.power_part != 1.0:
                 first.drawn_w = self.drawn_w(first.sender, first.power_part)
-            if self._loads is not None:
+            if self._loads is not None and type(first) is not FileTransfer:
                 self._loads.start(burst)
         if self._loads is not None:
             self._loads.follow(self.air.powers())
@@ -363,6 +385,8 @@ class Medium:
                 some_are_gone = True
                 continue
             transfer.until_ns = now_ns + self.timeout_ns + gaps_ns
+            if self.is_shared and type(transfer) is FileTransfer:
+                transfer.until_ns = FOREVER_NS
             if links is not None:
                 if known is not None:
                     device = transfer.sender if transfer.receiver < 0 else transfer.receiver
@@ -481,11 +505,7 @@ class Medium:
                 own_ns += 0 if self._connections is None else self._connections.leave(leg, now_ns)
             (tails if own_ns else received).append(leg)
             tail_ns = max(tail_ns, own_ns)
-        air_bit = max([leg.air_bit for leg in burst])
-        energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, self.radios.transmit_j_per_bit * air_bit
-        each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if self._receives else [0.0] * len(burst)
-        self.ledger.energy_j += energy_j + bits_j + sum(each_j)
-        row = air_bit, energy_j + bits_j, each_j
+        row = self._spend(burst, now_ns)
         if tails:
             late.append((now_ns + tail_ns, Late(tails, burst, row, now_ns)))
             if first.phases is not None:
@@ -494,6 +514,22 @@ class Medium:
             self._late.update(dict.fromkeys(its.legs, its))
             heappush(self._waits, (until_ns, False, next(self._number), self._close, its[:3]))
         self._close(received, burst, None if tails else row)
+
+    def _spend(self, burst: Burst, now_ns: int) -> Row:
+        """Account for the energy of a burst that leaves the air; files of other users have none in the records."""
+        first, air_bit, energy_j, bits_j, each_j = (
+            burst[0],
+            max([leg.air_bit for leg in burst]),
+            0.0,
+            0.0,
+            [0.0] * len(burst),
+        )
+        if type(first) is not FileTransfer:
+            energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, self.radios.transmit_j_per_bit * air_bit
+            if self._receives:
+                each_j = self._receive_j(burst, energy_j, bits_j, now_ns)
+            self.ledger.energy_j += energy_j + bits_j + sum(each_j)
+        return air_bit, energy_j + bits_j, each_j
 
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
         """Energy in J of the reception of each leg of a burst that leaves the air, given the energies of its sender."""
@@ -526,7 +562,7 @@ class Medium:
             self._came.append(leg)
             if not leg.callbacks:
                 self.unheard.append(Unheard(leg))
-        if row is None or not burst:
+        if row is None or not burst or type(burst[0]) is FileTransfer:
             return
         ledger, first, several, (air_bit, energy_j, receive_j) = self.ledger, burst[0], len(burst) > 1, row
         receiver, requested_ns, started_ns, lost = first.receiver, first.requested_ns, first.started_ns, first.lost
@@ -551,6 +587,8 @@ class Medium:
         if ledger.has_phases:
             its = phases or Phases(size_bit, size_bit)
             columns += its.access_ns, its.setup_ns, its.gap_ns, its.tail_ns, its.wire_bit, its.reverse_bit
+        if ledger.is_shared:
+            columns += (self.turns.lost_s(first) if isinstance(self.turns, SharedTurns) else 0.0,)
         ledger.transfers.append(columns)
 
 

@@ -10,7 +10,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.kernel.clock import to_ns
 from fednet_emu.network.access.base import Use
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 
 class Idle(Component):
@@ -51,6 +51,8 @@ class RadioConnections:
 
     def enter(self, transfer: Transfer, now_ns: int) -> int:
         """Note a message that is requested now; return the time in ns until its device is connected."""
+        if type(transfer) is FileTransfer:  # other users keep their connection
+            return 0
         device = max(transfer.sender, transfer.receiver)
         others = [other for other in self._under_way.get(device, ()) if not (other.triggered or other.cancelled)]
         self._under_way[device] = [*others, transfer]

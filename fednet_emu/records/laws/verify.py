@@ -45,6 +45,7 @@ def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str
         "charge is conserved": lambda: charge_problem(ledger),
         "staleness >= 0": lambda: _staleness(ledger),
         "mass is conserved": lambda: _mass(ledger),
+        "bits and times of other users add up": lambda: _other_users(ledger),
     }
     return {law: check() for law, check in laws.items()}
 
@@ -126,7 +127,48 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
             found = _each(ledger.transfers, wrong, f"transfers start before the {kind} before has ended")
             if found:
                 return found
+            if len(ledger.traffic) and (found := _turns_of_all(ledger, code)):
+                return f"{found} on the {kind}"
     return ""
+
+
+def _turns_of_all(ledger: Ledger, code: int) -> str:
+    """Check turns over the transmissions of the federation and of other users together."""
+    spans = []
+    for table, direction in ((ledger.transfers, "kind"), (ledger.traffic, "direction")):
+        rows = np.concatenate([*table.blocks()])
+        rows = rows[(rows[direction] == code) & (rows["started_ns"] != NEVER_NS)]
+        if not ledger.has_phases:  # files have no tail in their rows
+            spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
+    if not spans:
+        return ""
+    started_ns, ended_ns = np.concatenate(spans, axis=1)
+    order = np.lexsort((ended_ns, started_ns))
+    early = np.count_nonzero(started_ns[order][1:] < np.maximum.accumulate(ended_ns[order])[:-1])
+    return f"{early} transmissions start before the one before has ended" if early else ""
+
+
+def _other_users(ledger: Ledger) -> str:
+    """Check that files are delivered, lost or unfinished, and Little's law: their times add up to their number."""
+
+    def wrong(rows: Rows) -> Mask:
+        requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
+        on_air = started_ns != NEVER_NS
+        bad: Mask = (requested_ns > ended_ns) | (on_air & ((requested_ns > started_ns) | (started_ns > ended_ns)))
+        bad |= (rows["loss_reason"] == DELIVERED) & (rows["transmitted_bit"] < rows["size_bit"] * (1 - 1e-6))
+        bad |= ~on_air & (rows["transmitted_bit"] > 0)
+        return bad
+
+    found = _each(ledger.traffic, wrong, "files") or _rows(_back(ledger.traffic, "ended_ns"), "files go back in time")
+    if found:
+        return found
+    blocks = [*ledger.traffic.blocks()]
+    bit = sum(int(rows["size_bit"].sum()) for rows in blocks)
+    spent_ns = sum(int((rows["ended_ns"] - rows["requested_ns"]).sum()) for rows in blocks)
+    if bit != ledger.traffic_bit:
+        return f"{ledger.traffic_bit} bit of files have arrived, {bit} bit are accounted for"
+    different = f"files spent {spent_ns} ns, the integral of their number is {ledger.traffic_ns} ns"
+    return different if spent_ns != ledger.traffic_ns else ""
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:

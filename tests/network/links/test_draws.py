@@ -55,7 +55,7 @@ def in_sight_normals(path_loss, height_m, east_m):
     xy_m = np.tile([[50.0 + east_m, 0.0]], (COUNT, 1))
     devices_m = np.column_stack([xy_m, np.full(COUNT, 1.5)])
     hop = Hop.between(devices_m, np.array([0.0, 0.0, height_m]))
-    return special.ndtri(moving_draws(channel, hop, xy_m, Streams(2)).los)
+    return special.ndtri(moving_draws(channel, hop, xy_m, Streams(2), np.arange(len(xy_m))).los)
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -71,7 +71,7 @@ def test_line_of_sight_is_correlated_over_the_distance_of_its_environment(kind):
 
 def test_cells_see_a_device_differently_but_in_the_same_building():
     """Line of sight and shadowing belong to the link, what surrounds the device to the device."""
-    first, second, third = (still_draws(Streams(2), 5, cell) for cell in (0, 1, 2))
+    first, second, third = (still_draws(Streams(2), np.arange(5), cell) for cell in (0, 1, 2))
 
     for here, there in ((first, second), (second, third)):
         assert not np.any(here.los == there.los)
@@ -91,7 +91,7 @@ def test_shadowing_is_correlated_over_the_distance_of_the_state_of_the_link(shad
     xy_m = np.column_stack([np.linspace(20.0, 200.0, 40), np.linspace(0.0, 30.0, 40)])
     hop = Hop.between(np.column_stack([xy_m, np.full(40, 1.5)]), np.array([0.0, 0.0, 10.0]))
 
-    draws = moving_draws(channel, hop, xy_m, streams)
+    draws = moving_draws(channel, hop, xy_m, streams, np.arange(len(xy_m)))
 
     d_m = np.hypot(*xy_m.T)
     in_sight = draws.los < np.minimum(18 / d_m + np.exp(-d_m / 36) * (1 - 18 / d_m), 1.0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fednet_emu.records.laws.verify import Busy, verify
 from fednet_emu.records.ledger import SERVER, TABLES, IdleEnergy, Ledger
 from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import TrafficRow
 from fednet_emu.records.summaries import add_energies
 from fednet_emu.records.table import Table
 from fednet_emu.testing import run_small
@@ -34,7 +35,7 @@ def test_a_lawful_ledger_passes(rows, make_ledger):
     """No law cries wolf, on a small run and on an empty one."""
     assert broken(make_ledger(rows)) == {}
     assert broken(Ledger()) == {}
-    assert len(verify(Ledger(), BOTH)) == 16
+    assert len(verify(Ledger(), BOTH)) == 17
 
 
 OFFERED = "bits offered = delivered + lost"
@@ -381,12 +382,45 @@ def test_the_table_of_energies_adds_up(rows, make_ledger, column, amounts_j, tex
     assert text in broken(ledger)[TABLE]
 
 
+OTHERS = "bits and times of other users add up"
+
+
+@pytest.mark.parametrize(
+    ("changes", "totals", "text"),
+    [
+        ({}, {}, ""),
+        ({}, {"traffic_bit": 999}, "999 bit of files have arrived, 1000 bit are accounted for"),
+        ({}, {"traffic_ns": 5}, "files spent 3000000000 ns, the integral of their number is 5 ns"),
+        ({"started_ns": S // 2}, {}, "1 of 1 files, first in row 0"),
+        ({"transmitted_bit": 900.0}, {}, "1 of 1 files, first in row 0"),
+        ({"started_ns": -1}, {}, "1 of 1 files, first in row 0"),
+    ],
+)
+def test_files_of_others_add_up(changes, totals, text):
+    """A file of 1000 bit arrives at 1 s and ends at 4 s; each breach of order, bits or Little's law is named."""
+    ledger = Ledger()
+    ledger.add_traffic({"phones": 0}, ["others"])
+    ledger.traffic_bit, ledger.traffic_ns = totals.get("traffic_bit", 1000), totals.get("traffic_ns", 3 * S)
+    lawful = TrafficRow(0, 0, 0, 0, 0, 1000, S, 2 * S, 4 * S, 1000.0, CODE[""])
+    ledger.traffic.append(lawful._replace(**changes))
+    assert broken(ledger) == ({OTHERS: text} if text else {})
+
+
+def test_files_take_turns_with_transfers(rows, make_ledger):
+    """In turns, a file that is on the air together with a transfer breaks the law of turns."""
+    ledger = make_ledger(rows)
+    ledger.is_shared = True
+    ledger.traffic_bit, ledger.traffic_ns = 1000, 2 * S
+    ledger.traffic.append(TrafficRow(0, 0, 0, 0, 0, 1000, 3 * S, 3 * S, 5 * S, 1000.0, CODE[""]))
+    assert list(broken(ledger)) == [TURNS]
+
+
 def test_every_law_has_a_breach():
     """The table above, and the tests of staleness, mass, half duplex and charge, leave no law untested."""
     laws = set(verify(Ledger(), BOTH))
 
     assert laws == {law for *_, law, _ in BREACHES} | {
-        *("staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES, TABLE),
+        *("staleness >= 0", "mass is conserved", DUPLEX, CHARGE, PHASES, TABLE, OTHERS),
     }
 
 

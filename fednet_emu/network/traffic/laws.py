@@ -1,0 +1,200 @@
+"""Laws of the sizes of files and of the gaps between them, by their quantile functions."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Self
+
+import scipy
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from fednet_emu.arrays import Array, exp, log1p, power
+from fednet_emu.component.component import Component
+from fednet_emu.component.slot import Slot, kinds
+
+
+class Law(Component):
+    """A law of positive numbers: bytes of a file, or seconds of a gap."""
+
+    UNIT: ClassVar[str]
+    """Unit in the names of the settings."""
+
+    @abstractmethod
+    def quantiles(self, uniform: Array) -> Array:
+        """Quantiles [n] at uniform numbers [n] in (0, 1)."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """The mean."""
+
+    def of(self, what: str) -> Any:
+        """The value of the setting `what` in the unit of the law."""
+        return getattr(self, f"{what}_{self.UNIT}")
+
+
+class FixedLaw(Law):
+    """All values are equal."""
+
+    @override
+    def quantiles(self, uniform: Array) -> Array:
+        return 0.0 * uniform + self.mean
+
+
+class ExponentialLaw(Law):
+    """Exponential values."""
+
+    @override
+    def quantiles(self, uniform: Array) -> Array:
+        return -self.mean * log1p(-uniform)
+
+    @property
+    @override
+    def mean(self) -> float:
+        return float(self.of("mean"))
+
+
+class LogNormalLaw(Law):
+    """Log-normal values, given that they are at most a limit."""
+
+    sigma: float = Field(gt=0, le=10)
+    """Standard deviation of the natural logarithm."""
+
+    @property
+    def _level(self) -> float:
+        """The limit in standard deviations of the logarithm from its mean."""
+        most = self.of("most")
+        return math.inf if most is None else math.log(most / self.of("mean")) / self.sigma + self.sigma / 2
+
+    @override
+    def quantiles(self, uniform: Array) -> Array:
+        normal = scipy.special.ndtri(uniform * float(scipy.special.ndtr(self._level)))
+        return float(self.of("mean")) * exp(self.sigma * normal - self.sigma**2 / 2)
+
+    @property
+    @override
+    def mean(self) -> float:
+        below = scipy.special.ndtr(self._level - self.sigma) / scipy.special.ndtr(self._level)
+        return float(self.of("mean") * below)
+
+
+class ParetoLaw(Law):
+    """Values by a Pareto law between two limits: most are small, and few large ones have most of the sum."""
+
+    shape: float = Field(gt=0, le=10)
+    """Exponent of the tail; 1.1 to 1.5 are heavy tails."""
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> Self:
+        key, least, most = f"most_{self.UNIT}", self.of("least"), self.of("most")
+        if most is None:
+            raise ValueError(f"a Pareto law without an end has no variance, give {key}")
+        if most <= least:
+            raise ValueError(f"{key} must be above least_{self.UNIT}, got {most:g} and {least:g}")
+        return self
+
+    @override
+    def quantiles(self, uniform: Array) -> Array:
+        within = 1.0 - (self.of("least") / self.of("most")) ** self.shape
+        return float(self.of("least")) * power(1.0 - uniform * within, -1.0 / self.shape)
+
+    @property
+    @override
+    def mean(self) -> float:
+        least, ratio, shape = self.of("least"), self.of("least") / self.of("most"), self.shape
+        if shape == 1.0:
+            return float(-least * math.log(ratio) / (1.0 - ratio))
+        return float(shape / (shape - 1.0) * least * (1.0 - ratio ** (shape - 1.0)) / (1.0 - ratio**shape))
+
+
+_MOST = 1e15
+
+
+class FixedSize(FixedLaw):
+    """All files have the same size."""
+
+    kind, UNIT = "fixed", "byte"
+    byte: float = Field(gt=0, le=_MOST)
+    """Size in byte."""
+
+    @property
+    @override
+    def mean(self) -> float:
+        return self.byte
+
+
+class ExponentialSize(ExponentialLaw):
+    """Exponential sizes."""
+
+    kind, UNIT = "exponential", "byte"
+    mean_byte: float = Field(gt=0, le=_MOST)
+    """Mean size in byte."""
+
+
+class LogNormalSize(LogNormalLaw):
+    """Log-normal sizes."""
+
+    kind, UNIT = "log-normal", "byte"
+    mean_byte: float = Field(gt=0, le=_MOST)
+    """Mean size in byte without the limit `most_byte`."""
+    most_byte: float | None = Field(None, gt=0, le=_MOST)
+    """Largest size in byte: sizes follow the law given that they are at most this; null for no limit."""
+
+
+class ParetoSize(ParetoLaw):
+    """Sizes by a Pareto law between two limits: many small files, and most bytes in few large ones."""
+
+    kind, UNIT = "bounded-pareto", "byte"
+    least_byte: float = Field(gt=0, le=_MOST)
+    """Smallest size in byte."""
+    most_byte: float | None = Field(None, gt=0, le=_MOST)
+    """Largest size in byte; required."""
+
+
+class FixedGap(FixedLaw):
+    """All gaps are equal."""
+
+    kind, UNIT = "fixed", "s"
+    mean_s: float = Field(ge=0, le=1e9)
+    """Gap in s."""
+
+    @property
+    @override
+    def mean(self) -> float:
+        return self.mean_s
+
+
+class ExponentialGap(ExponentialLaw):
+    """Exponential gaps: with `after: arrival`, files arrive by a Poisson process."""
+
+    kind, UNIT = "exponential", "s"
+    mean_s: float = Field(gt=0, le=1e9)
+    """Mean gap in s."""
+
+
+class LogNormalGap(LogNormalLaw):
+    """Log-normal gaps."""
+
+    kind, UNIT = "log-normal", "s"
+    mean_s: float = Field(gt=0, le=1e9)
+    """Mean gap in s without the limit `most_s`."""
+    most_s: float | None = Field(None, gt=0, le=1e9)
+    """Longest gap in s: gaps follow the law given that they are at most this; null for no limit."""
+
+
+class ParetoGap(ParetoLaw):
+    """Gaps by a Pareto law between two limits."""
+
+    kind, UNIT = "bounded-pareto", "s"
+    least_s: float = Field(gt=0, le=1e9)
+    """Shortest gap in s."""
+    most_s: float | None = Field(None, gt=0, le=1e9)
+    """Longest gap in s; required."""
+
+
+SIZES: dict[str, type[Law]] = kinds(FixedSize, ExponentialSize, LogNormalSize, ParetoSize)
+GAPS: dict[str, type[Law]] = kinds(FixedGap, ExponentialGap, LogNormalGap, ParetoGap)
+AnySize = Annotated[Law, Slot("size", SIZES)]
+AnyGap = Annotated[Law, Slot("gap", GAPS)]

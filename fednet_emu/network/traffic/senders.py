@@ -1,0 +1,153 @@
+"""Files of other users over time: each arrives, waits for its user's earlier files, and is a transfer of a medium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, final
+
+from simpy.events import NORMAL
+
+from fednet_emu.errors import ScenarioError
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Timer
+from fednet_emu.network.air.transfer import FileTransfer, Message
+from fednet_emu.network.traffic.users import Source
+from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger
+from fednet_emu.records.reasons import CODE
+from fednet_emu.records.rows import KINDS, TrafficRow
+
+MOST_FILES = 10_000
+"""Number of files waiting or on the air at which a run ends."""
+_SOME = 1000
+"""Number of arrivals after which a run is examined for a deadlock of its algorithm."""
+
+
+@final
+class OtherUsers:
+    """Sends the files of all sources.
+
+    Args:
+        media: the media, `Medium`, by the code of their direction.
+        names: names of the classes.
+
+    Attributes:
+        under_way: files in the media.
+    """
+
+    def __init__(
+        self, clock: Clock, ledger: Ledger, sources: Sequence[Source], media: Mapping[int, Any], names: Sequence[str]
+    ) -> None:
+        self._clock, self._ledger, self._media, self._names = clock, ledger, media, names
+        self._sources = sources
+        self._arrivals: list[tuple[int, int, Source]] = []
+        self._timer: Timer | None = None
+        self._due_ns = FOREVER_NS
+        self.under_way: dict[FileTransfer, Source] = {}
+        self._present = [0] * len(names)  # files waiting or on the air, by class
+        self._changed_ns = self._arrived = 0
+        self._closed = False
+        for order, source in enumerate(sources):
+            source.order = order
+            self._expect(source, 0)
+        self._arm()
+
+    def _expect(self, source: Source, since_ns: int) -> None:
+        """Draw the next file of a source, whose gap begins at a time."""
+        drawn = next(source.files, None)
+        if drawn is not None:
+            gap_ns, source.size_bit = drawn
+            if since_ns + gap_ns < FOREVER_NS:
+                heappush(self._arrivals, (since_ns + gap_ns, source.order, source))
+
+    def _arm(self) -> None:
+        next_ns = self._arrivals[0][0] if self._arrivals else FOREVER_NS
+        if next_ns < self._due_ns:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._due_ns = next_ns
+            self._timer = self._clock.call_at(next_ns, self._arrive, NORMAL, background=True)
+
+    def _arrive(self, _timer: Any) -> None:
+        now_ns, arrivals, self._timer, self._due_ns = self._clock.now, self._arrivals, None, FOREVER_NS
+        while arrivals and arrivals[0][0] <= now_ns:
+            source = heappop(arrivals)[2]
+            size_bit = source.size_bit
+            self._count(source.of, 1)
+            self._ledger.traffic_bit += size_bit
+            if not source.follows:
+                self._expect(source, now_ns)
+            if source.queues and source.busy:
+                source.waiting.append((size_bit, now_ns))
+            else:
+                self._send(source, size_bit, now_ns)
+        self._arm()
+        self._arrived += 1
+        if not self._arrived % _SOME and self._is_alone():
+            arrivals.clear()  # the algorithm waits for ever, which the clock notices once the air is empty
+
+    def _send(self, source: Source, size_bit: int, arrived_ns: int) -> None:
+        medium, place = self._media[source.kind], source.sent % source.places
+        ends = (source.radio + place, SERVER) if KINDS[source.kind] == "uplink" else (SERVER, source.radio + place)
+        transfer = FileTransfer(self._clock, source.kind, medium.cancel, *ends, Message(None, size_bit))
+        transfer.arrived_ns, transfer.user, transfer.slice = arrived_ns, source.user + place, source.slice
+        transfer.callbacks.append(self._end)
+        source.sent, source.busy = source.sent + 1, True
+        self.under_way[transfer] = source
+        medium.request(transfer)
+
+    def _end(self, transfer: Any) -> None:
+        """Record a file that has ended, and continue with the next file of its source."""
+        source, now_ns = self.under_way.pop(transfer), self._clock.now
+        self._record(source, transfer, now_ns)
+        source.busy = False
+        if source.follows:
+            self._expect(source, now_ns)
+            self._arm()
+        if source.waiting:
+            self._send(source, *source.waiting.popleft())
+
+    def _record(self, source: Source, transfer: FileTransfer, now_ns: int) -> None:
+        self._count(source.of, -1)
+        size_bit = transfer.size_bit if transfer.phases is None else transfer.phases.payload_bit
+        self._ledger.traffic.append(
+            TrafficRow(
+                source.of, transfer.user, source.kind, transfer.cell, source.slice, size_bit,
+                transfer.arrived_ns, transfer.started_ns, now_ns, transfer.air_bit, CODE[transfer.lost],
+            )
+        )  # fmt: skip
+
+    def _count(self, of: int, by: int) -> None:
+        """Change the number of files of a class that wait or are on the air, and integrate the number of all files."""
+        now_ns, present = self._clock.now, self._present
+        self._ledger.traffic_ns += sum(present) * (now_ns - self._changed_ns)
+        self._changed_ns = now_ns
+        present[of] += by
+        if present[of] >= MOST_FILES:
+            what = f"{self._names[of]} have {MOST_FILES:,} files waiting after {now_ns / NS_PER_S:.4g} s"
+            raise ScenarioError(f"traffic: {what}; lower their load, or shorten the run")
+
+    def _is_alone(self) -> bool:
+        """Whether nothing but the media can wake a process, and they carry nothing but files."""
+        timers = sum(medium.is_timed for medium in self._media.values())
+        return self._clock.waking <= timers and all(medium.is_foreign for medium in self._media.values())
+
+    def close(self) -> None:
+        """Record the files that the end of the run cuts off; the media are closed."""
+        if self._closed:
+            return
+        self._closed, now_ns = True, self._clock.now
+        self._arrivals.clear()
+        under_way, self.under_way = self.under_way, {}
+        for transfer, source in under_way.items():
+            transfer.lost = transfer.lost or "end"
+            self._record(source, transfer, now_ns)
+        for source in self._sources:
+            for size_bit, arrived_ns in source.waiting:
+                self._count(source.of, -1)
+                self._ledger.traffic.append(
+                    TrafficRow(
+                        source.of, source.user, source.kind, 0, source.slice, size_bit,
+                        arrived_ns, NEVER_NS, now_ns, 0.0, CODE["end"],
+                    )
+                )  # fmt: skip
+            source.waiting.clear()

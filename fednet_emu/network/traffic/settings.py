@@ -1,0 +1,113 @@
+"""Settings of other users: which files they send or receive, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from fednet_emu.component.component import Component
+from fednet_emu.devices.placement import AnyPlacement, Listed
+from fednet_emu.network.traffic.laws import AnyGap, AnySize
+
+NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+FEDERATION, OTHERS = "fl", "others"
+"""Slices of the federation, and of traffic that names no slice."""
+
+
+class Traffic(Component):
+    """A class of other users, which send or receive files in a band of the federation.
+
+    Users are at rest, keep their radio connection, have the radio of `channel.device`, and are served by the cell with
+    the strongest signal. Their files use the access scheme, the transport and the session of the direction, without a
+    timeout. Energy that users draw, and that base stations draw for them, is not counted.
+    Ignored here: requests and answers of an application, batteries and movement of users.
+    """
+
+    name: str = Field(pattern=NAMED)
+    """Name of the class in records and reports."""
+    users: int = 1
+    """Number of users; a trace has its own. With `place: per-file`, the number of places that files come from in turn.
+    """
+    direction: Literal["uplink", "downlink"] = "uplink"
+    """uplink: users send; downlink: users receive."""
+    placement: AnyPlacement | None = None
+    """Where users are; null takes the placement of the devices."""
+    size: AnySize | None = None
+    """Law of the sizes of files, rounded to whole bytes, to which `network.overhead` adds headers. Required unless
+    there is a trace."""
+    gap: AnyGap | None = None
+    """Law of the gaps between files, of each user, or of the class with `place: per-file`. Required unless there is a
+    trace."""
+    after: Literal["arrival", "end"] = "arrival"
+    """Start of a gap. arrival: the arrival of the file before, so that files may wait for their user's earlier files.
+    end: the end of the file before, as for a user who reads a page before the next one."""
+    place: Literal["per-user", "per-file"] = "per-user"
+    """per-user: files of a user are sent one after the other. per-file: each file comes from the next of `users` places
+    and waits for no other."""
+    slice: str | None = Field(None, pattern=NAMED)
+    """Slice of `network.slices` of the files; null takes `others`."""
+    warm_up_s: float = Field(0.0, ge=0, le=1e9)
+    """Simulated time in s before which arriving files are left out of the delays of the summary."""
+    trace: str | None = None
+    """Recorded files instead of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
+    folder of another run, whose messages in this direction are the files."""
+
+    @field_validator("users")
+    @classmethod
+    def _somebody_sends(cls, users: int) -> int:
+        if users < 1:
+            raise ValueError(f"{users} users send nothing; give at least 1")
+        if users > 100_000:
+            raise ValueError(f"at most 100,000 users are possible, got {users}; give them shorter gaps instead")
+        return users
+
+    @property
+    def in_slice(self) -> str:
+        return self.slice or OTHERS
+
+    def problems(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """Find settings that cannot be combined: (key, error)."""
+        if self.trace is None:
+            for key in ("size", "gap"):
+                if getattr(self, key) is None:
+                    yield key, f"is required without a trace, got null; give a law, or a file of {'traffic/'!r}"
+        else:
+            given = {"size": self.size, "gap": self.gap, "after": self.after != "arrival" or None}
+            given |= {"place": self.place != "per-user" or None, "users": self.users != 1 or None}
+            for key, value in given.items():
+                if value is not None:
+                    yield key, f"a trace says which files come, and when, got {key}; leave it out"
+        if self.gap is not None and self.gap.mean == 0 and (self.after == "arrival" or self.place == "per-file"):
+            yield "gap", "files without gaps never let time pass, got a mean of 0 s; give one, or after: end"
+        if self.place == "per-file" and self.after == "end":
+            yield "after", "each file has a user of its own, got end with place: per-file; leave one out"
+        if isinstance(self.placement, Listed) and self.trace is None and len(self.placement.xy_m) != self.users:
+            got = f"got {len(self.placement.xy_m)} for {self.users} users"
+            yield "placement.xy_m", f"is not one for each user, {got}; must be as many as users"
+        yield from self._unsuited(scenario)
+
+    def _unsuited(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        """Find bands that other users cannot share with the federation."""
+        way, network = getattr(scenario.network, self.direction), scenario.network
+        access = way.access
+        if access.only_sums or access.kind in {"planned", "lora"}:
+            why = "is no band that others use" if access.kind == "lora" else "says before a round who sends"
+            yield "direction", f"{access.kind} {why}, got {self.direction}; choose another access or direction"
+        if way.trace is not None:
+            what = f"other users are in recorded rates already, got network.{self.direction}.trace"
+            yield "direction", f"{what}; leave the traffic out, or that trace"
+        if network.cells.positions_m().shape[1] == 3:
+            yield "", f"users are on the ground, got cells: {network.cells.kind}; leave the traffic out"
+
+
+def problems(classes: Sequence[Traffic], scenario: Any) -> Iterator[tuple[str, str]]:
+    """Find settings of all classes that cannot be combined: (key, error)."""
+    first: dict[str, int] = {}
+    for place, its in enumerate(classes):
+        if its.name in first:
+            yield f"{place}.name", f"is taken by traffic.{first[its.name]}, got {its.name}; give another"
+        first.setdefault(its.name, place)
+        for key, what in its.problems(scenario):
+            yield f"{place}.{key}", what

@@ -1,0 +1,151 @@
+"""Turns of a band that other users share: who waits, by the level of its slice, and what the files of others take."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import final
+
+from typing_extensions import override
+
+from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.network.air.queue import TurnQueue
+from fednet_emu.network.air.transfer import Burst, FileTransfer, Transfer
+
+
+class CellUse:
+    """Bursts on the air of one cell, and the part of the band that files of others take from the federation.
+
+    Attributes:
+        own: number of the federation's bursts on the air.
+        files: number of files on the air, by slice.
+        queues: waiting bursts by level.
+    """
+
+    def __init__(self) -> None:
+        self.own = 0
+        self.files: Counter[int] = Counter()
+        self.queues: defaultdict[int, deque[Burst]] = defaultdict(deque)
+        self.part, self._taken_s, self._since_ns = 0.0, 0.0, 0
+
+    def taken_s(self, now_ns: int) -> float:
+        """Integral of the part over time until now, in s."""
+        self._taken_s += self.part * ((now_ns - self._since_ns) / NS_PER_S)
+        self._since_ns = now_ns
+        return self._taken_s
+
+
+def equal_part(own: int, files: Mapping[int, int]) -> float:
+    """The part of the band that files take where all bursts on the air have equal parts."""
+    others = sum(files.values())
+    return others / (own + others) if others else 0.0
+
+
+@final
+class SharedTurns(TurnQueue):
+    """Turns by level and then by request, and the time that each transfer of the federation loses to files of others.
+
+    A transfer that divides the band with others loses the integral of 1 - share / (share without the files) over its
+    time on the air. A transfer that waits for its turn loses the integral of the part of files among the bursts on the
+    air. With handovers, it counts in the cell where it started.
+
+    Args:
+        divides: whether bursts on the air divide the band among them.
+        level: level of a transfer; lower ones are first.
+        part: part of the band that files take, from the number of own bursts on the air and of files by slice.
+    """
+
+    def __init__(
+        self,
+        places: int | None,
+        cells: int,
+        clock: Clock,
+        *,
+        divides: bool,
+        level: Callable[[Transfer], int] = lambda _: 0,
+        part: Callable[[int, Mapping[int, int]], float] = equal_part,
+    ) -> None:
+        super().__init__(places, cells)
+        self.only = None
+        self.left = sys.maxsize  # the medium then queues each transfer at its request, from which its wait counts
+        self._clock, self._divides, self._level, self._part = clock, divides, level, part
+        self._cells: defaultdict[int, CellUse] = defaultdict(CellUse)
+        self._began_in: dict[Transfer, int] = {}  # cell of the first leg of a burst on the air
+        self._since_s: dict[Transfer, float] = {}
+        self._lost_s: dict[Transfer, float] = {}
+
+    @override
+    def add(self, burst: Burst) -> None:
+        number = burst[0].cell
+        cell = self._cells[number]
+        cell.queues[self._level(burst[0])].append(burst)
+        self.changed.add(number)
+        if not self._divides:
+            self._mark(burst, cell)
+
+    @override
+    def waiting(self) -> Iterator[Transfer]:
+        for cell in self._cells.values():
+            yield from (leg for queue in cell.queues.values() for burst in queue for leg in burst)
+
+    @override
+    def start_ready(self, start: Callable[[Burst], bool]) -> None:
+        changed, self.changed = self.changed, set()
+        for number in sorted(changed):
+            cell = self._cells[number]
+            for level in sorted(cell.queues):
+                queue = cell.queues[level]
+                while queue and self._free[number]:
+                    burst = queue.popleft()
+                    if start(burst):
+                        self._enter(burst, number)
+
+    def _enter(self, burst: Burst, number: int) -> None:
+        cell, first = self._cells[number], burst[0]
+        self._free[number] -= 1
+        self._began_in[first] = number
+        if self._divides:
+            self._mark(burst, cell)
+        else:
+            self._note(burst, cell)
+        self._count(cell, first, 1)
+
+    @override
+    def give_back(self, burst: Burst) -> None:
+        first = burst[0]
+        number = self._began_in.pop(first)
+        cell = self._cells[number]
+        self._free[number] += 1
+        self.changed.add(number)
+        if self._divides:
+            self._note(burst, cell)
+        self._count(cell, first, -1)
+
+    def _count(self, cell: CellUse, first: Transfer, by: int) -> None:
+        cell.taken_s(self._clock.now)
+        if type(first) is FileTransfer:
+            cell.files[first.slice] += by
+        else:
+            cell.own += by
+        cell.part = self._part(cell.own, cell.files)
+
+    def _mark(self, burst: Burst, cell: CellUse) -> None:
+        """Note the integral at the beginning of the time that a burst may lose to files."""
+        if type(burst[0]) is not FileTransfer:
+            self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
+
+    def _note(self, burst: Burst, cell: CellUse) -> None:
+        """Note the time in s that a burst has lost to files."""
+        if type(burst[0]) is not FileTransfer:
+            taken_s = cell.taken_s(self._clock.now)
+            self._lost_s[burst[0]] = taken_s - self._since_s[burst[0]]
+            for leg in burst:
+                del self._since_s[leg]
+
+    def lost_s(self, first: Transfer) -> float:
+        """Time in s that a transfer has lost to files of others; asked once, when it is recorded."""
+        since_s = self._since_s.pop(first, None)
+        if since_s is not None:
+            return self._cells[first.cell].taken_s(self._clock.now) - since_s
+        return self._lost_s.pop(first, 0.0)

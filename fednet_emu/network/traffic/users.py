@@ -1,0 +1,199 @@
+"""The other users of a run: their places, the keys of their random draws, and their files."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.devices.placement import Listed, Placement
+from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import locate
+from fednet_emu.files.lines import LONGEST_S, header_rows, number, refused, whole
+from fednet_emu.kernel.clock import all_to_ns, to_ns
+from fednet_emu.kernel.streams import Streams, mix, uniforms
+from fednet_emu.network.traffic.laws import Law
+from fednet_emu.network.traffic.settings import Traffic
+from fednet_emu.records.ledger import SERVER
+from fednet_emu.records.rows import KINDS
+
+_BATCH = 256
+"""Files whose sizes and gaps are drawn at once."""
+
+Files = Iterator[tuple[int, int]]
+"""Gap in ns before each file, and its size in bits."""
+
+
+@dataclass
+class Source:
+    """Files of one user, or of a class whose files come from places in turn.
+
+    Attributes:
+        of: number of the class.
+        kind: code of the direction.
+        user: number of the first user within the class.
+        radio: number of the first user's radio, after those of the devices.
+        places: number of radios that files come from in turn.
+        slice: number of the slice.
+        files: the files to come.
+        follows: whether a gap begins at the end of the file before.
+        queues: whether a file waits until the file before has ended.
+        waiting: sizes in bits and arrival times in ns of files that wait.
+        busy: whether a file of the source is in the medium.
+        sent: number of files so far.
+        size_bit: size of the file that arrives next.
+        order: number of the source among all.
+    """
+
+    of: int
+    kind: int
+    user: int
+    radio: int
+    files: Files
+    places: int = 1
+    slice: int = 0
+    follows: bool = False
+    queues: bool = True
+    waiting: deque[tuple[int, int]] = field(default_factory=deque)
+    busy: bool = False
+    sent: int = 0
+    size_bit: int = 0
+    order: int = 0
+
+
+class Users(NamedTuple):
+    """All other users.
+
+    Attributes:
+        xy_m: coordinates [users, 2] in m.
+        numbers: [users] keys of their random draws, which depend on class and number only.
+        sources: their files.
+    """
+
+    xy_m: Array
+    numbers: IntArray
+    sources: list[Source]
+
+
+def users_of(
+    classes: Sequence[Traffic],
+    placement: Placement,
+    devices: int,
+    streams: Streams,
+    wire_bit: Callable[[int], int],
+    data_dir: Path | None = None,
+) -> Users:
+    """The users of all classes, whose radios have the numbers after those of the devices.
+
+    Args:
+        placement: where users are whose class does not say so.
+        devices: number of devices.
+        wire_bit: adds headers to a size in bits.
+
+    Raises:
+        DataError: a trace cannot be used.
+    """
+    places, numbers, sources = [np.empty((0, 2))], [np.empty(0, np.int64)], list[Source]()
+    radio = devices
+    for of, its in enumerate(classes):
+        key, kind = streams.key("traffic", its.name), KINDS.index(its.direction)
+        flows = list(_flows(its, streams, wire_bit, data_dir))
+        count = its.users if its.trace is None else len(flows)
+        places.append(_places_m(its.placement or placement, its.name, count, streams))
+        numbers.append(np.array([mix(key, user) >> 1 for user in range(count)], np.int64))
+        alone = its.place == "per-file"
+        for user, files in enumerate(flows):
+            source = Source(of, kind, user, radio + user, files, queues=not alone, follows=its.after == "end")
+            source.places = count if alone else 1
+            sources.append(source)
+        radio += count
+    return Users(np.concatenate(places), np.concatenate(numbers), sources)
+
+
+def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> Array:
+    """Coordinates [count, 2] in m, drawn for each user by itself; listed places of devices are used again in turn."""
+    if isinstance(placement, Listed):
+        listed_m = placement.positions_m(count, streams("placement", "traffic", name))
+        return listed_m[np.arange(count) % len(listed_m)]
+    each = (placement.positions_m(1, streams("placement", "traffic", name, user)) for user in range(count))
+    return np.concatenate([place_m[:, :2] for place_m in each])
+
+
+def _flows(its: Traffic, streams: Streams, wire_bit: Callable[[int], int], data_dir: Path | None) -> Iterator[Files]:
+    """The files of each source of a class."""
+    if its.trace is not None:
+        for rows in _recorded(its, locate(its.trace, data_dir)).values():
+            gaps = [later - earlier for earlier, later in pairwise([0, *(start_ns for start_ns, _ in rows)])]
+            yield iter([(gap, wire_bit(size_bit)) for gap, (_, size_bit) in zip(gaps, rows, strict=True)])
+        return
+    size, gap = its.size, its.gap
+    assert size is not None, "without a trace there are laws"
+    assert gap is not None, "without a trace there are laws"
+    for user in range(1 if its.place == "per-file" else its.users):
+        keys = streams.key("traffic", its.name, user, "size"), streams.key("traffic", its.name, user, "gap")
+        yield drawn_files(size, gap, keys, wire_bit)
+
+
+def drawn_files(size: Law, gap: Law, keys: tuple[int, int], wire_bit: Callable[[int], int]) -> Files:
+    """Files without end, by the laws of their sizes and gaps."""
+    first, batch = 0, 4
+    while True:
+        numbers = np.arange(first, first + batch)
+        size_byte = np.maximum(np.rint(size.quantiles(uniforms(keys[0], numbers))), 1.0).astype(np.int64)
+        gaps_ns = all_to_ns(gap.quantiles(uniforms(keys[1], numbers)))
+        for gap_ns, byte in zip(gaps_ns.tolist(), size_byte.tolist(), strict=True):
+            yield gap_ns, wire_bit(8 * byte)
+        first, batch = first + batch, min(2 * batch, _BATCH)
+
+
+_HOW = "write a first line that names the columns user, start_s and size_byte, and a line for each file, in their order"
+_CELLS: dict[str, Callable[[str], Any]] = {
+    "user": str,
+    "start_s": lambda text: number(text, 0.0, LONGEST_S),
+    "size_byte": lambda text: whole(text, 1, 10**15),
+}
+
+
+def _recorded(its: Traffic, path: Path) -> dict[Any, list[tuple[int, int]]]:
+    """Starts in ns and sizes in bits of the recorded files of each user."""
+    rows = _of_run(path, KINDS.index(its.direction)) if path.is_dir() else _of_csv(path)
+    flows: dict[Any, list[tuple[int, int]]] = {}
+    for user, start_s, size_bit in rows:
+        flows.setdefault(user, []).append((to_ns(start_s), size_bit))
+    if not flows:
+        raise DataError(str(path), f"has no files on the {its.direction}", "name a trace that has")
+    return flows
+
+
+def _of_csv(path: Path) -> Iterator[tuple[str, float, int]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(str(path), f"cannot be read ({error})", _HOW) from error
+    before_s = 0.0
+    for count, (user, start_s, size_byte) in header_rows(str(path), text, _CELLS, _HOW):
+        if start_s < before_s:
+            raise refused(str(path), count, f"start_s falls, {start_s:g} after {before_s:g}", f"{start_s:g}", _HOW)
+        before_s = start_s
+        yield user, start_s, 8 * size_byte
+
+
+def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
+    """Messages of another run in one direction, in the order of their requests, by the device at their end."""
+    import pandas as pd
+
+    try:
+        table = pd.read_parquet(folder / "transfers.parquet")
+    except (OSError, ValueError) as error:
+        raise DataError(str(folder), f"is no folder of a run ({error})", "name a run folder or a CSV file") from error
+    own = table[table["kind"] == KINDS[kind]].sort_values("requested_s", kind="stable")
+    ends = own["receiver"] if kind else own["sender"]
+    yield from zip(
+        ends.where(ends > SERVER, SERVER).tolist(), own["requested_s"].tolist(), own["size_bit"].tolist(), strict=True
+    )

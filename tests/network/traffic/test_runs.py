@@ -1,0 +1,206 @@
+"""Runs beside other users: refusals, traces, records and resumption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fednet_emu as fe
+from fednet_emu.emulation.build import build
+from fednet_emu.emulation.load import refuse_contradictions
+from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.summaries import other_users
+from fednet_emu.testing import run_small, small_scenario
+
+PHONES = "{name: phones, users: 3, size: {kind: fixed, byte: 20}, gap: {kind: exponential, mean_s: 0.002}}"
+PAGES = (
+    "{name: pages, users: 2, direction: downlink, size: {kind: exponential, mean_byte: 20}, "
+    "gap: {kind: exponential, mean_s: 0.001}, after: end}"
+)
+BOTH = f"traffic=[{PHONES}, {PAGES}]"
+
+
+def refusals(*settings: str) -> str:
+    """All errors about a scenario."""
+    with pytest.raises(ScenarioError) as error:
+        refuse_contradictions(Outlook(small_scenario(*settings)), None)
+    return "\n".join(error.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "text"),
+    [
+        ("{name: a, users: 0, size: {kind: fixed, byte: 9}, gap: {kind: fixed, mean_s: 1}}", "users send nothing"),
+        ("{name: a, size: {kind: fixed, byte: 9}}", "traffic.0.gap: is required without a trace"),
+        (f"{PHONES}, {PHONES}", "traffic.1.name: is taken by traffic.0, got phones"),
+        (
+            "{name: a, size: {kind: bounded-pareto, shape: 1.5, least_byte: 9}, gap: {kind: fixed, mean_s: 1}}",
+            "a Pareto law without an end has no variance, give most_byte",
+        ),
+        ("{name: a, trace: x.csv, gap: {kind: fixed, mean_s: 1}}", "traffic.0.gap: a trace says which files come"),
+        ("{name: a, size: {kind: fixed, byte: 9}, gap: {kind: fixed, mean_s: 0}}", "files without gaps never let time"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(traffic: str, text: str) -> None:
+    """Each error names its key and what would be right."""
+    assert text in refusals(f"traffic=[{traffic}]")
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("network.uplink.access=over-the-air", "over-the-air says before a round who sends"),
+        ("network.uplink.trace={kind: csv, path: rates.csv}", "other users are in recorded rates already"),
+    ],
+)
+def test_bands_without_other_users_are_refused(setting: str, text: str) -> None:
+    """Plans, sums over the air and recorded rates have no place for further senders."""
+    assert text in refusals(setting, f"traffic=[{PHONES}]")
+
+
+ACCESSES = [
+    "tdma",
+    "ofdma",
+    "{kind: ofdma, subchannels: 3}",
+    "{kind: ofdma, scheduler: equal-finish}",
+    "noma",
+    "shared",
+]
+ACCESSES += ["{kind: slotted-aloha, slot_s: 0.0001}", "{kind: switch, port_bps: 1e6}", "{kind: noma, max_senders: 2}"]
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_every_access_scheme_keeps_the_laws(access: str) -> None:
+    """The federation ends its rounds beside other users, energy is its own, and files obey Little's law."""
+    fed = run_small(f"network.uplink.access={access}", BOTH, "stop.rounds=8", timing_only=True)
+    exclusive = frozenset({"uplink", "downlink"}) if access == "tdma" else frozenset({"downlink"})
+    assert not [text for text in verify(fed.ledger, exclusive).values() if text]
+    assert fed.round == 8
+    assert len(fed.ledger.traffic) > 5
+    assert fed.ledger.transfers.column("sender").max() < 4
+    found = other_users(fed.ledger, fed.clock.now)
+    assert found["phones"]["files"] + found["pages"]["files"] == len(fed.ledger.traffic)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("network.uplink.access=nr-grants", "channel=urban-micro", "network.downlink.access=nr-grants"),
+        ("network.transport={kind: tcp}", "network.downlink.mode=unicast", "network.uplink.idle={kind: rrc}"),
+        ("network.uplink.access=dcf", "channel.bandwidth_hz=2e7", "channel.rate=shannon"),
+        ("network.cells={kind: list, xy_m: [[-20, 0], [20, 0]]}", "channel=urban-micro", "network.uplink.access=ofdma"),
+        ("devices.mobility={kind: random-waypoint, max_speed_m_s: 2}", "channel=urban-micro"),
+        (
+            "devices.battery={capacity_j: 1e-3, harvesting: {kind: poisson, arrival_j: 5e-4, mean_interval_s: 1e-3}}",
+            "devices.compute_energy={kind: measured, active_w: 1.0}",
+        ),
+        ("devices.availability={kind: periodic, on_s: 0.01, off_s: 0.002}", "stop.rounds=2"),
+    ],
+)
+def test_other_parts_of_a_network_work_beside_other_users(more: tuple[str, ...]) -> None:
+    """Slots, transport, contention, several cells, movement, batteries and absence: laws hold, rounds end."""
+    fed = run_small(*more, BOTH, timing_only=True)
+    assert not [text for text in verify(fed.ledger, frozenset()).values() if text]
+    assert fed.round >= 2
+    assert len(fed.ledger.traffic) > 0
+
+
+def test_the_same_files_without_the_federation() -> None:
+    """`idle` has the files of a run with rounds, with the same arrivals and sizes until its end."""
+    both = [
+        run_small(BOTH, "stop={simulated_s: 0.02}", more, timing_only=True) for more in ("seed=0", "algorithm=idle")
+    ]
+    columns = "traffic_class", "user", "requested_ns", "size_bit"
+    rows = [zip(*(fed.ledger.traffic.column(name).tolist() for name in columns), strict=True) for fed in both]
+    phones = [sorted(row for row in its if row[0] == 0) for its in rows]
+    assert phones[0] == phones[1] != []
+    assert len(both[1].ledger.transfers) == 0
+    assert "give stop.simulated_s" in refusals("algorithm=idle")
+
+
+def test_the_draws_of_the_federation_stay() -> None:
+    """Computations with random slowdowns last as long beside other users as without."""
+    slow = "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}"
+    spans = []
+    for settings in ((slow,), (slow, BOTH)):
+        column = run_small(*settings, timing_only=True).ledger.computes.column
+        order = np.lexsort((column("started_ns"), column("device")))
+        spans.append((column("ended_ns") - column("started_ns"))[order].tolist())
+    assert spans[0] == spans[1]
+
+
+def test_an_overload_ends_the_run() -> None:
+    """At a load far above 1 the number of waiting files grows to the limit, and the error says whose they are."""
+    heavy = "{name: phones, size: {kind: fixed, byte: 20000}, gap: {kind: fixed, mean_s: 0.000001}}"
+    with pytest.raises(ScenarioError, match="traffic: phones have 10,000 files waiting after"):
+        run_small(f"traffic=[{heavy}]", timing_only=True)
+
+
+def test_an_algorithm_that_waits_for_ever_is_a_deadlock() -> None:
+    """Files that come for ever do not hide that the algorithm waits for an event that never comes."""
+    scenario = small_scenario(BOTH)
+    fed = build(scenario, timing_only=True)
+
+    class Waits:
+        def run(self, fed: Any) -> Any:
+            yield fed.inbox().collect(at_least=1)
+
+    with pytest.raises(Deadlock):
+        fed.run(Waits())
+
+
+def test_files_of_a_table_and_of_another_run(tmp_path: Path) -> None:
+    """A CSV file says user, start and size; the uploads of another run load the air as they did there."""
+    trace = tmp_path / "flows.csv"
+    trace.write_text("user,start_s,size_byte\nann,0.001,10\nbob,0.001,20\nann,0.002,30\n", encoding="utf-8")
+    fed = run_small(f"traffic=[{{name: seen, trace: {trace}}}]", timing_only=True)
+    table = fed.ledger.traffic.frame().sort_values(["requested_s", "user"])
+    assert table[["user", "requested_s", "size_bit"]].to_numpy().tolist() == [
+        [0, 0.001, 80],
+        [1, 0.001, 160],
+        [0, 0.002, 240],
+    ]
+    run = fe.run(small_scenario(), out=tmp_path / "run", timing_only=True)
+    again = run_small(f"traffic=[{{name: seen, trace: {tmp_path / 'run'}}}]", timing_only=True).ledger.traffic.frame()
+    uploads = run.transfers[run.transfers["kind"] == "uplink"]
+    assert sorted(again["requested_s"]) == sorted(uploads["requested_s"])
+    trace.write_text("user,start_s,size_byte\nann,3.5,10\nbob,3.2,20\n", encoding="utf-8")
+    with pytest.raises(fe.FednetError, match=r"flows.csv:3: start_s falls, 3.2 after 3.5"):
+        run_small(f"traffic=[{{name: seen, trace: {trace}}}]", timing_only=True)
+
+
+def test_unfinished_files_are_lower_bounds() -> None:
+    """A file that the end cuts off counts with its time so far, and the statistics say that they are lower bounds."""
+    slow = "{name: big, users: 3, place: per-file, size: {kind: fixed, byte: 20000}, gap: {kind: fixed, mean_s: 0.001}}"
+    fed = run_small("network.uplink.access=ofdma", f"traffic=[{slow}]", "stop={simulated_s: 0.02}", timing_only=True)
+    found = other_users(fed.ledger, fed.clock.now)["big"]
+    assert found["unfinished"] == found["files"] == 20
+    assert found["mean_s"] == pytest.approx(0.0095)
+    assert found["at_least"] == ["mean_s", "p50_s", "p95_s", "p99_s"]
+    assert found["offered_bit"] == 160_000 * found["files"]
+    assert found["delivered_bit"] == 0
+
+
+LIBRARY = ("ftp-1", "ftp-2", "ftp-3", "full-buffer", "voip", "web", "bursts")
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_model_of_the_library_is_a_file_of_settings(name: str) -> None:
+    """Each is included by its name, and a key that is given wins."""
+    (its,) = small_scenario(f"traffic=[{{include: traffic/{name}, users: 7, name: mine}}]").traffic
+    assert (its.name, its.users) == ("mine", 7)
+    assert its.size is not None
+    assert its.size.mean > 0
+
+
+def test_heavy_tails_have_the_second_moment_that_their_file_states() -> None:
+    """Shape 1.5 and a ratio of 100: E[s^2] = 3.7 E[s]^2."""
+    (its,) = small_scenario("traffic=[{include: traffic/bursts}]").traffic
+    assert its.size is not None
+    sizes = its.size.quantiles((np.arange(10**6) + 0.5) / 10**6)
+    assert (sizes**2).mean() / its.size.mean**2 == pytest.approx(3.7, abs=0.05)
