@@ -20,11 +20,12 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.files.gains import Gains
 from fednet_emu.kernel.clock import NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.base import DelayNs, Use
+from fednet_emu.network.access.base import Access, DelayNs, RatedAccess, Use
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.separate import SeparateAir, at_recorded_rates
+from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.delay import Delay, NoDelay
@@ -43,10 +44,11 @@ from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.nr.rrc import RadioConnections, Rrc
 from fednet_emu.network.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
+from fednet_emu.network.slices import Sliced, Slices
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
 from fednet_emu.network.traces.assign import device_rates
 from fednet_emu.network.traffic.senders import OtherUsers
-from fednet_emu.network.traffic.settings import OTHERS, Traffic
+from fednet_emu.network.traffic.settings import Traffic
 from fednet_emu.network.traffic.turns import SharedTurns
 from fednet_emu.network.traffic.users import Users, users_of
 from fednet_emu.network.transport.connections import Connections
@@ -89,7 +91,8 @@ class Network:
         self._powers = powers or DevicePowers.of(channel.device, bytes(presence.count))
         self._clock, self._ledger, self._streams, self._presence = clock, ledger, streams, presence
         self._paths, self._everybody, self.settings = paths, np.arange(presence.count), settings
-        self._traffic, self._users = traffic, self._users_of(traffic, placement)
+        self._slices = Slices(settings.slices)
+        self._users = self._users_of(traffic, placement)
         transport, session = settings.transport, settings.session
         self._connections = Connections(transport, session) if isinstance(transport, EndToEndTransport) else None
         idle = settings.uplink.idle
@@ -130,8 +133,9 @@ class Network:
             return None
         settings, count = self.settings, len(self._everybody)
         near = placement or Disc(radius_m=100.0, inner_radius_m=10.0)
-        self._ledger.add_traffic({its.name: to_ns(its.warm_up_s) for its in traffic}, [OTHERS])
-        return users_of(traffic, near, count, self._streams, settings.overhead.wire_bit, self._data_dir)
+        self._ledger.add_traffic({its.name: to_ns(its.warm_up_s) for its in traffic}, self._slices.names)
+        wire_bit, names = settings.overhead.wire_bit, self._slices.names
+        return users_of(traffic, near, count, self._streams, wire_bit, self._data_dir, names)
 
     def _add_sidelink(self, side: Sidelink, moving: bool) -> None:
         one_way = None
@@ -269,9 +273,7 @@ class Network:
         if not isinstance(settings.delay, NoDelay):
             use = use._replace(after=partial(self._after_ns, use.after, settings.delay, channel))
         if self._users is not None and kind != "sidelink":
-            divides = use.turns.places is None and not settings.access.overlapping
-            turns = SharedTurns(use.turns.places, cells, self._clock, divides=divides)
-            use = use._replace(turns=turns, patience=None)
+            use = self._beside_others(use, settings.access, links, cells)
         medium = Medium(
             self._clock,
             self._ledger,
@@ -305,6 +307,15 @@ class Network:
 
         way_ns = delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
         return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
+
+    def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
+        """The use of a band that other users share; who sends when is not known, so that nothing times out early."""
+        slices, places = self._slices, use.turns.places
+        rule = {"level": slices.level, "part": slices.taken} if slices.given else {}
+        turns = SharedTurns(places, cells, self._clock, divides=places is None and not access.overlapping, **rule)
+        if slices.given and places is None and isinstance(access, RatedAccess):
+            use = use._replace(air=SharedAir(Sliced(access, slices), use.band, links, cells, slice_of=slices.of))
+        return use._replace(turns=turns, patience=None)
 
     def _place_m(self, end: int, at_s: float) -> Array:
         """Coordinates [1, 2 or 3] of a device or another user."""

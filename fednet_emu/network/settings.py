@@ -27,8 +27,10 @@ from fednet_emu.network.nr.rrc import AnyIdle
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.secure_aggregation import AnySecureAggregation
+from fednet_emu.network.slices import Slice
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
+from fednet_emu.network.traffic.settings import NAMED
 from fednet_emu.network.transport import AnySession, AnyTransport, NoSession, NoTransport
 from fednet_emu.network.wifi.dcf import Dcf
 from fednet_emu.radio.channel import Channel
@@ -180,6 +182,9 @@ class NetworkSettings(Component):
     movement_s: float = Field(1.0, gt=0)
     """Period of movement in s: when devices move, links are recomputed after each, and transfers on the air continue
     at the rate of its new link; they are computed only when used."""
+    slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
+    """Slices of the bands that other users share, by name: the federation is in `fl`, and traffic in `others` unless it
+    names another. Without slices all transmissions have equal parts."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
     """When a device that moves changes to the strongest cell. between-transfers: a transfer stays in its cell to its
     end, and so do later requests of its device until then. during: they continue in the new cell from the next period

@@ -33,7 +33,9 @@ from fednet_emu.learning.data.views import AnyGroups, FeatureNoise
 from fednet_emu.learning.models import AnyModel
 from fednet_emu.learning.models.base import Model
 from fednet_emu.network.settings import NetworkSettings
-from fednet_emu.network.traffic.settings import Traffic, problems
+from fednet_emu.network.slices import problems as slice_problems
+from fednet_emu.network.traffic.settings import Traffic
+from fednet_emu.network.traffic.settings import problems as traffic_problems
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.scenario.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
@@ -271,7 +273,8 @@ class Scenario(Component):
                 yield key, f"{what}; leave it out"
             elif not own and value is None and default is not None:
                 yield key, f"is required, the algorithm {kind} does not bring its own, got null; give one"
-        yield from ((f"traffic.{key}", what) for key, what in problems(self.traffic, self))
+        yield from ((f"traffic.{key}", what) for key, what in traffic_problems(self.traffic, self))
+        yield from slice_problems(self.network.slices, self)
         if own and self.evaluation.metrics:
             what = f"the algorithm {kind} brings its own metrics, got {', '.join(self.evaluation.columns)}"
             yield "evaluation.metrics", f"{what}; leave them out"

@@ -1,6 +1,6 @@
 """Media with hand-made links: what all tests of the medium build."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,8 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import mix, mixes
-from fednet_emu.network.access.base import Access, DelayNs
+from fednet_emu.network.access.base import Access, DelayNs, Use
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.faults import Loss, NoLoss
 from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Radios
@@ -108,7 +107,7 @@ def medium_of(
     before: DelayNs | None = None,
     after: DelayNs | None = None,
     hands_over: bool = False,
-    turns: TurnQueue | None = None,
+    refit: Callable[[Use], Use] = lambda use: use,
     **of_band: Any,
 ) -> Medium:
     """A medium over 1 MHz, without fading, loss and delays unless these are given."""
@@ -120,8 +119,7 @@ def medium_of(
     chosen, there = WAYS[way].model_construct(**settings), presence or Presence(Always(), 0, devices)
     ledger = ledger or Ledger()
     use = access.use(band, links, cells, devices)._replace(before=before, after=after)
-    if turns is not None:
-        use = use._replace(turns=turns)
+    use = refit(use)
     made = Medium(
         clock or Clock(),
         ledger,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from operator import mul, sub
 from typing import Any
@@ -36,6 +36,10 @@ the sender's power that it uses, and that share in the present slot."""
 _NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
 
 
+SliceOf = Callable[[Transfer], int]
+"""Number of the slice of a transfer."""
+
+
 class ActiveSet:
     """The bursts on the air in the order of their starts, with their legs.
 
@@ -49,8 +53,16 @@ class ActiveSet:
         cells: the part of each cell; see `gather`.
     """
 
-    def __init__(self, band: Band, links: LinksOverTime, cells: int, *, planned: bool = False) -> None:
-        self._several_cells, self._planned = cells > 1, planned
+    def __init__(
+        self,
+        band: Band,
+        links: LinksOverTime,
+        cells: int,
+        *,
+        planned: bool = False,
+        slice_of: SliceOf | None = None,
+    ) -> None:
+        self._several_cells, self._planned, self._slice_of = cells > 1, planned, slice_of
         self.gains = LinkGains(band, links)
         self._numbers, self._ones = np.empty(0, np.int64), np.empty(0)
         self._of_leg, self._of_burst = Roomy(np.empty((1, 0), LEG)), Roomy(np.empty((1, 0), BURST))
@@ -250,6 +262,7 @@ class ActiveSet:
             deaf=gains.deaf(_ALL, _ALL),
             plain=self._in_order and self.plain and len(gains.receivers) == 1,
             grants=self._grants(range(len(self.bursts))) if self._planned else None,
+            slice_of=self._slices(range(len(self.bursts))) if self._slice_of is not None else None,
         )
 
     def _cell(self, cell: int, left_bit: Array) -> Active:
@@ -273,7 +286,13 @@ class ActiveSet:
             deaf=gains.deaf(rows, columns),
             plain=False,
             grants=self._grants(bursts.tolist()) if self._planned else None,
+            slice_of=self._slices(bursts.tolist()) if self._slice_of is not None else None,
         )
+
+    def _slices(self, bursts: Sequence[int]) -> IntArray:
+        """Number of the slice of each of these bursts [bursts]."""
+        assert self._slice_of is not None, "there are slices"
+        return np.array([self._slice_of(self.bursts[place][0]) for place in bursts], np.int64)
 
     def _grants(self, bursts: Sequence[int]) -> Array:
         """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""

@@ -17,7 +17,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.work import BIT, SCALE
-from fednet_emu.network.air.active_set import ActiveSet
+from fednet_emu.network.air.active_set import ActiveSet, SliceOf
 from fednet_emu.network.air.band import Band, needed_ns, passed
 from fednet_emu.network.air.rates import Rated, rate_cells
 from fednet_emu.network.air.separate import Air, Power, Rates
@@ -59,6 +59,7 @@ class SharedAir(Air):
         sharing: how the bursts of a cell share the band.
         band: the band, used by every cell (reuse 1).
         planned: whether bursts have shares of the band that were planned before they started.
+        slice_of: number of the slice of a transfer; None without slices.
 
     Attributes:
         blocks: number of blocks of the next plan.
@@ -67,11 +68,18 @@ class SharedAir(Air):
     follows_movement: ClassVar[bool] = True
 
     def __init__(
-        self, sharing: Sharing, band: Band, links: LinksOverTime, cells: int = 1, *, planned: bool = False
+        self,
+        sharing: Sharing,
+        band: Band,
+        links: LinksOverTime,
+        cells: int = 1,
+        *,
+        planned: bool = False,
+        slice_of: SliceOf | None = None,
     ) -> None:
         self._sharing, self._band = sharing, band
         self._moving = links.until_ns() < FOREVER_NS
-        self._on_air = ActiveSet(band, links, cells, planned=planned)
+        self._on_air = ActiveSet(band, links, cells, planned=planned, slice_of=slice_of)
         self._changed = False
         self._plan: Plan | None = None
         self.blocks = BLOCKS

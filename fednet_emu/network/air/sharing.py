@@ -32,6 +32,7 @@ class Active(NamedTuple):
             pair is.
         grants: [bursts, 2] planned share of the band of each burst, and noise and interference over the noise in it;
             None unless the scheme is `planned`.
+        slice_of: [bursts] number of the slice of each burst; None without slices.
         plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
             Then bursts and senders have the indices of legs, and every part is 1.
         legs, bursts, rows, columns: indices of its legs, bursts, receivers and senders in the active set of all cells.
@@ -47,6 +48,7 @@ class Active(NamedTuple):
     deaf: Mask | None
     plain: bool
     grants: Array | None = None
+    slice_of: IntArray | None = None
     legs: Any = slice(None)
     bursts: Any = slice(None)
     rows: Any = slice(None)

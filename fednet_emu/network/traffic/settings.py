@@ -12,8 +12,6 @@ from fednet_emu.devices.placement import AnyPlacement, Listed
 from fednet_emu.network.traffic.laws import AnyGap, AnySize
 
 NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-FEDERATION, OTHERS = "fl", "others"
-"""Slices of the federation, and of traffic that names no slice."""
 
 
 class Traffic(Component):
@@ -62,10 +60,6 @@ class Traffic(Component):
         if users > 100_000:
             raise ValueError(f"at most 100,000 users are possible, got {users}; give them shorter gaps instead")
         return users
-
-    @property
-    def in_slice(self) -> str:
-        return self.slice or OTHERS
 
     def problems(self, scenario: Any) -> Iterator[tuple[str, str]]:
         """Find settings that cannot be combined: (key, error)."""

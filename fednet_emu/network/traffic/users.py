@@ -18,6 +18,7 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.files.lines import LONGEST_S, header_rows, number, refused, whole
 from fednet_emu.kernel.clock import all_to_ns, to_ns
 from fednet_emu.kernel.streams import Streams, mix, uniforms
+from fednet_emu.network.slices import OTHERS
 from fednet_emu.network.traffic.laws import Law
 from fednet_emu.network.traffic.settings import Traffic
 from fednet_emu.records.ledger import SERVER
@@ -88,6 +89,7 @@ def users_of(
     streams: Streams,
     wire_bit: Callable[[int], int],
     data_dir: Path | None = None,
+    slices: Sequence[str] = (OTHERS,),
 ) -> Users:
     """The users of all classes, whose radios have the numbers after those of the devices.
 
@@ -95,6 +97,7 @@ def users_of(
         placement: where users are whose class does not say so.
         devices: number of devices.
         wire_bit: adds headers to a size in bits.
+        slices: names of the slices.
 
     Raises:
         DataError: a trace cannot be used.
@@ -110,7 +113,7 @@ def users_of(
         alone = its.place == "per-file"
         for user, files in enumerate(flows):
             source = Source(of, kind, user, radio + user, files, queues=not alone, follows=its.after == "end")
-            source.places = count if alone else 1
+            source.places, source.slice = count if alone else 1, slices.index(its.slice or OTHERS)
             sources.append(source)
         radio += count
     return Users(np.concatenate(places), np.concatenate(numbers), sources)

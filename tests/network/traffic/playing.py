@@ -12,9 +12,11 @@ from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 from fednet_emu.network.access.orthogonal import Tdma
+from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.ethernet import Switch, Wire
 from fednet_emu.network.medium.medium import Medium
+from fednet_emu.network.slices import Sliced, Slices
 from fednet_emu.network.traffic.laws import Law
 from fednet_emu.network.traffic.senders import OtherUsers
 from fednet_emu.network.traffic.turns import SharedTurns
@@ -46,13 +48,20 @@ class Played:
     """A medium with other users, ready to run; an uplink of 1 Mbit/s through a port, or in turns."""
 
     def __init__(self, sources: Sequence[Source], port_bps: float = 1e6, slices: Any = None, **how: Any) -> None:
+        known = Slices(slices or {})
         self.clock, self.ledger = Clock(), Ledger()
-        self.ledger.add_traffic({"these": 0, "those": 0}, ["others", "fl"])
+        self.ledger.add_traffic({"these": 0, "those": 0}, known.names)
         in_turns = how.get("in_turns", False)
         access = Tdma() if in_turns else Switch(port_bps=port_bps)
-        turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns)
-        links = HandMadeLinks([1e9] * RADIOS)
-        parts = {"clock": self.clock, "ledger": self.ledger, "turns": turns, "bandwidth_hz": port_bps}
+        rule = {"level": known.level, "part": known.taken} if known.given else {}
+        turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns, **rule)
+        links = HandMadeLinks(np.full(RADIOS, 1e9))  # type: ignore[arg-type]  # an array is found faster
+
+        def refit(use: Any) -> Any:
+            air = SharedAir(Sliced(access, known), use.band, links, slice_of=known.of)
+            return use._replace(turns=turns, air=air if known.given and not in_turns else use.air)
+
+        parts = {"clock": self.clock, "ledger": self.ledger, "refit": refit, "bandwidth_hz": port_bps}
         self.medium: Medium = medium_of(access, Wire(), links, RADIOS, **parts)
         self.users = OtherUsers(self.clock, self.ledger, sources, {0: self.medium}, ["these", "those"])
         self.port_bps = port_bps

@@ -12,6 +12,7 @@ import pytest
 from fednet_emu.devices.placement import Disc
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.transfer import Message
+from fednet_emu.network.slices import Slice
 from fednet_emu.network.traffic.laws import (
     ExponentialGap,
     ExponentialSize,
@@ -38,24 +39,25 @@ def test_files_share_a_port_and_wait_for_their_own_user() -> None:
     assert table["requested_s"].tolist() == [0.0] * 3
 
 
-@pytest.mark.parametrize("name", ["1/11", "1/12", "1/13"])
+@pytest.mark.parametrize("name", SCENES)
 def test_drawn_scenes_of_an_independent_player(name: str) -> None:
     """Ends of rounds, and starts and ends of all files until then, equal those of an integer player: 0 ns."""
     scene, ends_ns = SCENES[name], list[int]()
-    played = Played(sources_of(scene), scene["port_bps"])
+    slices = {its.pop("name"): Slice(**its) for its in map(dict, scene["slices"])} if name[0] == "2" else {}
+    played = Played(sources_of(scene), scene["port_bps"], slices)
     played.while_playing(played.rounds(scene["federation"], ends_ns))
     assert ends_ns == scene["round_ends_ns"]
     assert delivered(played) == sorted(map(tuple, scene["files"]))
 
 
-def sources_of(scene: Any, slices: int = 0) -> list[Any]:
+def sources_of(scene: Any) -> list[Any]:
     """The users of a scene: open ones, whose files arrive at given times, and closed ones with reading times."""
     flows: dict[int, list[tuple[float, int]]] = {}
     for arrival_ns, user, bit in scene["open"]:
         flows.setdefault(user, []).append((arrival_ns / 1e9, bit))
-    made = [source(user, files(rows), slice=slices) for user, rows in sorted(flows.items())]
+    made = [source(user, files(rows)) for user, rows in sorted(flows.items())]
     closed = [(user, iter(list(zip([0, *gaps], sizes, strict=False)))) for user, sizes, gaps in scene["closed"]]
-    return made + [source(user, flow, follows=True, of=1, slice=slices) for user, flow in closed]
+    return made + [source(user, flow, follows=True, of=1) for user, flow in closed]
 
 
 def delivered(played: Played) -> list[tuple[int, int, int]]:

@@ -1,0 +1,174 @@
+"""Slices of a band: guaranteed, largest and weighted parts, and priorities, for the federation and for other users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fednet_emu.arrays import Array
+from fednet_emu.component.component import Component
+from fednet_emu.errors import did_you_mean
+from fednet_emu.network.access.base import RatedAccess
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma, on_parts
+from fednet_emu.network.air.sharing import Allocation, RateInputs, Sharing
+from fednet_emu.network.air.transfer import FileTransfer, Transfer
+
+FEDERATION, OTHERS = "fl", "others"
+"""Slices of the federation, and of traffic that names no slice."""
+_NOISE = 1e-12
+
+
+class Slice(Component):
+    """A part of the uplink and of the downlink, in the words of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
+
+    Parts are of the band, not of bits. Transmissions of one slice have equal parts of it.
+    Ignored here: admission control, and rates in bit/s instead of parts.
+    """
+
+    priority: int = Field(0, ge=0, le=100)
+    """Order in which slices get what guarantees leave; 0 is first. With access tdma, the order of turns."""
+    weight: float = Field(1.0, gt=0, le=1e6)
+    """Part of what is left that a slice gets, relative to the others of its priority."""
+    dedicated: float = Field(0.0, ge=0, le=1)
+    """Part that is kept free for the slice, even when it sends nothing."""
+    min: float = Field(0.0, ge=0, le=1)
+    """Part that is guaranteed while the slice sends, and lent to others otherwise; at least `dedicated`."""
+    max: float = Field(1.0, gt=0, le=1)
+    """Largest part, even when the rest of the band is free."""
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> Self:
+        if self.max < self.guaranteed:
+            raise ValueError(f"max is below min, got {self.max:g} and {self.guaranteed:g}")
+        return self
+
+    @property
+    def guaranteed(self) -> float:
+        """The larger of `min` and `dedicated`."""
+        return max(self.min, self.dedicated)
+
+
+@final
+class Slices:
+    """The slices of a run, in the order of the scenario.
+
+    Attributes:
+        names: names; `others` and `fl` are slices with defaults where they are not given.
+    """
+
+    def __init__(self, given: Mapping[str, Slice]) -> None:
+        every = {**given, **{name: Slice() for name in (OTHERS, FEDERATION) if name not in given}}
+        self.names, self._all = list(every), list(every.values())
+        self._own = self.names.index(FEDERATION)
+        self.given = bool(given)
+
+    def of(self, transfer: Transfer) -> int:
+        """Number of the slice of a transfer."""
+        return transfer.slice if type(transfer) is FileTransfer else self._own
+
+    def level(self, transfer: Transfer) -> int:
+        """Priority of a transfer."""
+        return self._all[self.of(transfer)].priority
+
+    def parts(self, active: Sequence[bool]) -> list[float]:
+        """Part of the band of each slice, of which `active` ones have transmissions on the air.
+
+        Each active slice gets its guarantee. What is left, without what is dedicated to inactive slices, is shared
+        priority by priority in proportion to weights, up to the largest parts.
+        """
+        own = [(number, its) for number, its in enumerate(self._all) if active[number]]
+        part = [0.0] * len(self._all)
+        left = 1.0 - sum(its.dedicated for its, sends in zip(self._all, active, strict=True) if not sends)
+        for number, its in own:
+            part[number] = its.guaranteed
+            left -= its.guaranteed
+        for priority in sorted({its.priority for _, its in own}):
+            level = [(number, its) for number, its in own if its.priority == priority]
+            before = sum(its.guaranteed for _, its in level)
+            for (number, _), new in zip(level, _shared([its for _, its in level], before + left), strict=True):
+                part[number] = new
+            left -= sum(part[number] for number, _ in level) - before
+        return part
+
+    def taken(self, own: int, files: Mapping[int, int]) -> float:
+        """Part of its band that the federation loses to files of others, with these numbers of bursts on the air."""
+        if not own or not any(files.values()):
+            return 0.0
+        active = [number == self._own or files.get(number, 0) > 0 for number in range(len(self._all))]
+        alone = [number == self._own for number in range(len(self._all))]
+        share = self.parts(active)[self._own] * own / (own + files.get(self._own, 0))
+        return 1.0 - share / self.parts(alone)[self._own]
+
+
+def _shared(level: Sequence[Slice], room: float) -> list[float]:
+    """Parts clamp(weight t, guaranteed, max) of slices, with t such that they add up to `room`, or all have the max."""
+    for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
+        if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
+            free = [its for its in level if its.guaranteed / its.weight < edge <= its.max / its.weight]
+            kept = [
+                its.guaranteed if edge <= its.guaranteed / its.weight else its.max for its in level if its not in free
+            ]
+            t = (room - sum(kept)) / sum(its.weight for its in free) if free else 0.0
+            return [min(max(its.weight * t, its.guaranteed), its.max) for its in level]
+    return [its.max for its in level]
+
+
+@final
+class Sliced(Sharing):
+    """Senders of a band whose parts follow from slices.
+
+    Args:
+        access: the access scheme, which gives all senders equal parts without slices.
+    """
+
+    overlapping: ClassVar[bool] = False
+
+    def __init__(self, access: RatedAccess, slices: Slices) -> None:
+        self._access, self._slices = access, slices
+
+    def power(self, inputs: RateInputs) -> Array | None:
+        return self._access.power(inputs)
+
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
+        """Equal parts within each slice; without a part, a transmission waits on the air and carries nothing."""
+        of, active = inputs.active.slice_of, inputs.active
+        assert of is not None, "an air with slices knows them"
+        counts = np.bincount(of, minlength=len(self._slices.names))
+        part = np.array(self._slices.parts((counts > 0).tolist()))[of] / counts[of]
+        share = np.where(part > 0, part, 1.0 / len(of))[active.burst]  # a part of 0 would have an infinite SINR
+        carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)
+        if self._access.wired:
+            return Allocation(inputs.own, share[:, None], inputs.own, carries)
+        return on_parts(inputs, share)._replace(carries=carries)
+
+
+def problems(slices: Mapping[str, Slice], scenario: Any) -> Iterator[tuple[str, str]]:
+    """Find slices that cannot be: (key, error)."""
+    classes = scenario.traffic
+    for place, its in enumerate(classes):
+        if its.slice is not None and its.slice not in {*slices, OTHERS, FEDERATION}:
+            yield f"traffic.{place}.slice", f"there is no such slice, got {its.slice}{did_you_mean(its.slice, slices)}"
+    if not slices:
+        return
+    if not classes:
+        yield "network.slices", "divide a band among the federation and others, got no traffic; leave them out"
+    if (total := sum(its.guaranteed for its in slices.values())) > 1 + _NOISE:
+        yield "network.slices", f"guarantees add up to {total:g}, must be at most 1"
+    used = {its.slice or OTHERS for its in classes} | {FEDERATION}
+    for name in slices.keys() - used if classes else ():
+        yield f"network.slices.{name}", "nobody is in it; name it in traffic, or leave it out"
+    for direction in sorted({its.direction for its in classes}):
+        access = getattr(scenario.network, direction).access
+        in_parts = (
+            isinstance(access, Ofdma) and access.subchannels is None and access.scheduler == "equal"
+        ) or access.wired
+        given = sorted({key for its in slices.values() for key in its.model_fields_set - {"priority"}})
+        if isinstance(access, Tdma) and given:
+            what = f"turns cannot be weighed, got {given[0]} with network.{direction}.access tdma"
+            yield "network.slices", f"{what}; leave it out, or choose ofdma"
+        elif not in_parts and not isinstance(access, Tdma):
+            what = f"are parts of a band that is divided equally, got network.{direction}.access {access.kind}"
+            yield "network.slices", f"{what}; choose ofdma without subchannels, or tdma for priorities alone"
