@@ -34,6 +34,10 @@ NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
 """The phases of transfers other than turn and air."""
+PHASES = ("setup_s", "access_s", "gap_s", "tail_s")
+"""Columns of these phases."""
+OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
+"""Air time of a transfer that files of other users took, and its wait for a turn behind them and behind devices."""
 FIXED = "fixed time"
 """The part of a computation that does not depend on its operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
@@ -89,6 +93,8 @@ class Activity:
     gap_ns: int = 0
     """Air time without bits of a transfer; fixed time of a computation, which comes first."""
     tail_ns: int = 0
+    others_ns: int = 0
+    """Time lost to files of other users: in the wait for a turn if there was one, else on the air."""
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
         """Activities between two instants, backwards: (what, start, end, energy in J); gaps come first."""
@@ -96,7 +102,11 @@ class Activity:
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
         computes = self.what == COMPUTE
+        if self.others_ns and self.ready_ns >= self.started_ns:
+            yield OTHERS, max(begun_ns, left_ns - self.others_ns), left_ns, 0.0
+            left_ns = max(begun_ns, left_ns - self.others_ns)
         spends_ns = self.ended_ns - self.started_ns - self.tail_ns - (0 if computes else self.gap_ns)
+        spends_ns = max(spends_ns - self.others_ns * (self.ready_ns >= self.started_ns), 1)
         j_per_ns = self.energy_j / max(spends_ns, 1)
         yield self.what, begun_ns, left_ns, j_per_ns * (left_ns - begun_ns)
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
@@ -198,7 +208,10 @@ class _Walk:
                     cause = before
                     continue
                 ready = min(max(start, cause.ready_ns), now)
-                yield from _parts(number, cause.device, [(WAITING, ready, now, 0.0), *cause.waits(start)])
+                since = max(ready, now - cause.others_ns)
+                wait = AMONG if cause.others_ns else WAITING
+                waits = [(BEHIND, since, now, 0.0), (wait, ready, since, 0.0)]
+                yield from _parts(number, cause.device, [*waits, *cause.waits(start)])
                 now = max(start, cause.requested_ns)
             cause = self._cause(now, actor, used)
 
@@ -255,12 +268,12 @@ def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
     cells = table["cell"] if "cell" in table else np.zeros(len(table), np.int64)
     columns = (table["kind"], table["sender"], table["receiver"], *_times(table), table["lost"], cells, energy_j)
     none = np.zeros(len(table), np.int64)
-    phases = (_ns(table[name]) if name in table else none for name in ("setup_s", "access_s", "gap_s", "tail_s"))
+    phases = (_ns(table[name]) if name in table else none for name in (*PHASES, "others_s"))
     rows = zip(zip(*columns, strict=True), np.transpose([*phases]).tolist(), strict=True)
     for (kind, sender, receiver, asked, began, over, lost, cell, joule), own in rows:
         here = _edge(cell) if edges else SERVER
         ends = (here if sender == SERVER else sender, here if receiver == SERVER else receiver)
-        times = (int(asked), int(began), int(over) - own[-1], int(over))
+        times = (int(asked), int(began), int(over) - own[3], int(over))
         yield Activity(str(kind), *ends, *times, lost == "deadline", int(cell), float(joule), *own)
 
 

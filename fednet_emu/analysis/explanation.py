@@ -11,11 +11,14 @@ from typing_extensions import override
 
 from fednet_emu.analysis.critical_path import (
     ACCESS,
+    AMONG,
     BACKHAUL,
+    BEHIND,
     DEADLINE,
     FIXED,
     GAPS,
     IDLE,
+    OTHERS,
     SETUP,
     TAIL,
     WAITING,
@@ -46,6 +49,9 @@ MEANING = {
     GAPS: "waiting for acknowledgements",
     TAIL: "on the way after the last bit on the air",
     WAITING: "waiting for a turn, with the band free",
+    OTHERS: "time on the air that went to other users of the band",
+    BEHIND: "waiting for a turn behind other users",
+    AMONG: "waiting for a turn behind other devices",
     DEADLINE: "waiting for the deadline",
     IDLE: "nothing recorded: pauses, or devices that were away or out of reach",
 }

@@ -153,11 +153,19 @@ _ROUNDS = Cost(
     "the run has {} {}", "{target} is reached in {} {}", "in the fewest rounds", "in {}",
 )  # fmt: skip
 
-COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)}
+_NEIGHBOURS = Cost(
+    "neighbours", "95 % delay of other users", "neighbours_p95_s", "neighbours_p95_s", LONG_TIMES, "time",
+    format_seconds, "shorter", "longer", "other users wait {} {}", "{target} is reached with delays {} {}",
+    "with the shortest delays of other users", "with a delay of {}", "a delay of {}",
+)  # fmt: skip
+PER_RUN = {its.name: its for its in (_NEIGHBOURS,)}
+"""Costs of a whole run, which are columns of cells: they do not grow from one evaluation to the next."""
+COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
 """The costs of a run, by short names. `energy` is that of all devices and base stations, `device-energy` this energy
-over the number of devices, which is no column of evaluations.
+over the number of devices, which is no column of evaluations. `neighbours` is the largest 95 % quantile of the delays
+of a class of other users.
 """
-RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY}
+RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs with a column in evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 """The costs in Pareto fronts with accuracy."""

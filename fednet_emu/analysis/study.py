@@ -19,6 +19,7 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.scales import (
     COSTS,
     DEVICE_ENERGY,
+    PER_RUN,
     TO_TARGET,
     Measure,
     first_reached,
@@ -198,6 +199,13 @@ class StudyRecords:
         if cost not in COSTS:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
             raise FednetError(f"{self.name}: no such cost, got '{cost}'{close}")
+        if cost in PER_RUN:
+            own = self.cells.set_index("cell").get(COSTS[cost].column, pd.Series(dtype=float))
+            if not own.notna().any():
+                raise FednetError(
+                    f"{self.name}: {cost}: is not recorded, got runs without it; see docs/concepts/traffic"
+                )
+            return self.evaluations["cell"].map(own)
         amounts = self.evaluations[COSTS[cost].column]
         if cost != DEVICE_ENERGY:
             return amounts

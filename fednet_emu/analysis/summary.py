@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fednet_emu.analysis.quantities import format_bits, format_energy, format_seconds
@@ -23,7 +23,28 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         if value is not None and not (isinstance(value, float) and math.isnan(value))
     }
     rows = [row for row in _ROWS if row[0] in measured and (row[0] not in _PARTS or measured[row[0]] > 0)]
-    return [(title, show(measured[key])) for key, title, show in rows]
+    return [(title, show(measured[key])) for key, title, show in rows] + list(_neighbours(summary))
+
+
+def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Rows about each class of other users: its files, and its delays while the federation sent and at other times."""
+    for name, its in summary.get("traffic", {}).items():
+        files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
+        yield f"other users: {name}", f"{files}; {delays_text(its)}"
+        sends = "devices uploaded" if its["direction"] == "uplink" else "the server sent"
+        if its["while_sending"]["counted"]:
+            yield f"  while {sends}", f"{its['sending_share']:.0%} of the time: {delays_text(its['while_sending'])}"
+            yield "  at other times", delays_text(its["otherwise"])
+
+
+def delays_text(its: Mapping[str, Any]) -> str:
+    """The mean and the 95 % quantile of delays in words; lower bounds by unfinished files are called `at least`."""
+    if not its["counted"]:
+        return "no files"
+    mean, high = (
+        ("at least " if key in its["at_least"] else "") + format_seconds(its[key]) for key in ("mean_s", "p95_s")
+    )
+    return f"{mean} on average, {high} at the 95 % quantile"
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -258,8 +258,8 @@ def _print_outlook(outlook: Outlook) -> None:
     algorithm, count = outlook.scenario.algorithm, outlook.scenario.devices.count
     if (cohort := getattr(algorithm, "cohort", None)) is not None:
         ERRORS.print(f"cohort: {cohort} ({algorithm.participants(count)} of {count} devices)")
-    if outlook.secrecy:
-        ERRORS.print(outlook.secrecy)
+    for sentence in filter(None, (outlook.secrecy, outlook.company)):
+        ERRORS.print(sentence)
     for note in notes(outlook.scenario):
         ERRORS.print(f"note: {note}")
 

@@ -13,7 +13,7 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.emulation.build import unfit_augmentation
 from fednet_emu.emulation.hardware import unfit
-from fednet_emu.emulation.outlook import AtStart, Needed, Outlook, expected_s, unaffordable, unreachable
+from fednet_emu.emulation.outlook import AtStart, Needed, Outlook, crowds, expected_s, unaffordable, unreachable
 from fednet_emu.emulation.plausibility import PLAUSIBLE
 from fednet_emu.errors import ScenarioError, ScenarioWarning
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, TIMES
@@ -139,5 +139,24 @@ def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
 
 _HELP = "more power, shorter distances or more base stations would help"
 
-CHECKS: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (poor_links, *PLAUSIBLE)
+
+def crowded(outlook: Outlook) -> Iterator[Problem]:
+    """Find bands that other users overload, and files that wait for whole uploads in spite of their priority."""
+    places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
+    total: dict[str, float] = {}
+    for its in crowds(outlook):
+        total[its.direction] = total.get(its.direction, 0.0) + its.load
+        if total[its.direction] >= 1:
+            what = (
+                f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load {total[its.direction]:.3g}"
+            )
+            yield ("traffic", str(places[its.name])), f"{what}: queues grow as long as the run lasts; lower it"
+    network = outlook.scenario.network
+    for direction in sorted({its.direction for its in outlook.scenario.traffic} if network.slices else ()):
+        if getattr(network, direction).access.capacity == 1:
+            what = "nothing interrupts a turn, so that a file of the first slice waits for a whole upload"
+            yield ("network", "slices"), f"{what}; choose ofdma on the {direction} to share the band"
+
+
+CHECKS: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (poor_links, crowded, *PLAUSIBLE)
 """Checks in their order."""

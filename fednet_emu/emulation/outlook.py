@@ -29,6 +29,7 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.settings import Uplink
+from fednet_emu.network.traffic.users import users_of
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.scenario.model import Problem, Scenario
@@ -231,11 +232,64 @@ class Outlook:
             f"secure aggregation of {n:,} devices: 7 messages of each a round, {bit:,} bits on top of a model, {times}"
         )
 
+    @property
+    def company(self) -> str:
+        """Sentence about the files of other users and the host time that they take; empty without such users."""
+        found, rate = list(crowds(self)), 0.0
+        host_s = 0.0
+        for its in found:
+            access = getattr(self.scenario.network, its.direction).access.kind
+            rate, host_s = rate + its.files_per_s, host_s + its.files_per_s * HOST_S.get(access, OTHER_HOST_S)
+        loads = ", ".join(f"{its.name} {its.load:.2g} of the {its.direction}" for its in found)
+        return (
+            f"other users: {rate:,.3g} files/s, about {host_s:.2g} s of host time per simulated s; {loads}"
+            if found
+            else ""
+        )
+
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
         """Uplinks and downlinks at the start, which take seconds for a million devices."""
         up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario, self.data_dir))
         return up, down
+
+
+class Crowd(NamedTuple):
+    """Load of a class of other users by laws, before the run."""
+
+    name: str
+    direction: str
+    files_per_s: float
+    offered_bps: float
+    load: float
+    """Time on the air that files of a second take, alone on their links: a load from 1 on makes queues grow."""
+
+
+HOST_S = {"tdma": 2e-5}
+"""Host time in s of a file, measured; `OTHER_HOST_S` for other access schemes."""
+OTHER_HOST_S = 1e-4
+
+
+def crowds(outlook: Outlook) -> Iterator[Crowd]:
+    """The classes of other users whose files arrive by a law."""
+    scenario, data_dir = outlook.scenario, data_folder(outlook.data_dir)
+    streams, network, devices = scenario.streams, scenario.network, scenario.devices
+    wire_bit = network.overhead.wire_bit
+    for its in scenario.traffic:
+        if its.size is None or its.gap is None or its.after == "end" or its.gap.mean <= 0:
+            continue
+        users = users_of([its.model_copy(update={"slice": None})], devices.placement, 0, streams, wire_bit)
+        stations_m = network.cells.positions_m()
+        channel, antennas = scenario.channel.on_site(stations_m, data_dir), network.reception.antennas
+        own = CellEnvironment(channel, streams, network.power_control, antennas=antennas, numbers=users.numbers)
+        links = network_links(own, users.xy_m, stations_m)[its.direction == "downlink"]
+        size_bit = wire_bit(round(8 * its.size.mean))
+        way, start = getattr(network, its.direction), AtStart(links.mean_snr, links.in_sight)
+        takes_s = expected_s(scenario, way, start, size_bit)
+        rate = (1 if its.place == "per-file" else its.users) / its.gap.mean
+        reached = takes_s[np.isfinite(takes_s)]
+        load = rate * float(reached.mean()) if len(reached) else 0.0
+        yield Crowd(its.name, its.direction, rate, rate * size_bit, load / network.cells.count)
 
 
 @dataclass(frozen=True)

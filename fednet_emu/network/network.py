@@ -311,8 +311,8 @@ class Network:
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
         """The use of a band that other users share; who sends when is not known, so that nothing times out early."""
         slices, places = self._slices, use.turns.places
-        rule = {"level": slices.level, "part": slices.taken} if slices.given else {}
-        turns = SharedTurns(places, cells, self._clock, divides=places is None and not access.overlapping, **rule)
+        divides = places is None and not access.overlapping
+        turns = SharedTurns(places, cells, self._clock, divides=divides, slices=slices)
         if slices.given and places is None and isinstance(access, RatedAccess):
             use = use._replace(air=SharedAir(Sliced(access, slices), use.band, links, cells, slice_of=slices.of))
         return use._replace(turns=turns, patience=None)

@@ -95,6 +95,9 @@ class Slices:
 
     def taken(self, own: int, files: Mapping[int, int]) -> float:
         """Part of its band that the federation loses to files of others, with these numbers of bursts on the air."""
+        if not self.given:
+            others = sum(files.values())
+            return others / (own + others) if others else 0.0
         if not own or not any(files.values()):
             return 0.0
         active = [number == self._own or files.get(number, 0) > 0 for number in range(len(self._all))]

@@ -22,6 +22,8 @@ from fednet_emu.emulation.outlook import Needed, Outlook, unreachable
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.network.ethernet import Switch
+from fednet_emu.network.slices import FEDERATION, OTHERS, Slice
+from fednet_emu.network.slices import problems as slice_problems
 from fednet_emu.network.transport.transports import ConnectedTransport
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.receiver.combining import SingleAntenna
@@ -88,11 +90,27 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
     fixed_s = scenario.devices.overhead_s
     if fixed_s or (fixed_s is None and any(its.compute.overhead_s for its in scenario.devices.profiles)):
         yield Remedy("no fixed time of a computation", {"devices.overhead_s": 0.0})
+    yield from _of_other_users(scenario)
     left_out = path.slowest(DROPPED)
     if left_out and isinstance(scenario.devices.availability, Always) and scenario.devices.count > len(left_out):
         gone = {"kind": "windows", "devices": {str(device): [] for device in left_out}}
         who = ", ".join(map(device_label, left_out))
         yield Remedy(f"without {who}, replaced by others", {"devices.availability": gone}, leaves_out=True)
+
+
+def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
+    """Yield what a band without other users, or a slice before theirs, could give."""
+    if not scenario.traffic:
+        return
+    yield Remedy("without other users", {"traffic": [], "network.slices": {}})
+    own = scenario.network.slices.get(FEDERATION, Slice())
+    named = {name: its.model_dump(exclude_unset=True) for name, its in scenario.network.slices.items()}
+    later = {name: {**named.get(name, {}), "priority": 1 + its.get("priority", 0)} for name, its in named.items()}
+    later[OTHERS] = {"priority": 1, **later.get(OTHERS, {})}
+    first = {**later, FEDERATION: {**own.model_dump(exclude_unset=True), "priority": 0}}
+    settings = {"network.slices": first}
+    if not any(slice_problems(scenario.network.slices | {FEDERATION: Slice()}, scenario)):
+        yield Remedy("in a slice that goes first", settings)
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:

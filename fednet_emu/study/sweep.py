@@ -70,6 +70,7 @@ def write_tables(
             DATA_SET: names[place],
             DEVICE_COUNT: run.scenario.devices.count,
             **_totals(summaries.get(place, {}), run.scenario.evaluation.columns),
+            **_per_run(summaries.get(place, {})),
         }
         for place, run in enumerate(runs)
     ]
@@ -85,6 +86,12 @@ def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str,
     if summary is not None:
         return {"status": summary["status"], "reason": summary.get("diverged") or ""}
     return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
+
+
+def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Costs of a whole run, see `scales.PER_RUN`, of runs that have them."""
+    delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
+    return {"neighbours_p95_s": max(delays)} if delays else {}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import final
 
 from typing_extensions import override
@@ -12,6 +12,7 @@ from typing_extensions import override
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.transfer import Burst, FileTransfer, Transfer
+from fednet_emu.network.slices import Slices
 
 
 class CellUse:
@@ -36,12 +37,6 @@ class CellUse:
         return self._taken_s
 
 
-def equal_part(own: int, files: Mapping[int, int]) -> float:
-    """The part of the band that files take where all bursts on the air have equal parts."""
-    others = sum(files.values())
-    return others / (own + others) if others else 0.0
-
-
 @final
 class SharedTurns(TurnQueue):
     """Turns by level and then by request, and the time that each transfer of the federation loses to files of others.
@@ -52,8 +47,7 @@ class SharedTurns(TurnQueue):
 
     Args:
         divides: whether bursts on the air divide the band among them.
-        level: level of a transfer; lower ones are first.
-        part: part of the band that files take, from the number of own bursts on the air and of files by slice.
+        slices: priorities of transfers, and the part of the band that files take.
     """
 
     def __init__(
@@ -63,13 +57,12 @@ class SharedTurns(TurnQueue):
         clock: Clock,
         *,
         divides: bool,
-        level: Callable[[Transfer], int] = lambda _: 0,
-        part: Callable[[int, Mapping[int, int]], float] = equal_part,
+        slices: Slices,
     ) -> None:
         super().__init__(places, cells)
         self.only = None
         self.left = sys.maxsize  # the medium then queues each transfer at its request, from which its wait counts
-        self._clock, self._divides, self._level, self._part = clock, divides, level, part
+        self._clock, self._divides, self._slices = clock, divides, slices
         self._cells: defaultdict[int, CellUse] = defaultdict(CellUse)
         self._began_in: dict[Transfer, int] = {}  # cell of the first leg of a burst on the air
         self._since_s: dict[Transfer, float] = {}
@@ -79,7 +72,7 @@ class SharedTurns(TurnQueue):
     def add(self, burst: Burst) -> None:
         number = burst[0].cell
         cell = self._cells[number]
-        cell.queues[self._level(burst[0])].append(burst)
+        cell.queues[self._slices.level(burst[0])].append(burst)
         self.changed.add(number)
         if not self._divides:
             self._mark(burst, cell)
@@ -128,7 +121,7 @@ class SharedTurns(TurnQueue):
             cell.files[first.slice] += by
         else:
             cell.own += by
-        cell.part = self._part(cell.own, cell.files)
+        cell.part = self._slices.taken(cell.own, cell.files)
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
         """Note the integral at the beginning of the time that a burst may lose to files."""

@@ -53,8 +53,7 @@ class Played:
         self.ledger.add_traffic({"these": 0, "those": 0}, known.names)
         in_turns = how.get("in_turns", False)
         access = Tdma() if in_turns else Switch(port_bps=port_bps)
-        rule = {"level": known.level, "part": known.taken} if known.given else {}
-        turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns, **rule)
+        turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns, slices=known)
         links = HandMadeLinks(np.full(RADIOS, 1e9))  # type: ignore[arg-type]  # an array is found faster
 
         def refit(use: Any) -> Any:

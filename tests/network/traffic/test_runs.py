@@ -10,8 +10,8 @@ import pytest
 
 import fednet_emu as fe
 from fednet_emu.emulation.build import build
-from fednet_emu.emulation.load import refuse_contradictions
-from fednet_emu.emulation.outlook import Outlook
+from fednet_emu.emulation.load import refuse_contradictions, warnings_of
+from fednet_emu.emulation.outlook import Outlook, crowds
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.summaries import other_users
@@ -204,3 +204,49 @@ def test_heavy_tails_have_the_second_moment_that_their_file_states() -> None:
     assert its.size is not None
     sizes = its.size.quantiles((np.arange(10**6) + 0.5) / 10**6)
     assert (sizes**2).mean() / its.size.mean**2 == pytest.approx(3.7, abs=0.05)
+
+
+def test_an_explanation_says_what_went_to_other_users(tmp_path: Path) -> None:
+    """Parts of the rounds add up to their length, some went to phones, and runs without phones are sooner."""
+    busy = f"traffic=[{PHONES.replace('byte: 20', 'byte: 60')}]"
+    for access, what in (("ofdma", "others"), ("tdma", "behind others")):
+        run = fe.run(small_scenario(f"network.uplink.access={access}", busy, "stop.rounds=8"), out=tmp_path / access)
+        path = run.explain()
+        spent = path.kinds.set_index("what")["took_s"]
+        assert spent[what] > 0
+        assert spent.sum() == pytest.approx(run.rounds["ended_s"].iloc[-1])
+        gains = {its.title: its.simulated_s for its in path.remedies}
+        assert gains["without other users"] is not None
+        assert gains["without other users"] < path.took_s
+        assert gains["in a slice that goes first"] is not None
+
+
+def test_a_study_ranks_settings_by_the_delay_of_other_users(tmp_path: Path) -> None:
+    """`neighbours` is the largest 95 % quantile of a class, and limits and ranks like other costs."""
+    phones = PHONES.replace("byte: 20", "byte: 60")
+    settings = {"network.uplink.access": "ofdma", "stop.rounds": 12, "data.n_samples": 400}
+    scenario = small_scenario(*(f"{key}={value}" for key, value in settings.items()), f"traffic=[{phones}]")
+    study = fe.sweep(
+        scenario, grid={"network.slices": [{"fl": {"priority": 1}}, {"others": {"priority": 1}}]}, seeds=[1, 2],
+        out=tmp_path / "study", target={"loss": 5.0},
+    )  # fmt: skip
+    known = study.cells.groupby("network.slices")["neighbours_p95_s"].mean()
+    assert known.notna().all()
+    best = study.best(minimise="neighbours")
+    assert best.minimised == "neighbours"
+    plain = fe.sweep(
+        small_scenario(), grid={"stop.rounds": [3, 4]}, seeds=[1], out=tmp_path / "plain", target={"loss": 9.0}
+    )
+    with pytest.raises(fe.FednetError, match="neighbours: is not recorded"):
+        plain.best(minimise="neighbours")
+
+
+def test_an_overload_is_foreseen() -> None:
+    """A load above 1 of the uplink is a warning that names the class and the load."""
+    heavy = "{name: phones, users: 4, size: {kind: fixed, byte: 2500}, gap: {kind: fixed, mean_s: 0.04}}"
+    outlook = Outlook(small_scenario(f"traffic=[{heavy}]"))
+    (crowd,) = crowds(outlook)
+    assert crowd.load == pytest.approx(4 * 20_000 / 0.04 / 1e6)
+    (warning,) = (text for path, text in warnings_of(outlook) if path[0] == "traffic")
+    assert "phones offer 2 Mbit/s, which makes the load 2" in warning
+    assert "100 files/s" in outlook.company
