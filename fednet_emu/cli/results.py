@@ -241,7 +241,11 @@ def best(
         ),
     ] = None,
     minimise: Annotated[
-        str, typer.Option("--minimise", help="What to rank by: time, bits, energy, device-energy, rounds or neighbours (the 95 % delay of other users).")
+        str,
+        typer.Option(
+            "--minimise",
+            help="What to rank by: time, bits, energy, device-energy, rounds or neighbours.",
+        ),
     ] = "time",
     where: Annotated[
         list[str] | None, typer.Option("--where", metavar="AXIS=LEVEL", help="Rank only settings with this level.")

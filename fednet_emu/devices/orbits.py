@@ -125,24 +125,24 @@ class SatelliteView:
     """Paths of satellites in metres east, north and up of the first station."""
 
     def __init__(self, orbits: Orbits, sites: Sequence[Site]) -> None:
-        self.count, self.speed_m_s, self._orbits = orbits.count, orbits.speed_m_s, orbits
+        self.count, self.speed_m_s, self.orbits = orbits.count, orbits.speed_m_s, orbits
         self._axes, self._origin_m = sites[0].axes, sites[0].place_m
         self.stations_m = stations_m(sites)
         self._sites_m = np.stack([site.place_m for site in sites])
         self._ups = np.stack([site.axes[2] for site in sites])
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        return in_axes(self._orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
+        return in_axes(self.orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
         """Coordinates [count, 3] of satellites directly above the first station, with their heights at time 0."""
-        place_m = self._orbits.positions_m(np.arange(self.count), 0.0)
+        place_m = self.orbits.positions_m(np.arange(self.count), 0.0)
         height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.hypot(*self._origin_m)
         return np.column_stack([np.zeros((self.count, 2)), height_m])
 
     def sine_of_elevation(self, devices: IntArray, time_s: Array) -> Array:
         """Sine of the largest elevation [k, T] of satellites [k] over any station at times [T] or [k, T]."""
-        place_m, best = self._orbits.places_m(devices, time_s), np.float64(-1.0)
+        place_m, best = self.orbits.places_m(devices, time_s), np.float64(-1.0)
         for site_m, up in zip(self._sites_m, self._ups, strict=True):
             way_m = place_m - site_m
             height_m = in_axes(way_m, up[None])[..., 0]

@@ -21,6 +21,10 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.files.tle import Elements, read_elements
 from fednet_emu.kernel.streams import Streams
 
+J2 = 1.08262668e-3
+"""Second zonal harmonic of the Earth's gravity."""
+EQUATOR_M = 6_378_137.0
+"""Equatorial radius of the Earth (WGS84)."""
 FRESH_DAYS = 14.0
 """Largest difference in days between the epochs of elements and the run; the error grows by kilometres a day."""
 
@@ -39,10 +43,9 @@ class Satellites(Mobility):
                 f"satellites have stations on the ground, got {kind} with network.cells: {network.cells.kind}; "
                 + ("give {kind: ground, sites: [...]}"),
             )
-        if scenario.devices.availability.kind == "always":
+        to_the_ground = "consensus" not in scenario.algorithm.uses or network.sidelink is None
+        if scenario.devices.availability.kind == "always" and to_the_ground:
             yield "", f"satellites set, got {kind} with availability: always; give {{kind: passes, mask_deg: 10}}"
-        if network.sidelink is not None:
-            yield "", f"there are no links between satellites, got {kind} with network.sidelink; leave one out"
         if channel.path_loss.kind not in ("free-space", "log-distance"):
             what = f"laws for the ground know no slant range, got {kind} with channel.path_loss"
             yield "", f"{what}: {channel.path_loss.kind}; choose free-space or log-distance"
@@ -53,7 +56,7 @@ class Walker(Satellites):
 
     With S satellites in each plane, device k is satellite k mod S of plane k // S. At time 0 the first satellite of
     plane 0 is at the ascending node, at the longitude of Greenwich.
-    Ignored here: the flattening of the Earth, which rotates planes by degrees a day, drag, and other bodies.
+    Ignored here: drag, other bodies, and without `drift` the flattening of the Earth.
     """
 
     planes: int = Field(ge=1)
@@ -66,6 +69,9 @@ class Walker(Satellites):
     """Height in m of the orbits above a sphere with a radius of 6371 km."""
     pattern: Literal["delta", "star"] = "delta"
     """`delta`: ascending nodes over 360 degrees; `star`: over 180 degrees, for near-polar orbits."""
+    drift: Literal["none", "j2"] = "none"
+    """Turn of the planes by the flattening of the Earth: j2 takes the secular rate -1.5 n J2 (R / a)^2 cos i of the
+    nodes, degrees a day. Ignored here: its effect along the track, half a minute a day."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
@@ -88,10 +94,13 @@ class CircularOrbits(Orbits):
         self._radius_m = MEAN_RADIUS_M + law.height_m
         self._motion_rad_s = math.sqrt(GRAVITY_M3_S2 / self._radius_m**3)
         self.speed_m_s = self._motion_rad_s * self._radius_m
+        self.planes, self.star = law.planes, law.pattern == "star"
         plane, place = np.divmod(np.arange(count), count // law.planes)
         turn, spread = 2 * math.pi, math.pi if law.pattern == "star" else 2 * math.pi
         self._node_rad = spread * plane / law.planes
         self._phase_rad = turn * (place * law.planes + law.phasing * plane) / count
+        j2 = J2 * (EQUATOR_M / self._radius_m) ** 2 * math.cos(math.radians(law.inclination_deg))
+        self.node_rad_s = -1.5 * self._motion_rad_s * j2 if law.drift == "j2" else 0.0
         self._tilt = math.cos(math.radians(law.inclination_deg)), math.sin(math.radians(law.inclination_deg))
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
@@ -99,7 +108,7 @@ class CircularOrbits(Orbits):
         c, s = cos(along), sin(along)
         in_plane = np.stack([c, self._tilt[0] * s, self._tilt[1] * s], axis=-1)
         node_rad = self._node_rad[satellites, None]
-        return turned(turned(self._radius_m * in_plane, -node_rad), TURN_RAD_S * time_s)
+        return turned(turned(self._radius_m * in_plane, -node_rad), (TURN_RAD_S - self.node_rad_s) * time_s)
 
 
 class Tle(Satellites):

@@ -231,7 +231,8 @@ class PairLinks(Links):
     def __init__(self, channel: Channel, xy_m: Array, streams: Streams, one_way: OneWay | None = None) -> None:
         self._one_way = one_way
         self._channel = channel
-        self._xyz_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)])
+        flat = xy_m.shape[1] == 2
+        self._xyz_m = np.column_stack([xy_m, np.full(len(xy_m), channel.device.height_m)]) if flat else xy_m
         self._streams = streams
         self._fading_key = streams.key("fading", "sidelink")
         self._known: dict[int, tuple[float, bool]] = {}

@@ -4,14 +4,17 @@ from typing import Annotated
 
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.network.topology.clusters import AnyClusters
+from fednet_emu.network.topology.clusters import AnyClusters, EqualClusters
 from fednet_emu.network.topology.contacts import Contacts
 from fednet_emu.network.topology.digraph import Digraph
 from fednet_emu.network.topology.edges import Edges, ListedEdges, NoEdges, RandomRegular, TopologyInputs
 from fednet_emu.network.topology.geometric import Geometric
 from fednet_emu.network.topology.graph_file import GraphFile
+from fednet_emu.network.topology.satellites import SatelliteEdges
 
-EDGES: dict[str, type[Edges]] = kinds(NoEdges, ListedEdges, RandomRegular, Geometric, Contacts, GraphFile)
+EDGES: dict[str, type[Edges]] = kinds(
+    NoEdges, ListedEdges, RandomRegular, Geometric, Contacts, GraphFile, SatelliteEdges
+)
 
 AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 
@@ -20,7 +23,7 @@ class Topology(Component):
     """Who may send to whom from device to device, and in which clusters."""
 
     edges: AnyEdges
-    clusters: AnyClusters
+    clusters: AnyClusters = EqualClusters(count=1)
 
 
 class Graphs:

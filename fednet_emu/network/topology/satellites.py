@@ -1,0 +1,94 @@
+"""Edges between satellites that see each other past the Earth: rings in planes, grids over planes, or all in sight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import override
+
+from fednet_emu.arrays import IntArray, Mask
+from fednet_emu.devices.orbits import MEAN_RADIUS_M, SatelliteView
+from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyInputs
+
+
+class SatelliteEdges(Edges):
+    """Links between satellites whose line of sight stays above the Earth, as they are at the start of a round.
+
+    Satellites of `mobility: walker` are numbered plane by plane. Ignored here: Doppler shifts, which receivers
+    compensate, pointing and acquisition of optical terminals, and the flattening of the Earth (some 20 km).
+    """
+
+    kind = "satellites"
+
+    neighbours: Literal["ring", "grid", "all"] = "ring"
+    """ring: the two next ones in the plane; grid: also those at the same place in the planes beside, without a seam
+    between the first and the last plane of a `star`; all: everybody in sight."""
+    least_height_m: float = Field(8.0e4, ge=0, le=1e6)
+    """Least height in m of the line between two satellites above a sphere of 6371 km; the air bends and absorbs below.
+    """
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        mobility = scenario.devices.mobility
+        if not mobility.ORBITS:
+            yield "", f"joins satellites, got {mobility.kind} mobility; give walker or tle, or other edges"
+        elif self.neighbours != "all" and mobility.kind != "walker":
+            yield "neighbours", f"no planes are known, got {self.neighbours} with {mobility.kind} mobility; choose all"
+        elif self.neighbours != "all" and (each := scenario.devices.count // mobility.planes) > 1:
+            radius_m = MEAN_RADIUS_M + mobility.height_m
+            dip_m = radius_m * math.cos(math.pi / each) - MEAN_RADIUS_M
+            if dip_m < self.least_height_m:
+                least = (MEAN_RADIUS_M + self.least_height_m) / radius_m
+                fewest = (
+                    f"take {math.ceil(math.pi / math.acos(least) - 1e-12)} or more per plane, or " if least < 1 else ""
+                )
+                what = f"a ring of {each} at {mobility.height_m / 1e3:.4g} km dips to {dip_m / 1e3:.3g} km"
+                limit = f"below least_height_m {self.least_height_m / 1e3:.3g} km at all times"
+                yield "", f"{what}, {limit}; {fewest}lower it"
+
+    def source(self, inputs: TopologyInputs) -> EdgeSource:
+        sky = inputs.paths
+        assert isinstance(sky, SatelliteView), "satellites are seen from stations on the ground"
+        sender, receiver = self._pairs(
+            inputs.count, getattr(sky.orbits, "planes", 1), getattr(sky.orbits, "star", False)
+        )
+
+        def edges(group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
+            kept = in_sight(sky, sender, receiver, at_s, self.least_height_m)
+            return sender[kept], receiver[kept]
+
+        return edges
+
+    def _pairs(self, count: int, planes: int, star: bool) -> Ends:
+        """Ordered pairs [pairs] of the satellites that may be joined, each once."""
+        k = np.arange(count)
+        if self.neighbours == "all":
+            sender, receiver = (side.ravel() for side in np.meshgrid(k, k, indexing="ij"))
+            return sender[sender != receiver], receiver[sender != receiver]
+        each = count // planes
+        plane, place = np.divmod(k, each)
+        pairs = [np.stack([k, plane * each + (place + step) % each]) for step in (1, -1)]
+        for step in (1, -1) if self.neighbours == "grid" else ():
+            beside = plane + step
+            kept = (beside >= 0) & (beside < planes) if star else np.ones(count, np.bool_)
+            pairs.append(np.stack([k, beside % planes * each + place])[:, kept])
+        both = np.unique(np.concatenate(pairs, axis=1).T, axis=0)
+        both = both[both[:, 0] != both[:, 1]]
+        return both[:, 0], both[:, 1]
+
+
+def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, least_height_m: float) -> Mask:
+    """Mask [pairs] of the pairs whose line stays at least this high above a sphere of the Earth's mean radius."""
+    place_m = sky.orbits.positions_m(np.arange(sky.count), at_s)
+    one, way = place_m[sender], place_m[receiver] - place_m[sender]
+    length2 = way[:, 0] ** 2 + way[:, 1] ** 2 + way[:, 2] ** 2
+    along = one[:, 0] * way[:, 0] + one[:, 1] * way[:, 1] + one[:, 2] * way[:, 2]
+    share = np.clip(-along / length2, 0.0, 1.0)
+    nearest = one + share[:, None] * way
+    height_m = np.sqrt(nearest[:, 0] ** 2 + nearest[:, 1] ** 2 + nearest[:, 2] ** 2) - MEAN_RADIUS_M
+    seen: Mask = height_m >= least_height_m - 1e-6
+    return seen
