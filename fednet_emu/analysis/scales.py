@@ -158,12 +158,16 @@ _NEIGHBOURS = Cost(
     format_seconds, "shorter", "longer", "other users wait {} {}", "{target} is reached with delays {} {}",
     "with the shortest delays of other users", "with a delay of {}", "a delay of {}",
 )  # fmt: skip
-PER_RUN = {its.name: its for its in (_NEIGHBOURS,)}
+_CARBON = Cost(
+    "carbon", "Carbon", "carbon_g", "carbon_g", (Unit(1.0, "g"),), "count", "{:.4g} g of CO2".format, "less", "more",
+    "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
+)  # fmt: skip
+PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
 """Costs of a whole run, which are columns of cells: they do not grow from one evaluation to the next."""
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
 """The costs of a run, by short names. `energy` is that of all devices and base stations, `device-energy` this energy
 over the number of devices, which is no column of evaluations. `neighbours` is the largest 95 % quantile of the delays
-of a class of other users.
+of a class of other users, and `carbon` the CO2 of a whole run in g.
 """
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs with a column in evaluations."""

@@ -108,6 +108,8 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("waiting_j", "    of this while waiting", format_energy),
     ("station_j", "  base stations", format_energy),
     ("backhaul_j", "energy of the backhaul", format_energy),
+    ("carbon_g", "carbon", "{:.3g} g of CO2".format),
+    ("host_carbon_g", "  of the host that trained, apart", "{:.3g} g of CO2".format),
     ("accuracy", "accuracy", "{:.3f}".format),
     ("loss", "loss", "{:.4g}".format),
     *((name, title[0].lower() + title[1:], "{:.4g}".format) for name, title in OWN_METRICS.items()),

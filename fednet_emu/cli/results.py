@@ -244,7 +244,7 @@ def best(
         str,
         typer.Option(
             "--minimise",
-            help="What to rank by: time, bits, energy, device-energy, rounds or neighbours.",
+            help="What to rank by: time, bits, energy, device-energy, rounds, neighbours or carbon.",
         ),
     ] = "time",
     where: Annotated[

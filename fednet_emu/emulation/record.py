@@ -92,6 +92,9 @@ def recorded(
             summary.update(status=status, diverged=reason or None, **whole)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
+            if scenario.carbon is not None:
+                used = (float(summary[name]) for name in ("energy_j", "simulated_s", "host_s"))
+                summary.update(scenario.carbon.grams(*used))
             if fed.graph.engine is not None and fed.graph.engine.statistics:
                 summary["elsewhere"] = dict(fed.graph.engine.statistics)
             books.close(summary)

@@ -13,6 +13,7 @@ from fednet_emu.algorithms.accountant import Privacy
 from fednet_emu.component.component import Component
 from fednet_emu.devices.availability import Always, AnyAvailability
 from fednet_emu.devices.batteries import Battery
+from fednet_emu.devices.carbon import Carbon
 from fednet_emu.devices.mobility import AnyMobility, Static
 from fednet_emu.devices.mobility.regions import AnyRegion, DiscRegion, Region
 from fednet_emu.devices.placement import AnyPlacement, Disc
@@ -232,6 +233,8 @@ class Scenario(Component):
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
     """The attack of malicious devices; null for none."""
+    carbon: Carbon | None = None
+    """The power grid, for the grams of CO2 of a run; null without."""
     stop: Stop = Stop(rounds=50)
     evaluation: Evaluation = Evaluation()
     training: Training = Training()

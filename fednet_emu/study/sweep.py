@@ -91,7 +91,8 @@ def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str,
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
     """Costs of a whole run, see `scales.PER_RUN`, of runs that have them."""
     delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
-    return {"neighbours_p95_s": max(delays)} if delays else {}
+    found = {"neighbours_p95_s": max(delays)} if delays else {}
+    return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
