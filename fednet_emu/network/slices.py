@@ -13,7 +13,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.errors import did_you_mean
 from fednet_emu.network.access.base import RatedAccess
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma, on_parts
-from fednet_emu.network.air.sharing import Allocation, RateInputs, Sharing
+from fednet_emu.network.air.sharing import Active, Allocation, RateInputs, Sharing
 from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 FEDERATION, OTHERS = "fl", "others"
@@ -132,16 +132,23 @@ class Sliced(Sharing):
     def __init__(self, access: RatedAccess, slices: Slices) -> None:
         self._access, self._slices = access, slices
 
-    def power(self, inputs: RateInputs) -> Array | None:
-        return self._access.power(inputs)
+    def _part(self, active: Active) -> Array:
+        """Part of the band of each burst [bursts]."""
+        of = active.slice_of
+        assert of is not None, "an air with slices knows them"
+        counts = np.bincount(of, minlength=len(self._slices.names))
+        part: Array = np.array(self._slices.parts((counts > 0).tolist()))[of] / counts[of]
+        return part
+
+    def power(self, inputs: RateInputs) -> Array:
+        """A burst without a part of the band is silent, and draws nothing."""
+        own = self._access.power(inputs)
+        return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         """Equal parts within each slice; without a part, a transmission waits on the air and carries nothing."""
-        of, active = inputs.active.slice_of, inputs.active
-        assert of is not None, "an air with slices knows them"
-        counts = np.bincount(of, minlength=len(self._slices.names))
-        part = np.array(self._slices.parts((counts > 0).tolist()))[of] / counts[of]
-        share = np.where(part > 0, part, 1.0 / len(of))[active.burst]  # a part of 0 would have an infinite SINR
+        active, part = inputs.active, self._part(inputs.active)
+        share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a part of 0 would have an infinite SINR
         carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)
         if self._access.wired:
             return Allocation(inputs.own, share[:, None], inputs.own, carries)

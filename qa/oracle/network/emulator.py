@@ -26,6 +26,7 @@ from .script import (
     Send,
     World,
     as_double,
+    parts_of,
 )
 
 NS_PER_S = 10**9
@@ -260,9 +261,21 @@ class Emulator:
             below += heard[radio] * (Fraction(self.world.residual) if decoded else 1)
         return sinr, decoded
 
+    def slice(self, bursts: list[Burst]) -> None:
+        """Give each slice its part, and its bursts equal parts of that; without a part they are silent."""
+        rules = self.world.slices
+        of = {burst.line: burst.line % len(rules) for burst in bursts}
+        parts = parts_of(rules, set(of.values()))
+        for burst in bursts:
+            own = parts[of[burst.line]] / [of[other.line] for other in bursts].count(of[burst.line])
+            burst.silent = not own
+            burst.share = own or Fraction(1, len(bursts))
+
     def power(self, burst: Burst) -> Fraction:
         """Part of its sender's power that a burst has in this block or slot."""
         world, cell = self.world, [other for other in self.air if other.cell == burst.cell]
+        if burst.silent:
+            return NOTHING
         if world.access == "slotted-aloha":
             probability = Fraction(world.probability or 0) or Fraction(1, len({other.radio for other in cell}))
             return burst.part if self.draw(burst.radio, self.now_ns // world.slot_ns) < probability else NOTHING
@@ -286,6 +299,8 @@ class Emulator:
                     burst.part = burst.share = ONE
                 elif world.scheduler != "equal-finish" or law.kind == "fixed":
                     burst.share = Fraction(1, world.places if world.fixed_parts else len(bursts))
+            if world.slices and world.access == "ofdma":
+                self.slice(bursts)
             if world.scheduler == "equal-finish" and law.kind == "root" and self.changed:
                 snr = [
                     min(self.mean(burst, leg, burst.radio) for leg in burst.there(self.now_ns)) * burst.part

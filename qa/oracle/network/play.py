@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -14,12 +15,14 @@ from fednet_emu.arrays import Array, IntArray, Keys, Mask
 from fednet_emu.devices.availability import Presence, Windows
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
-from fednet_emu.network.access.base import Access
+from fednet_emu.network.access.base import Access, Use
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.links.links import Links
 from fednet_emu.network.medium.loads import Radios
+from fednet_emu.network.slices import Slice, Sliced, Slices
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import Fading, NoFading, Rayleigh
 from fednet_emu.radio.rates.base import RateLaw
@@ -156,9 +159,29 @@ class Play:
             radios=Radios(radio),
             cells=world.cells,
             hands_over=world.during,
+            refit=self._sliced(world) if world.slices else lambda use: use,
             bandwidth_hz=float(world.hertz),
         )
         self.asked: dict[tuple[int, int], Any] = {}
+
+    def _sliced(self, world: World) -> Callable[[Use], Use]:
+        """The band in slices, by the number of the line of the script."""
+        rules = {
+            str(k): Slice(
+                priority=rule.priority, weight=float(rule.weight), dedicated=float(rule.kept), min=float(rule.least),
+                max=float(rule.most),
+            )
+            for k, rule in enumerate(world.slices)
+        }  # fmt: skip
+        access, links = access_of(world), TableLinks(world, self.clock)
+        assert isinstance(access, Ofdma)
+
+        def refit(use: Use) -> Use:
+            slice_of = lambda transfer: transfer.number % len(rules)  # noqa: E731
+            air = SharedAir(Sliced(access, Slices(rules)), use.band, links, world.cells, slice_of=slice_of)
+            return use._replace(air=air)
+
+        return refit
 
     def rows(self) -> list[Row]:
         """The books, when all is over."""

@@ -101,6 +101,37 @@ def ratio(level_db: float | None) -> float:
     return 0.0 if level_db is None else 10.0 ** (level_db / 10.0)
 
 
+class SliceRule(NamedTuple):
+    """A slice of the band: its priority, its weight, and the parts kept for it, guaranteed to it, and its largest."""
+
+    priority: int
+    weight: Fraction
+    kept: Fraction
+    least: Fraction
+    most: Fraction
+
+
+def parts_of(rules: tuple[SliceRule, ...], sending: set[int]) -> dict[int, Fraction]:
+    """Part of the band of each slice that sends: guarantees first, then by priority what is left, by halving t."""
+    part = {k: max(rules[k].kept, rules[k].least) for k in sending}
+    left = 1 - sum(rule.kept for k, rule in enumerate(rules) if k not in sending) - sum(part.values())
+    for priority in sorted({rules[k].priority for k in sending}):
+        level = [k for k in sorted(sending) if rules[k].priority == priority]
+        floor = {k: part[k] for k in level}
+        room = min(left + sum(floor.values()), sum(rules[k].most for k in level))
+
+        def at(t: Fraction, floor: dict[int, Fraction] = floor) -> dict[int, Fraction]:
+            return {k: min(max(rules[k].weight * t, floor[k]), rules[k].most) for k in floor}
+
+        low, high = Fraction(0), max(rules[k].most / rules[k].weight for k in level)
+        for _ in range(90):
+            middle = (low + high) / 2
+            low, high = (middle, high) if sum(at(middle).values()) < room else (low, middle)
+        part |= at(high)
+        left -= sum(part[k] - floor[k] for k in level)
+    return {k: its if its > Fraction(1, 2**60) else NOTHING for k, its in part.items()}
+
+
 @dataclass(frozen=True)
 class World:
     """Everything but the script. A radio is a device's, by its number, or -1 - c, the base station's of cell c."""
@@ -127,6 +158,7 @@ class World:
     probability: float | None = None
     coloured: bool = False
     interference: bool = True
+    slices: tuple[SliceRule, ...] = ()  # of the band; line n of the script is in slice n modulo their number
     narrowest_hz: int | None = None  # of the part of its band that a weak sender is granted; None for all of it
     full_w: Fraction = Fraction(2)  # drawn by the amplifier at full power
     circuit_w: Fraction = Fraction(1, 4)
@@ -229,6 +261,7 @@ class Burst:
     started_ns: int = NEVER_NS
     part: Fraction = ONE  # of its sender's power and band
     share: Fraction = ONE  # of the band
+    silent: bool = False  # whether its slice has no part of the band
     power: Fraction = NOTHING  # part of its sender's power that it has at this moment
     spent_s: Fraction = NOTHING
     spent_j: Fraction = NOTHING  # in earlier cells

@@ -12,7 +12,7 @@ from tests.quick import examples
 from .emulator import Emulator
 from .play import Play, draw_of, gain_of
 from .script import Handover, Row, Script, World
-from .worlds import WEAK, plays
+from .worlds import SLICES, WEAK, plays
 
 MANY: dict[str, Any] = {"derandomize": True, "database": None, "suppress_health_check": [*HealthCheck]}
 
@@ -28,7 +28,7 @@ def assert_same_books(world: World, script: Script) -> None:
     play, (rows, handovers) = Play(world, script), expected(world, script)
     ours, books = in_order(play.rows()), in_order(rows)
     assert sorted(play.handovers()) == sorted(handovers)
-    near_ns = 1 if world.scheduler == "equal-finish" else 0
+    near_ns = 1 if world.scheduler == "equal-finish" or world.slices else 0
     assert [(row.line, *row[5:]) for row in ours] == [(row.line, *row[5:]) for row in books]
     for column in ("started_ns", "ended_ns"):
         times_ns = ([getattr(row, column) for row in rows] for rows in (ours, books))
@@ -54,6 +54,13 @@ def test_both_keep_the_same_books(play: tuple[World, Script]) -> None:
 @examples(60, **MANY)
 def test_both_narrow_alike(play: tuple[World, Script]) -> None:
     """Of sixty mixtures in which weak senders are granted part of their band."""
+    assert_same_books(*play)
+
+
+@given(plays(SLICES).filter(lambda play: bool(play[0].slices)))
+@examples(60, **MANY)
+def test_both_divide_slices_alike(play: tuple[World, Script]) -> None:
+    """Of sixty mixtures in which a band has slices, whose parts the second emulator finds by halving in fractions."""
     assert_same_books(*play)
 
 

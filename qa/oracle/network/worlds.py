@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from .script import SERVER, Cancel, Law, Script, Send, World
+from .script import SERVER, Cancel, Law, Script, Send, SliceRule, World
 
 MS = 10**6
 KINDS = {
@@ -36,6 +36,8 @@ THRESHOLDS_DB = [0.0, None, 10.0, -10.0, 20.0]
 
 Draw = Callable[[Any], Any]
 ALL = frozenset({"fading", "rayleigh", "movement", "power", "windows", "cancel", "broadcast", "cells", "handover"})
+SLICES = ALL | {"slices"}
+"""Bands that are divided equally may have slices."""
 WEAK = ALL | {"weak"}
 """Only laws with a lowest efficiency, that is repeated and narrowed."""
 
@@ -72,7 +74,7 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
         most = draw(st.sampled_from([0, 0, 1, 2]))
         absent = draw(st.sets(st.integers(0, devices - 1), max_size=most))
         world = replace(world, windows={device: draw(_spans()) for device in sorted(absent)})
-    world = _with_scheme(draw, world)
+    world = _with_scheme(draw, world, features)
     return replace(world, during=len(serving) > 1 and world.places is None and draw(st.booleans()))
 
 
@@ -86,7 +88,15 @@ def _spans(draw: Draw) -> tuple[tuple[int, int], ...]:
     return tuple((since * MS, until * MS) for since, until in zip(edges[::2], edges[1::2], strict=False))
 
 
-def _with_scheme(draw: Draw, world: World) -> World:
+@st.composite
+def _slices(draw: Draw) -> SliceRule:
+    kept, least = (draw(st.sampled_from([Fraction(0), Fraction(1, 8), Fraction(1, 4)])) for _ in range(2))
+    most = draw(st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 4)]))
+    weight = draw(st.sampled_from([Fraction(1), Fraction(3), Fraction(1, 2)]))
+    return SliceRule(draw(st.sampled_from([0, 1])), weight, min(kept, least), least, most)
+
+
+def _with_scheme(draw: Draw, world: World, features: frozenset[str]) -> World:
     places = st.sampled_from([None, 1, 2, 3])
     match world.access:
         case "tdma":
@@ -95,6 +105,9 @@ def _with_scheme(draw: Draw, world: World) -> World:
             scheduler = draw(st.sampled_from(["equal", "proportional-fair", "equal-finish"]))
             law = Law("root") if scheduler == "equal-finish" and world.law.kind == "shannon" else world.law
             parts = draw(places) if scheduler == "equal" else None
+            whole = scheduler == "equal" and parts is None
+            slices = draw(st.lists(_slices(), max_size=3)) if whole and "slices" in features else []
+            world = replace(world, slices=tuple(slices) if sum(max(s.kept, s.least) for s in slices) <= 1 else ())
             return replace(world, scheduler=scheduler, law=law, places=parts, fixed_parts=parts is not None)
         case "noma":
             residual = draw(st.sampled_from([0.0, 0.25, 0.0625]))
