@@ -177,7 +177,7 @@ def one_more_device(settings: Settings) -> str | None:
     )
     speeds = [[each.processors.flop_per_s(device) for device in range(count)] for each in (few, more)]
     faster = np.flatnonzero(np.not_equal(*speeds)).tolist()
-    moved = np.flatnonzero(few.network.up_links.mean_snr != more.network.up_links.mean_snr[:count]).tolist()
+    moved = np.flatnonzero(few.network.up_links.mean_snr[:count] != more.network.up_links.mean_snr[:count]).tolist()
     return f"other speeds of {faster}, other links of {moved}" if faster or moved else ""
 
 

@@ -76,7 +76,7 @@ ALWAYS = (
 boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "edges", "every_s", "private_sgd",
+    "edges", "every_s", "private_sgd", "traffic", "slices", "carbon",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
@@ -143,7 +143,25 @@ def windows(rng: Random, count: int) -> dict[str, list[list[float]]]:
     return found
 
 
+def crowd(rng: Random, count: int) -> list[dict[str, Any]]:
+    """One or two classes of other users, with few and small files."""
+    classes = []
+    for name in ("phones", "pages")[: rng.randint(1, 2)]:
+        mean_byte = round(10 ** rng.uniform(1, 4))
+        sizes = ({"kind": "fixed", "byte": mean_byte}, {"kind": "exponential", "mean_byte": mean_byte})
+        gap = {"kind": rng.choice(("fixed", "exponential")), "mean_s": float(f"{10 ** rng.uniform(-1, 1):.2g}")}
+        its = {"name": name, "users": rng.randint(1, 4), "size": rng.choice(sizes), "gap": gap}
+        its["direction"], its["after"] = rng.choice(("uplink", "downlink")), rng.choice(("arrival", "end"))
+        classes.append(its)
+    return classes
+
+
 FILES: dict[str, Recipe] = {
+    "traffic": crowd,
+    "network.slices": lambda rng, count: {
+        "fl": {"priority": rng.randint(0, 1)},
+        "others": {"priority": rng.randint(0, 1)},
+    },
     "channel.device.profile": among("esp32", "sx1276", "phone-lte-2020"),
     "channel.base_station.profile": among("earth-pico", "earth-macro"),
 }
