@@ -41,6 +41,12 @@ APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes n
 """Note that is printed or logged before a run whose events depend on learnt values."""
 
 
+def _carbon(scenario: Scenario, summary: Mapping[str, Any]) -> dict[str, float]:
+    if scenario.carbon is None:
+        return {}
+    return scenario.carbon.grams(*(float(summary[name]) for name in ("energy_j", "simulated_s", "host_s")))
+
+
 @contextmanager
 def recorded(
     fed: Federation,
@@ -92,9 +98,7 @@ def recorded(
             summary.update(status=status, diverged=reason or None, **whole)
             parts = {part: spent._asdict() for part, spent in fed.graph.host.parts().items()}
             summary.update(host_s=time.perf_counter() - started, host_parts=parts)
-            if scenario.carbon is not None:
-                used = (float(summary[name]) for name in ("energy_j", "simulated_s", "host_s"))
-                summary.update(scenario.carbon.grams(*used))
+            summary.update(_carbon(scenario, summary))
             if fed.graph.engine is not None and fed.graph.engine.statistics:
                 summary["elsewhere"] = dict(fed.graph.engine.statistics)
             books.close(summary)

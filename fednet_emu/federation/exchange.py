@@ -210,7 +210,7 @@ def asked(
         sent = yield from resent(fed, send, how)
     else:
         sent = yield send()
-    return received(upload, sent)
+    return received(upload, sent) if upload.n_statistics else sent
 
 
 def resent(fed: Fed, send: Send, how: Exchange) -> Process:

@@ -123,15 +123,15 @@ class Rounds:
         arrived = counted[1] if counted and arrived is None else arrived or 0
         self._ledger.add_round(RoundRow(self.ended + 1, self._started_ns, now_ns, invited, arrived))
         self.ended += 1
-        self._watch_for_standstill(fruitless=arrived == 0, took_s=(now_ns - self._started_ns) / NS_PER_S)
+        if arrived:
+            self._fruitless, self._fruitful_ns = 0, now_ns
+        else:
+            self._watch_for_standstill((now_ns - self._started_ns) / NS_PER_S)
         self._started_ns, self._answered = now_ns, None
         self._start_count()
 
-    def _watch_for_standstill(self, *, fruitless: bool, took_s: float) -> None:
+    def _watch_for_standstill(self, took_s: float) -> None:
         """Detect runs that would never end because all their transfers fail or miss their deadline."""
-        if not fruitless:
-            self._fruitless, self._fruitful_ns = 0, self._clock.now
-            return
         self._fruitless += 1
         lasted_s = (self._clock.now - self._fruitful_ns) / NS_PER_S
         if not is_standstill(self._fruitless, lasted_s, moving=self._moving):

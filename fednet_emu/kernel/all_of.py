@@ -47,10 +47,11 @@ class AllOf(Completion):
                 self.fail(cast("Exception", event._value))
             return
         self._missing -= 1
-        self._end_if_complete()
+        if not self._missing:
+            self._end()
 
-    def _end_if_complete(self) -> None:
-        if not self._missing and not self.triggered:
+    def _end(self) -> None:
+        if not self.triggered:
             self._let_go()
             self.succeed(self._of([self._given_up.get(event, event._value) for event in self.events]))
 
@@ -62,7 +63,8 @@ class AllOf(Completion):
     def _deadline(self, _event: Event) -> None:
         for event in self.events:
             self._give_up(event, self._late())
-        self._end_if_complete()
+        if not self._missing:
+            self._end()
 
     def cancel(self, outcome: Any) -> None:
         self._let_go()

@@ -1,8 +1,7 @@
 """The events that an algorithm waits for: each triggers once with a value, and can be cancelled and described.
 
 They use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because SimPy's calls cost
-more than the rest of an event. Only this folder, the medium, and the constructors of transfers and computations
-access them.
+more than the rest of an event. Only this folder and the constructors of transfers and computations access them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -70,10 +69,6 @@ class Switch(RatedAccess):
     def power(self, inputs: RateInputs) -> Array:
         """Nothing is radiated."""
         return np.zeros((len(inputs.active.sender), 1))
-
-    @override
-    def plain_rule(self) -> Callable[[Array], Allocation]:
-        return lambda snr: Allocation(snr, self.share(snr.shape[1]), snr)
 
     @property
     @override

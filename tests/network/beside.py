@@ -87,7 +87,8 @@ class World:
 
 def general(access: Access) -> Access:
     """The same scheme on the general air: it says that it is never plain."""
-    scheme = type("General", (type(access),), {"plain_rule": lambda _: None, "kind": access.kind})
+    never = {"plain_rule": lambda _: None, "plain_duty": property(lambda _: None)}
+    scheme = type("General", (type(access),), {**never, "kind": access.kind})
     return scheme.model_construct(**dict(access))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from qa.way_of_a_transfer import WORLDS, calls_of_a_round, way_of_an_upload
 
-BOUNDS = {"tdma": (21, 13, 401), "tcp": (43, 16, 641), "nr-grants": (60, 22, 749)}
+BOUNDS = {"tdma": (12, 7, 300), "tcp": (18, 9, 450), "nr-grants": (18, 11, 550)}
 """Most functions and files of an upload, and most calls of a round."""
 
 

@@ -117,7 +117,7 @@ class SgdPlan:
         if self.epochs is not None and not self.drop_last:
             return self.epochs * n_samples
         width = self.batch_width(n_samples)
-        per_epoch = self.steps_per_epoch(n_samples)
+        per_epoch = n_samples // width if self.drop_last else -(-n_samples // width)  # `steps_per_epoch`
         epochs, rest = divmod(self.n_steps(n_samples), per_epoch)
         return epochs * min(n_samples, per_epoch * width) + rest * width
 

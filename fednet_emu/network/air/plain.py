@@ -16,7 +16,7 @@ from typing import final
 
 import numpy as np
 
-from fednet_emu.arrays import Array, least
+from fednet_emu.arrays import Array, Mask, least
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
 from fednet_emu.kernel.streams import uniform
 from fednet_emu.kernel.work import BIT, SCALE
@@ -37,11 +37,12 @@ _ROOM = 16
 
 def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -> Air:
     """The air of bursts that share a band: `PlainAir` where they may be plain."""
-    rule = sharing.plain_rule()
+    rule, duty = sharing.plain_rule(), sharing.plain_duty
     at_rest, alone = links.until_ns() == FOREVER_NS, band.reception.antennas == 1 and not band.reception.NULLS
-    if rule is None or cells > 1 or band.down or not at_rest or not alone or band.slotted or band.outage_sinr > 0:
+    shares = rule is not None or duty is not None
+    if not shares or cells > 1 or band.down or not at_rest or not alone or band.slotted or band.outage_sinr > 0:
         return SharedAir(sharing, band, links, cells)
-    return PlainAir(rule, band, SharedAir(sharing, band, links), sharing.plain_duty)
+    return PlainAir(rule, band, SharedAir(sharing, band, links), duty)
 
 
 @final
@@ -49,14 +50,14 @@ class PlainAir(Air):
     """The uplinks of one cell; see above.
 
     Args:
-        rule: allocation of each sender; see `Sharing.plain_rule`.
+        rule: allocation of each sender; see `Sharing.plain_rule`; None if senders take turns.
         band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
         general: an empty air of the same band, for bursts that are not plain.
-        duty: share of the time in which senders take turns; see `Sharing.plain_duty`.
+        duty: share of the time in which senders take turns; see `Sharing.plain_duty`; None if all send all the time.
     """
 
     def __init__(
-        self, rule: Callable[[Array], Allocation], band: Band, general: SharedAir, duty: float | None = None
+        self, rule: Callable[[Array], Allocation] | None, band: Band, general: SharedAir, duty: float | None = None
     ) -> None:
         self.rule, self._band, self._general, self.is_plain = rule, band, general, True
         self._duty, self._power, self.blocks, self._since_ns = duty, 1.0, BLOCKS, 0
@@ -90,9 +91,19 @@ class PlainAir(Air):
                 self._hand_over(now_ns)
                 return self._general.start(bursts, now_ns)
             self._senders.add(leg.sender)
+        before, count = len(self._bursts), len(self._bursts) + len(bursts)
+        if count > self._of.shape[1]:
+            known, self._of = self._of, np.empty((len(self._of), 2 * count))
+            self._of[:, :before] = known[:, :before]
         if bursts:
-            self._since_ns, self._edges_ns = now_ns, []
-            self._add(bursts)
+            self._since_ns, self._edges_ns, columns = now_ns, [], self._of[:, before:count]
+            columns[_SNR], columns[_POWER_S] = [leg.snr for (leg,) in bursts], 0.0
+            self._bursts += bursts
+            self._work += [leg.size_bit * BIT for (leg,) in bursts]
+            self._until_ns += [leg.until_ns for (leg,) in bursts]
+            self._first_until_ns = min(self._first_until_ns, *self._until_ns[before:])
+            if self._numbers:
+                columns[_GAIN:] = self._gains(bursts) if self._steady_gain is None else self._steady_gain
         if self._bursts and not self._edges_ns:
             self._plan()
         return self._next_ns if self._bursts else FOREVER_NS
@@ -141,7 +152,24 @@ class PlainAir(Air):
             over = [place for place, its_ns in enumerate(until_ns) if its_ns <= now_ns]
             gone = over + [place for place in gone if place not in over]
             self._first_until_ns = min([its_ns for its_ns in until_ns if its_ns > now_ns], default=FOREVER_NS)
-        return self._take_off(gone) if gone else []
+        bursts, work, of = self._bursts, self._work, self._of
+        ended = [bursts[place] for place in gone]
+        for place, (leg,) in zip(gone, ended, strict=True):
+            left, leg.power_s = work[place], float(of[_POWER_S, place])
+            leg.air_bit = leg.size_bit - left / BIT
+            leg.lost = leg.until_reason if left else ""
+            self._senders.remove(leg.sender)
+        if len(gone) == 1:
+            of[:, gone[0] : len(work) - 1] = of[:, gone[0] + 1 : len(work)]
+        elif gone:
+            of[:, : len(work) - len(gone)] = of[:, others(np.array(gone), len(work))]
+        if gone:
+            self._edges_ns = []
+        for place in sorted(gone, reverse=True):
+            del bursts[place], work[place], until_ns[place]
+        if not bursts:
+            self._first_until_ns, self._numbers = FOREVER_NS, [] if self._steady_gain is None else [0]
+        return ended
 
     def powers(self) -> Iterator[Power]:
         """The powers of the present plan."""
@@ -159,76 +187,34 @@ class PlainAir(Air):
             for place, burst in enumerate(self._bursts):
                 yield burst, self._edges_ns[:-1], self._rate_bps[None, :, place]
 
-    def _add(self, bursts: list[Burst]) -> None:
-        """Add a column for each sender."""
-        before, numbers = len(self._bursts), self._numbers
-        count = before + len(bursts)
-        if count > self._of.shape[1]:
-            known, self._of = self._of, np.empty((len(self._of), 2 * count))
-            self._of[:, :before] = known[:, :before]
-        columns = self._of[:, before:count]
-        columns[_POWER_S] = 0.0
-        for place, (leg,) in enumerate(bursts):
-            columns[_SNR, place] = leg.snr
-            self._work.append(leg.size_bit * BIT)
-            self._until_ns.append(leg.until_ns)
-            if leg.until_ns < self._first_until_ns:
-                self._first_until_ns = leg.until_ns
-        if self._steady_gain is not None:
-            columns[_GAIN] = self._steady_gain
-        elif len(bursts) == len(numbers) == 1:
-            key = bursts[0][0].fading_key
-            columns[_GAIN, 0] = self._gain_of(uniform(key, numbers[0]), key & 1 == 1)
-        elif numbers:
-            columns[_GAIN:] = self._gains(bursts, numbers)
-        self._bursts += bursts
-
-    def _take_off(self, places: list[int]) -> list[Burst]:
-        """Remove the bursts at these places, with their outcomes, and return them in this order."""
-        bursts, work, of = self._bursts, self._work, self._of
-        ended = [bursts[place] for place in places]
-        for place, (leg,) in zip(places, ended, strict=True):
-            left, leg.power_s = work[place], float(of[_POWER_S, place])
-            leg.air_bit = leg.size_bit - left / BIT
-            leg.lost = leg.until_reason if left else ""
-            self._senders.remove(leg.sender)
-        if len(ended) == len(bursts):
-            self._clear()
-            return ended
-        if len(places) == 1:
-            of[:, places[0] : len(work) - 1] = of[:, places[0] + 1 : len(work)]
-        else:
-            of[:, : len(work) - len(places)] = of[:, others(np.array(places), len(work))]
-        for place in sorted(places, reverse=True):
-            del bursts[place], work[place], self._until_ns[place]
-        self._edges_ns = []
-        return ended
-
     def _plan(self) -> None:
         """Compute the rates from now on, and the end times that follow from them."""
-        band, since_ns, work, blocks = self._band, self._since_ns, self._work, self.blocks
-        if self._steady_gain is not None:
-            edges_ns = [since_ns, FOREVER_NS]
-        else:
-            band.check_blocks(self._bursts[0][0].started_ns, since_ns)
-            edges_ns = self._know_gains(max(1, min(blocks, MOST_GAINS // len(work))))
-        of, n = self._of[:, : len(work)], len(work)
-        self._power = 1.0 if self._duty is None else self._duty / n
-        sinr, share, _, carries = self.rule(of[_SNR] * of[_GAIN:])
-        rate_bps = band.rates_bps(sinr, share)
+        band, since_ns, work, n = self._band, self._since_ns, self._work, len(self._work)
+        edges_ns = self._know_gains() if self._steady_gain is None else [since_ns, FOREVER_NS]
+        snr, one_block = self._of[_SNR, :n] * self._of[_GAIN:, :n], len(edges_ns) == 2
+        share: Array | float = 1.0 / n
+        carries: Mask | None = None
+        if self._duty is not None:
+            self._power, sinr = self._duty / n, snr / share
+        elif self.rule is not None:
+            sinr, share, _, carries = self.rule(snr)
+        rate_bps = band.law.rates_bps(sinr, band.bandwidth_hz * share)
+        if band.threshold > 0:
+            rate_bps = np.where(sinr >= band.threshold, rate_bps, 0.0)
         if carries is not None:
             rate_bps = np.where(carries, rate_bps, 0.0)
         left = np.fromiter(map(float, work), np.float64, len(work))
         left /= SCALE
-        if len(edges_ns) == 2 and least(rate_bps[0]) > 0.0:
-            needed = left / rate_bps[0]
-        else:
-            needed = needed_ns(np.array(edges_ns), rate_bps.T, left)
+        through = one_block and least(rate_bps[0]) > 0.0
+        needed = left / rate_bps[0] if through else needed_ns(np.array(edges_ns), rate_bps.T, left)
         soonest, end_ns = float(least(needed)), FOREVER_NS
         due: list[int] = []
         if since_ns + soonest < edges_ns[-1] + NEAR_NS:
             for place in (needed <= soonest + NEAR_NS).nonzero()[0].tolist():
-                its_end_ns = end_of(work[place], rate_bps[:, place], edges_ns)
+                per_ns = int(float(rate_bps[0, place]) * SCALE)
+                its_end_ns = since_ns - -work[place] // per_ns if per_ns else FOREVER_NS
+                if its_end_ns > edges_ns[1]:  # not in the first block
+                    its_end_ns = end_of(work[place], rate_bps[:, place], edges_ns)
                 if its_end_ns < end_ns:
                     end_ns, due = its_end_ns, [place]
                 elif its_end_ns == end_ns:
@@ -236,9 +222,11 @@ class PlainAir(Air):
         self._edges_ns, self._rate_bps, self._end_ns, self._due = edges_ns, rate_bps, end_ns, due
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
-    def _know_gains(self, blocks: int) -> list[int]:
+    def _know_gains(self) -> list[int]:
         """Draw the fading gains in the next blocks, or take them from the last plan; return the edges in ns."""
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
+        self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)
+        blocks = max(1, min(self.blocks, MOST_GAINS // len(self._work)))
         if blocks == 1:
             first = since_ns // length_ns
             edges_ns, numbers = [since_ns, (first + 1) * length_ns], [first]
@@ -249,16 +237,19 @@ class PlainAir(Air):
             before, n, self._numbers = self._of, len(self._bursts), numbers
             if known and known[0] <= numbers[0] and numbers[-1] <= known[-1]:
                 skip = _GAIN + numbers[0] - known[0]
-                gains = before[skip : skip + len(numbers), :n]
+                gains: Array | float = before[skip : skip + len(numbers), :n]
             else:
-                gains = self._gains(self._bursts, numbers)
+                gains = self._gains(self._bursts)
             if len(before) != _GAIN + len(numbers):
                 self._of = np.empty((_GAIN + len(numbers), n + _ROOM))
                 self._of[:_GAIN, :n] = before[:_GAIN, :n]
             self._of[_GAIN:, :n] = gains
         return edges_ns
 
-    def _gains(self, bursts: list[Burst], numbers: list[int]) -> Array:
-        """Fading gains [blocks, bursts] in blocks of these numbers."""
+    def _gains(self, bursts: list[Burst]) -> Array | float:
+        """Fading gains [blocks, bursts] in the blocks whose gains are known."""
+        if len(bursts) == len(self._numbers) == 1:
+            key = bursts[0][0].fading_key
+            return self._gain_of(uniform(key, self._numbers[0]), key & 1 == 1)
         keys = np.array([leg.fading_key for (leg,) in bursts], np.uint64)
-        return self._band.gains(keys[None, :], np.array(numbers, np.int64)[:, None])
+        return self._band.gains(keys[None, :], np.array(self._numbers, np.int64)[:, None])

@@ -167,7 +167,7 @@ class CohortBand:
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None
-        if access.plain_duty is not None:  # senders have parts of their power
+        if air.rule is None:  # senders take turns, each with a part of its power
             return None
         share = access.share if isinstance(access, Ofdma) else None
         cohort = SharedCohort(self._medium.band, air.rule, share, air.blocks)

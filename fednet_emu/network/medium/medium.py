@@ -161,7 +161,14 @@ class Medium:
         return self.radios.drawn_w(sender, self.links.now().power_w(sender), power_part)
 
     def send(
-        self, sender: int, receiver: int, message: Message, *, cluster: int = 0, power_part: float = 1.0
+        self,
+        sender: int,
+        receiver: int,
+        message: Message,
+        *,
+        cluster: int = 0,
+        power_part: float = 1.0,
+        cls: type[Transfer] = Transfer,
     ) -> Transfer:
         """Request a transfer now; the returned event triggers at its end, delivered or lost.
 
@@ -169,22 +176,18 @@ class Medium:
             cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
             power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
                 share it has. No effect with recorded rates.
+            cls: class of the transfer; bits of a `FileTransfer` are not counted as offered.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
-        transfer = Transfer(self.clock, self.kind, self._stop, sender, receiver, message)
+        transfer = cls(self.clock, self.kind, self._stop, sender, receiver, message)
         transfer.cluster = cluster
         if transfer.grant is not None:
             power_part *= transfer.grant.power_part
         transfer.power_part = power_part
         if power_part != 1.0:
             self._draws_differ = True
-        self.ledger.offered_bit[self.kind] += transfer.size_bit
-        self.request(transfer)
-        return transfer
-
-    def request(self, transfer: Transfer) -> None:
-        """Let a transfer that is requested now wait for its delays, and then for its turn."""
+        self.ledger.offered_bit[self.kind] += transfer.size_bit * (cls is Transfer)
         settles_ns = now_ns = self.clock.now
         if self.is_delayed:
             connections = self._connections
@@ -203,11 +206,12 @@ class Medium:
             self._requests.append(transfer)
             # a full cell settles when a place gets free, but waits that end in one instant queue in their order
             if self.turns.left <= 0 and self._serving is None and not self.is_delayed:
-                return
+                return transfer
         if settles_ns < self._due_ns:
             if self._timer is not None:
                 self._timer.cancel()
             self._due_ns, self._timer = settles_ns, self.clock.call_at(settles_ns, self._settle)
+        return transfer
 
     def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
         """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
@@ -253,7 +257,8 @@ class Medium:
         if all(other.lost for other in late.burst):
             if (phases := late.burst[0].phases) is not None:
                 phases.tail_ns = now_ns - late.since_ns
-            self._close(late.legs, late.burst, late.row)
+            self._write(late.burst, late.row)
+            self._deliver(late.legs)
             late.burst.clear()  # no second row when its wait is over
             self._settle_at(now_ns)
 
@@ -357,7 +362,9 @@ class Medium:
         if self._serving is not None:
             for transfer in requests:
                 self._serving.serve(transfer)
-        self.links.now().learn((transfer.sender, transfer.receiver) for transfer in requests)
+        links = self._links or self.links.now()
+        if links.of_device is None:
+            links.learn((transfer.sender, transfer.receiver) for transfer in requests)
         bursts, broadcasts = defaultdict[Any, Burst](list), self._broadcasts
         for place, transfer in enumerate(requests):
             key: Any = place
@@ -441,10 +448,11 @@ class Medium:
         if transfer.phases is not None:
             transfer.phases.cut(self.clock.now - transfer.requested_ns)
         transfer.lost = reason
-        self._close([transfer], [transfer], (0.0, 0.0, [0.0]))
+        self._write([transfer], (0.0, 0.0, [0.0]))
+        self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """The same as `_end` and `_close`, in one go, for a lone leg without delays that the radio has delivered."""
+        """The same as `_end`, in one go, for a lone leg without delays that the radio has delivered."""
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)
@@ -470,10 +478,10 @@ class Medium:
             leg.snr if self.has_snr else 0.0,
         )  # fmt: skip
         ledger.transfers.append((*row, 0, 0, 0, 0, size_bit, 0) if ledger.has_phases else row)
-        leg._value = _new(Delivery, (
+        leg.complete(_new(Delivery, (
             leg.sender, leg.receiver, None if lost else leg.content, size_bit,
             leg.requested_ns / NS_PER_S, started_ns / NS_PER_S, now_ns / NS_PER_S, lost,
-        ))  # fmt: skip
+        )))  # fmt: skip
         self._came.append(leg)
         if not leg.callbacks:
             self.unheard.append(Unheard(leg))
@@ -505,31 +513,26 @@ class Medium:
                 own_ns += 0 if self._connections is None else self._connections.leave(leg, now_ns)
             (tails if own_ns else received).append(leg)
             tail_ns = max(tail_ns, own_ns)
-        row = self._spend(burst, now_ns)
+        air_bit, counts = max([leg.air_bit for leg in burst]), type(first) is not FileTransfer
+        energy_j = counts * (first.spent_j + first.drawn_w * first.power_s)
+        bits_j = counts * (self.radios.transmit_j_per_bit * air_bit)
+        receives = counts and self._receives
+        each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if receives else [0.0] * len(burst)
+        self.ledger.energy_j += energy_j + bits_j + sum(each_j)
+        row = air_bit, energy_j + bits_j, each_j
         if tails:
             late.append((now_ns + tail_ns, Late(tails, burst, row, now_ns)))
-            if first.phases is not None:
-                first.phases.tail_ns = tail_ns
+            assert first.phases is not None, "only transfers with delays have tails"
+            first.phases.tail_ns = tail_ns
+        else:
+            self._write(burst, row)
         for until_ns, its in late:
             self._late.update(dict.fromkeys(its.legs, its))
-            heappush(self._waits, (until_ns, False, next(self._number), self._close, its[:3]))
-        self._close(received, burst, None if tails else row)
-
-    def _spend(self, burst: Burst, now_ns: int) -> Row:
-        """Account for the energy of a burst that leaves the air; files of other users have none in the records."""
-        first, air_bit, energy_j, bits_j, each_j = (
-            burst[0],
-            max([leg.air_bit for leg in burst]),
-            0.0,
-            0.0,
-            [0.0] * len(burst),
-        )
-        if type(first) is not FileTransfer:
-            energy_j, bits_j = first.spent_j + first.drawn_w * first.power_s, self.radios.transmit_j_per_bit * air_bit
-            if self._receives:
-                each_j = self._receive_j(burst, energy_j, bits_j, now_ns)
-            self.ledger.energy_j += energy_j + bits_j + sum(each_j)
-        return air_bit, energy_j + bits_j, each_j
+            if its.row is not None:
+                heappush(self._waits, (until_ns, False, next(self._number), self._write, (its.burst, its.row)))
+            heappush(self._waits, (until_ns, False, next(self._number), self._deliver, (its.legs,)))
+        if received:
+            self._deliver(received)
 
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
         """Energy in J of the reception of each leg of a burst that leaves the air, given the energies of its sender."""
@@ -544,27 +547,12 @@ class Medium:
             each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
         return each_j
 
-    def _close(self, legs: Burst, burst: Burst, row: Row | None) -> None:
-        """Deliver legs of a burst, arrived or lost, and record the burst with these numbers; None records nothing."""
-        now_ns = self.clock.now
-        for leg in legs:
-            self._late.pop(leg, None)
-            if leg.cancelled:
-                continue
-            started_ns, lost = leg.started_ns, leg.lost
-            if lost and self._connections is not None:
-                self._connections.lose(leg)
-            started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
-            leg._value = _new(Delivery, (
-                leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit,
-                leg.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
-            ))  # fmt: skip
-            self._came.append(leg)
-            if not leg.callbacks:
-                self.unheard.append(Unheard(leg))
-        if row is None or not burst or type(burst[0]) is FileTransfer:
-            return
-        ledger, first, several, (air_bit, energy_j, receive_j) = self.ledger, burst[0], len(burst) > 1, row
+    def _write(self, burst: Burst, row: Row) -> None:
+        """Record a burst that is over now, with these numbers."""
+        if not burst or type(burst[0]) is FileTransfer:
+            return  # it has been recorded, or another table has it
+        ledger, now_ns = self.ledger, self.clock.now
+        first, several, (air_bit, energy_j, receive_j) = burst[0], len(burst) > 1, row
         receiver, requested_ns, started_ns, lost = first.receiver, first.requested_ns, first.started_ns, first.lost
         arrived, snr, size_bit, phases = 0 if lost else 1, first.snr, first.size_bit, first.phases
         has_snr = self.has_snr and started_ns >= 0
@@ -590,6 +578,25 @@ class Medium:
         if ledger.is_shared:
             columns += (self.turns.lost_s(first) if isinstance(self.turns, SharedTurns) else 0.0,)
         ledger.transfers.append(columns)
+
+    def _deliver(self, legs: Burst) -> None:
+        """Deliver legs, arrived or lost, unless they are cancelled."""
+        now_ns = self.clock.now
+        for leg in legs:
+            self._late.pop(leg, None)
+            if leg.cancelled:
+                continue
+            started_ns, lost = leg.started_ns, leg.lost
+            if lost and self._connections is not None:
+                self._connections.lose(leg)
+            started_s = started_ns / NS_PER_S if started_ns >= 0 else math.nan
+            leg.complete(_new(Delivery, (
+                leg.sender, leg.receiver, None if lost else leg.content, leg.size_bit,
+                leg.requested_ns / NS_PER_S, started_s, now_ns / NS_PER_S, lost,
+            )))  # fmt: skip
+            self._came.append(leg)
+            if not leg.callbacks:
+                self.unheard.append(Unheard(leg))
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -106,18 +106,10 @@ class NrGrants(RatedAccess):
             use = use._replace(air=ClimbingAir(self, use.band, granted, links))
         return use._replace(before=delays.before_ns, after=delays.after_ns)
 
-    @override
-    def plain_rule(self) -> Callable[[Array], Allocation] | None:
-        return self._in_turn if self.scheduler == "round-robin" else None
-
-    def _in_turn(self, snr: Array) -> Allocation:
-        share = self.share(snr.shape[1])
-        return Allocation(snr / share, share, snr / share)
-
     @property
     @override
-    def plain_duty(self) -> float:
-        return self.duty(down=False)
+    def plain_duty(self) -> float | None:
+        return self.duty(down=False) if self.scheduler == "round-robin" else None
 
     def power(self, inputs: RateInputs) -> Array:
         """The share of time in which each burst is on the air [bursts, blocks or 1]."""
@@ -153,25 +145,33 @@ class SlotDelays:
         self._frame, self._key, self._down = access.frame, key, down
         self._decode, self._loss, self._slot_ns = access.decode_slots, access.target_bler, access.frame.slot_ns
         self._sr_period = round(access.sr_period_s * NS_PER_S / self._slot_ns)
-        self._access = UplinkAccess(self._frame, self._sr_period, access.k2_slots, access.decode_slots)
+        uplink = UplinkAccess(self._frame, self._sr_period, access.k2_slots, access.decode_slots)
         first = self._frame.next(0, "D" if down else "U")
-        again = self._frame.repeated(first, access.decode_slots) if down else self._access.after(first)
+        again = self._frame.repeated(first, access.decode_slots) if down else uplink.after(first)
         self._repeat = again - first  # slots from an attempt of a block to the next
+        downlink = [self._frame.next(slot, "D") for slot in range(len(self._frame.slots))]
+        self._data_slots = downlink if down else uplink.bulk_slots
+        self._of_device = lru_cache(maxsize=1 << 16)(self._draw)
+
+    def _draw(self, device: int) -> tuple[int, int]:
+        """Key of a device's draws, and its time in ns from the common occasions of requests to its own."""
+        key, length = mix(self._key, device), len(self._frame.slots)
+        own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
+        return key, 0 if self._down else own * self._slot_ns
 
     def before_ns(self, transfer: Transfer, now_ns: int) -> int:
         """Time in ns until the next downlink slot, or until the slot with which the bulk of an uplink starts."""
-        if self._down:
-            return self._frame.next(-(-now_ns // self._slot_ns), "D") * self._slot_ns - now_ns
-        length = len(self._frame.slots)
-        key = mix(self._key, max(transfer.sender, transfer.receiver))
-        own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
-        return self._access.wait_ns(now_ns + own * self._slot_ns)
+        sender, receiver, data_slots = transfer.sender, transfer.receiver, self._data_slots
+        at_ns = now_ns + self._of_device(receiver if sender < receiver else sender)[1]
+        periods, slot = divmod(-(-at_ns // self._slot_ns), len(data_slots))
+        return (periods * len(data_slots) + data_slots[slot]) * self._slot_ns - at_ns
 
     def after_ns(self, transfer: Transfer, now_ns: int) -> int:
         """Time in ns to decode the last block and to repeat it."""
         repeats = 0
         if self._loss:
-            key = mix(self._key, max(transfer.sender, transfer.receiver))
+            sender, receiver = transfer.sender, transfer.receiver
+            key = self._of_device(receiver if sender < receiver else sender)[0]
             draw = uniform(key, 1 + transfer.requested_ns)
             repeats = min(int(math.log(draw) / math.log(self._loss)), _MOST_REPEATS)
         return (self._decode + repeats * self._repeat) * self._slot_ns

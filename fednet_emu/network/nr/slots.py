@@ -7,6 +7,7 @@ count in slots from the start of a period.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -141,10 +142,9 @@ class UplinkAccess:
         least, most = min(end - each.occasion for each, end in ends), max(end - each.after for each, end in ends)
         return Latency(least, mean / self.hyperperiod, most)
 
-    def wait_ns(self, now_ns: int) -> int:
-        """Time in ns from an arrival to the start of its bulk."""
-        slot_ns, period = self.pattern.slot_ns, self.hyperperiod
-        periods, slot = divmod(-(-now_ns // slot_ns), period)
-        later = [each for each in self.occasions if each.occasion >= slot]
-        bulk = later[0].bulk if later else self.occasions[0].bulk + period
-        return (periods * period + bulk) * slot_ns - now_ns
+    @cached_property
+    def bulk_slots(self) -> list[int]:
+        """Slots [hyperperiod] from which on an arrival at the start of each slot sends its data."""
+        occasions = [each.occasion for each in self.occasions]
+        bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
+        return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]

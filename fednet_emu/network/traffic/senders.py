@@ -88,12 +88,12 @@ class OtherUsers:
     def _send(self, source: Source, size_bit: int, arrived_ns: int) -> None:
         medium, place = self._media[source.kind], source.sent % source.places
         ends = (source.radio + place, SERVER) if KINDS[source.kind] == "uplink" else (SERVER, source.radio + place)
-        transfer = FileTransfer(self._clock, source.kind, medium.cancel, *ends, Message(None, size_bit))
+        transfer = medium.send(*ends, Message(None, size_bit), cls=FileTransfer)
+        assert type(transfer) is FileTransfer
         transfer.arrived_ns, transfer.user, transfer.slice = arrived_ns, source.user + place, source.slice
         transfer.callbacks.append(self._end)
         source.sent, source.busy = source.sent + 1, True
         self.under_way[transfer] = source
-        medium.request(transfer)
 
     def _end(self, transfer: Any) -> None:
         """Record a file that has ended, and continue with the next file of its source."""
