@@ -21,7 +21,7 @@ from fednet_emu.network.air.rates import rate_cells
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.air.transfer import Message, Transfer
-from fednet_emu.network.links.links import CellLinks
+from fednet_emu.network.links.links import CellLinks, cell_of
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.settings import Uplink
@@ -98,7 +98,7 @@ def on_the_air(links: CellLinks, band: Band, count: int, cells: int) -> ActiveSe
     clock, active = Clock(), ActiveSet(band, links, cells)
     uplinks = [Transfer(clock, 0, print, device, SERVER, Message(None, 1000, 0)) for device in range(count)]
     for uplink in uplinks:
-        uplink.cell = -1 - links.station_of(uplink.sender)
+        uplink.cell = cell_of(links.station_of(uplink.sender))
     active.add([[uplink] for uplink in uplinks])
     active.gather()
     return active

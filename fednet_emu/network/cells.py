@@ -18,7 +18,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.mobility.base import Paths
 from fednet_emu.devices.orbits import Orbits, SatelliteView, Site, stations_m
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.network.links.links import LinksOverTime, cell_of
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import HandoverRow
 
@@ -180,7 +180,7 @@ class Serving:
         if under_way:
             transfer.cell = next(iter(under_way.values()))
         else:
-            transfer.cell = -1 - self._links.now().station_of(device)
+            transfer.cell = cell_of(self._links.now().station_of(device))
         if not transfer.cancelled:
             under_way[transfer] = transfer.cell
 
@@ -195,7 +195,7 @@ class Serving:
         links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}
         for transfer in on_air:
             device, old = max(transfer.sender, transfer.receiver), transfer.cell
-            new = -1 - links.station_of(device)
+            new = cell_of(links.station_of(device))
             if device not in held and new != old:
                 self._ledger.handovers.append(HandoverRow(transfer.kind, device, now_ns, transfer.number, old, new))
                 transfer.cell = self._under_way[device][transfer] = new

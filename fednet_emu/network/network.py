@@ -37,6 +37,7 @@ from fednet_emu.network.links.links import (
     LinksOverTime,
     MovingLinks,
     PairLinks,
+    cell_of,
     network_links,
 )
 from fednet_emu.network.medium.loads import Radios
@@ -187,7 +188,7 @@ class Network:
 
     def serving_cell(self, device: int) -> int:
         """Number of the cell that serves a device now, if it has no transfer under way that keeps it in another."""
-        return -1 - self.uplink.links.now().station_of(device)
+        return cell_of(self.uplink.links.now().station_of(device))
 
     @property
     def moving(self) -> bool:
@@ -211,7 +212,7 @@ class Network:
         Rates are those at the mean SNR, or the mean over fading of a link that carries nothing there.
         """
         up, down = self._cell_links(at_s)
-        cell = np.array([-1 - up.station_of(device) for device in self._everybody.tolist()], np.int64)
+        cell = np.array([cell_of(up.station_of(device)) for device in self._everybody.tolist()], np.int64)
         up_bps, down_bps = (
             self._rates_bps(medium, links, at_s) for medium, links in ((self.uplink, up), (self.downlink, down))
         )

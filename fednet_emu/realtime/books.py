@@ -12,6 +12,7 @@ import numpy as np
 from fednet_emu.devices.availability import Presence
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.network.links.links import cell_of
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.realtime.messages import Message
 from fednet_emu.realtime.prediction import Prediction
@@ -91,7 +92,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
     ledger.transfers.append(TransferRow(
         kind, sender, receiver, 1, size_bit, -1, message.arrived_ns, message.started_ns, message.ended_ns,
         float(size_bit), 0 if message.lost else size_bit, CODE[message.lost], energy_j, receive_j,
-        -1 - station, snr,
+        cell_of(station), snr,
     ))  # fmt: skip
 
 

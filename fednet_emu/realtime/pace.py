@@ -15,7 +15,7 @@ from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.rates import rate_cells
 from fednet_emu.network.air.sharing import Sharing
 from fednet_emu.network.air.transfer import Message, Transfer
-from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.network.links.links import LinksOverTime, cell_of
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.records.ledger import SERVER
 
@@ -86,7 +86,7 @@ class RatedPace:
     def cell(self, link: int, now_ns: int) -> int:
         """The cell with the strongest station."""
         self._look_at(now_ns)
-        return -1 - self._links.now().station_of(link)
+        return cell_of(self._links.now().station_of(link))
 
     def _look_at(self, now_ns: int) -> None:
         """With moving devices, set their clock to this instant, and discard all rates in a new period."""

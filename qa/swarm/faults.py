@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fednet_emu.emulation.outlook import links_at_start
+from fednet_emu.network.links.links import cell_of
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from qa.swarm.draw import Settings, refusal
@@ -44,7 +45,7 @@ def cell_silent(settings: Settings, ledger: Ledger, rng: Random) -> Settings | N
     if scenario.network.cells.count == 1 or not len(ended_ns):
         return None
     links, _ = links_at_start(scenario)
-    serving = np.array([-1 - links.station_of(device) for device in range(scenario.devices.count)])  # cell of each
+    serving = np.array([cell_of(links.station_of(device)) for device in range(scenario.devices.count)])  # cell of each
     silent = np.flatnonzero(serving == rng.choice(serving.tolist())).tolist()
     at_s = float(rng.uniform(0, 1) * ended_ns.max()) / 1e9
     windows = [[0.0, at_s], [at_s + rng.choice([0.01, 10.0]), NEVER_S]]

@@ -23,6 +23,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.files.data_folder import checksum, locate, noting
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.network.links.links import cell_of
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.model import Scenario
@@ -284,7 +285,7 @@ def test_devices_are_in_the_cells_that_serve_them():
     scenario = load_scenario("cyclic_interference")
 
     links, _ = links_at_start(scenario)
-    serving = [-1 - links.station_of(device) for device in range(scenario.devices.count)]
+    serving = [cell_of(links.station_of(device)) for device in range(scenario.devices.count)]
     assert look(scenario, 10.0).cell[0].tolist() == serving
 
 

@@ -13,7 +13,7 @@ from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.backhaul import Backhaul, BackhaulSettings
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
-from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
+from fednet_emu.network.links.links import CellEnvironment, CellLinks, cell_of, network_links, radio_of
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import Downlink, NetworkSettings
 from fednet_emu.radio.channel import Channel
@@ -21,8 +21,7 @@ from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import Ledger
-from fednet_emu.records.ledger import SERVER, Ledger
+from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -113,9 +112,9 @@ def test_without_shadowing_the_nearest_station_serves():
     up, down = network_links(environment(CHANNEL, 1), xy_m, stations_m)
     nearest = np.hypot(*(xy_m[:, None] - stations_m[None, :]).transpose(2, 0, 1)).argmin(axis=1)
 
-    assert [-1 - up.station_of(device) for device in range(60)] == nearest.tolist()
-    assert [-1 - down.station_of(device) for device in range(60)] == nearest.tolist()
-    assert up.mean_snr.tolist() == [up.snr(device, -1 - cell) for device, cell in enumerate(nearest.tolist())]
+    assert [cell_of(up.station_of(device)) for device in range(60)] == nearest.tolist()
+    assert [cell_of(down.station_of(device)) for device in range(60)] == nearest.tolist()
+    assert up.mean_snr.tolist() == [up.snr(device, radio_of(cell)) for device, cell in enumerate(nearest.tolist())]
 
 
 def test_with_shadowing_the_strongest_serves_and_both_directions_share_the_shadow():
@@ -123,7 +122,7 @@ def test_with_shadowing_the_strongest_serves_and_both_directions_share_the_shado
     stations_m = HexagonalCells(rings=1, inter_site_distance_m=300.0).positions_m()
     xy_m = np.random.default_rng(2).uniform(-500, 500, (40, 2))
     up, down = network_links(environment(SHADOWED, 1), xy_m, stations_m)
-    devices, stations = np.arange(40)[None, :], -1 - np.arange(7)[:, None]
+    devices, stations = np.arange(40)[None, :], radio_of(np.arange(7)[:, None])
 
     assert (down.snrs(stations, devices) <= down.mean_snr).all()
     ratio_db = 10 * np.log10(down.snrs(stations, devices) / up.snrs(devices, stations))
@@ -169,6 +168,15 @@ def test_one_sender_in_each_of_two_cells_follows_the_closed_form(access):
 
     ends_s = [first_s, first_s + left_bit / capacity_bps(20.0)]
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx(ends_s, abs=2e-9)
+
+
+def test_no_base_station_has_the_number_of_several_receivers():
+    """The stations of a thousand cells have numbers of their own, the first one that of the server."""
+    cells = np.arange(1000)
+
+    assert cell_of(radio_of(cells)).tolist() == cells.tolist()
+    assert radio_of(0) == SERVER
+    assert SEVERAL not in radio_of(cells)
 
 
 def test_turns_are_taken_within_a_cell_only():

@@ -16,7 +16,7 @@ from fednet_emu.network.air.link_gains import LinkGains
 from fednet_emu.network.air.roomy import Roomy
 from fednet_emu.network.air.sharing import Active
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.links.links import LinksOverTime
+from fednet_emu.network.links.links import LinksOverTime, radio_of
 
 _ALL = slice(None)
 LEG = np.dtype([
@@ -236,7 +236,7 @@ class ActiveSet:
         """Radios (sender, receiver) of a leg; for the server, the base station that served the device at request."""
         if not self._several_cells:
             return leg.sender, leg.receiver
-        station = -1 - leg.cell
+        station = radio_of(leg.cell)
         return (leg.sender, station) if leg.receiver < 0 else (station, leg.receiver)
 
     # ---- who shares a band with whom ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -21,6 +21,18 @@ from fednet_emu.radio.propagation.base import Propagation
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.receiver.power_control import PowerControl
 from fednet_emu.records.ledger import SERVER
+
+Number = TypeVar("Number", int, IntArray)
+
+
+def radio_of(cell: Number) -> Number:
+    """The radio of the base station of a cell: -1 (`SERVER`), -3, -5 and so on; -2 is `SEVERAL` in the records."""
+    return SERVER - 2 * cell
+
+
+def cell_of(radio: Number) -> Number:
+    """The cell of the base station with this radio."""
+    return (SERVER - radio) // 2
 
 
 class Links(ABC):
@@ -60,7 +72,7 @@ class Links(ABC):
         return
 
     def station_of(self, device: int) -> int:
-        """Radio of the base station that serves a device: -1 - its cell."""
+        """Radio of the base station that serves a device."""
         return SERVER
 
     def now(self) -> Self:
@@ -73,7 +85,7 @@ class Links(ABC):
 
 
 class CellLinks(Links):
-    """Links of every device with every base station in one direction; radio -1 - c is the base station of cell c.
+    """Links of every device with every base station in one direction; see `radio_of` for base stations.
 
     Both directions share path loss and shadowing (reciprocity); their fading is independent (frequency division).
 
@@ -108,7 +120,8 @@ class CellLinks(Links):
 
     @cached_property
     def _station(self) -> list[int]:
-        return [-1 - int(cell) for cell in self._serving]
+        stations: list[int] = radio_of(self._serving).tolist()
+        return stations
 
     @cached_property
     def of_device(self) -> tuple[list[float], list[int]] | None:
@@ -120,11 +133,11 @@ class CellLinks(Links):
 
     @override
     def snr(self, sender: int, receiver: int) -> float:
-        return float(self._snr[-1 - min(sender, receiver), max(sender, receiver)])
+        return float(self._snr[cell_of(min(sender, receiver)), max(sender, receiver)])
 
     @override
     def fading_key(self, sender: int, receiver: int) -> int:
-        station, device = -1 - min(sender, receiver), max(sender, receiver)
+        station, device = cell_of(min(sender, receiver)), max(sender, receiver)
         number = device if self._numbers is None else int(self._numbers[device])
         return mix(int(self._keys[station]), number) & ~1 | bool(self._los[station, device])
 
@@ -137,11 +150,11 @@ class CellLinks(Links):
 
     @override
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        return np.asarray(self._snr[-1 - np.minimum(sender, receiver), np.maximum(sender, receiver)])
+        return np.asarray(self._snr[cell_of(np.minimum(sender, receiver)), np.maximum(sender, receiver)])
 
     @override
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
-        station, device = -1 - np.minimum(sender, receiver), np.maximum(sender, receiver)
+        station, device = cell_of(np.minimum(sender, receiver)), np.maximum(sender, receiver)
         number = device if self._numbers is None else self._numbers[device]
         return marked(mixes(self._keys[station], number), self._los[station, device])
 

@@ -21,7 +21,7 @@ from fednet_emu.network.air.patience import LEAST_S, MOST_S, NOTICE_S, Patience
 from fednet_emu.network.air.transfer import Burst, Delivery, FileTransfer, Message, Phases, Transfer, Unheard
 from fednet_emu.network.cells import Serving
 from fednet_emu.network.faults import Faults
-from fednet_emu.network.links.links import Links, LinksOverTime
+from fednet_emu.network.links.links import Links, LinksOverTime, radio_of
 from fednet_emu.network.medium.loads import RadioLoads, Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.network.traces.assign import DeviceRates
@@ -601,8 +601,8 @@ class Medium:
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
     """The radios of sender and receiver; the server uses the base station of the transfer's cell."""
-    sender, receiver = transfer.sender, transfer.receiver
-    return (sender if sender >= 0 else -1 - transfer.cell), (receiver if receiver >= 0 else -1 - transfer.cell)
+    sender, receiver, station = transfer.sender, transfer.receiver, radio_of(transfer.cell)
+    return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
 
 
 _new = tuple.__new__  # half the time of the named tuple's own constructor

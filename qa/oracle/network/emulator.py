@@ -98,7 +98,7 @@ class Emulator:
             self.fall_silent(burst.radio)
         for (device, burst), power in zip(moved, powers, strict=True):
             burst.cell, leg = cells[device], burst.legs[0]
-            burst.radio, leg.radio = (end if end >= 0 else -1 - burst.cell for end in (burst.radio, leg.radio))
+            burst.radio, leg.radio = (end if end >= 0 else -1 - 2 * burst.cell for end in (burst.radio, leg.radio))
             self.senders.setdefault(burst.radio, power)
             self.air.append(burst)
 
@@ -117,7 +117,7 @@ class Emulator:
         asked = [(send.sender, receiver, number, send) for number, send in sends for receiver in send.receivers]
         for *ends, number, send in sorted(asked, key=lambda ask: ask[:3]):
             cell = self.cell_of(max(ends), cells, bursts.values()) if world.cells > 1 else 0
-            sender, receiver = (end if end >= 0 else -1 - cell for end in ends)
+            sender, receiver = (end if end >= 0 else -1 - 2 * cell for end in ends)
             burst = bursts.setdefault((number, cell), Burst(number, send, sender, cell, []))
             burst.legs.append(Leg(ends[1], receiver, Fraction(send.size_bit)))
             burst.asked |= {sender, receiver}

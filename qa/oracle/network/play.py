@@ -110,7 +110,7 @@ class TableLinks(Links):
     def station_of(self, device: int) -> int:
         """The base station of a device's cell."""
         world = self._world
-        return -1 - world.serving[self._period % len(world.serving)][device] if world.cells > 1 else -1
+        return -1 - 2 * world.serving[self._period % len(world.serving)][device] if world.cells > 1 else -1
 
 
 def link_key(link: tuple[int, int]) -> int:

@@ -134,7 +134,7 @@ def parts_of(rules: tuple[SliceRule, ...], sending: set[int]) -> dict[int, Fract
 
 @dataclass(frozen=True)
 class World:
-    """Everything but the script. A radio is a device's, by its number, or -1 - c, the base station's of cell c."""
+    """Everything but the script. A radio is a device's, by its number, or -1 - 2 c, the base station's of cell c."""
 
     kind: str  # uplink, downlink, sidelink
     access: str  # tdma, ofdma, noma, shared, slotted-aloha, reuse

@@ -52,7 +52,7 @@ def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     cells = draw(st.integers(1, 3)) if kind != "sidelink" and "cells" in features else 1
     periods = draw(st.sampled_from([1, 2, 3])) if "movement" in features else 1
     law = draw(st.sampled_from(WEAK_LAWS if weak else LAWS))
-    stations = [-1 - cell for cell in range(cells)]
+    stations = [-1 - 2 * cell for cell in range(cells)]
     everybody = range(devices)
     pairs = {
         "uplink": [(device, station) for device in everybody for station in stations],

@@ -26,6 +26,7 @@ from fednet_emu.draw.trace.slices import device_slices, steps
 from fednet_emu.draw.trace.trace import write_trace
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.play import play
+from fednet_emu.network.links.links import cell_of
 from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
@@ -269,7 +270,7 @@ def test_one_process_per_cell_with_the_devices_it_serves(tmp_path: Path, read_tr
     shown = {one.track[-1]: one.track[:2] for one in of_devices(trace)}
     assert len({track[0] for track in shown.values()}) > 3
     for device in range(run.scenario.devices.count):
-        cell = -1 - network.up_links.station_of(device)
+        cell = cell_of(network.up_links.station_of(device))
         if device_label(device) in shown:
             assert shown[device_label(device)] == (f"cell {cell}", "devices")
 

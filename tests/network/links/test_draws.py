@@ -10,7 +10,7 @@ from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
 from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.draws import moving_draws, still_draws
-from fednet_emu.network.links.links import CellEnvironment, PairLinks, network_links
+from fednet_emu.network.links.links import CellEnvironment, PairLinks, network_links, radio_of
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel
@@ -226,7 +226,7 @@ def test_a_link_is_its_snr_and_its_key_both_ways(stations):
     environment, stations_m = CellEnvironment(channel(**SHADOWED), Streams(1), FullPower()), 80.0 * np.eye(2)[:stations]
     for links in network_links(environment, XY_M, stations_m):
         for device, station in itertools.product(range(len(XY_M)), range(stations)):
-            ends = device, -1 - station
+            ends = device, radio_of(station)
             found = float(links.snrs(*map(np.array, ends))), int(links.fading_keys(*map(np.array, ends)))
             assert links.link(*ends) == links.link(*reversed(ends)) == found
             assert (links.snr(*ends), links.fading_key(*ends)) == found
@@ -239,7 +239,7 @@ def test_the_fading_of_a_direction_is_keyed_by_its_name_and_cell(cell):
     stations_m = np.vstack([ORIGIN + 50.0 * number for number in range(cell + 1)])
     up, down = network_links(CellEnvironment(channel(), Streams(1), FullPower()), XY_M, stations_m)
 
-    for links, direction, ends in ((up, "uplink", (1, -1 - cell)), (down, "downlink", (-1 - cell, 1))):
+    for links, direction, ends in ((up, "uplink", (1, radio_of(cell))), (down, "downlink", (radio_of(cell), 1))):
         assert links.fading_key(*ends) | 1 == mix(Streams(1).key("fading", direction, *name), 1) | 1
 
 
@@ -344,7 +344,7 @@ def test_a_walk_changes_the_serving_station():
 
     assert links.now().station_of(0) == -1
     upload(network, 0, 100.0)
-    assert links.now().station_of(0) == -2
+    assert links.now().station_of(0) == -3
 
 
 def test_shadowing_is_a_function_of_place():
