@@ -31,7 +31,7 @@ from fednet_emu.network.slices import Slice
 from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traffic.settings import NAMED
-from fednet_emu.network.transport import AnySession, AnyTransport, NoSession, NoTransport
+from fednet_emu.network.transport import AnySession, AnyTransport, NoTransport, Session
 from fednet_emu.network.wifi.dcf import Dcf
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
@@ -177,7 +177,7 @@ class NetworkSettings(Component):
     transport: AnyTransport = NoTransport()
     """The transport protocol from end to end, instead of `overhead: packets`: its headers, its handshakes, the
     gaps in which it waits for acknowledgements, and the wired part of the path."""
-    session: AnySession = NoSession()
+    session: AnySession = Session()
     """The session above the transport: framing, further handshakes, and the software's time for each message."""
     movement_s: float = Field(1.0, gt=0)
     """Period of movement in s: when devices move, links are recomputed after each, and transfers on the air continue

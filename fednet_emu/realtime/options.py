@@ -16,7 +16,7 @@ from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import Uplink
-from fednet_emu.network.transport.sessions import NoSession
+from fednet_emu.network.transport.sessions import Session
 from fednet_emu.network.transport.transports import NoTransport, Tcp, Transport
 from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.records.ledger import SERVER
@@ -95,7 +95,7 @@ class LiveOptions:
 
 def beneath(scenario: Scenario) -> Scenario:
     """The scenario without transport and session, which its programs and the host provide."""
-    update = {"transport": NoTransport(), "session": NoSession()}
+    update = {"transport": NoTransport(), "session": Session()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 
 

@@ -55,8 +55,13 @@ class WholeBand(RatedAccess):
         return Allocation(sinr, _own_parts(inputs), own, carries)
 
 
-class UpTo(WholeBand):
-    """The whole band for a limited number of senders."""
+class Shared(WholeBand):
+    """All transmissions use the whole band at once, and each receiver receives the other senders as noise.
+
+    Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
+    while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
+    Ignored here: spreading gain, and any interference cancellation other than `network.reception`.
+    """
 
     max_senders: int | None = Field(default=None, gt=0)
     """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
@@ -75,15 +80,6 @@ class UpTo(WholeBand):
     def plain_rule(self) -> Callable[[Array], Allocation] | None:
         return _with_others_as_noise
 
-
-class Shared(UpTo):
-    """All transmissions use the whole band at once, and each receiver receives the other senders as noise.
-
-    Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
-    while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
-    Ignored here: spreading gain, and any interference cancellation other than `network.reception`.
-    """
-
     @override
     def uplink_conflict(self, scenario: Any) -> str:
         network = scenario.network
@@ -97,7 +93,7 @@ class Shared(UpTo):
         return f"{what} {got}; {remedy}"
 
 
-class Noma(UpTo):
+class Noma(Shared):
     """Uplink non-orthogonal access with successive interference cancellation: the strongest is decoded first.
 
     Interference to a sender is all weaker senders, and of the stronger ones the part that cancellation leaves. With
@@ -110,6 +106,10 @@ class Noma(UpTo):
 
     residual: float = Field(default=0.0, ge=0, le=1)
     """Share of a decoded signal's power that remains as interference after cancellation: 0 is perfect cancellation."""
+
+    @override
+    def uplink_conflict(self, scenario: Any) -> str:
+        return ""
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:

@@ -97,7 +97,7 @@ class Phases:
         access_ns: wait for access.
         setup_ns: wait for a connection, and for software.
         gap_ns: time between the first bit on the air and the last in which the sender waited for acknowledgements.
-        tail_ns: time from the last bit on the air until the transfer is received.
+        tail_ns: time from its last bit on the air until it is received.
         window_bit: bits that the first round trip may carry; 0 for no limit.
         refused: why the transfer is lost, without being sent, when its waits are over; empty if it is not.
     """

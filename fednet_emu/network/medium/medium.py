@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from simpy.events import Event
@@ -32,23 +32,8 @@ from fednet_emu.records.ledger import SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow
 
-Row = tuple[float, float, list[float]]
-"""Numbers of a burst that was on the air: its bits, and its energy of sending and of each reception in J."""
-
-
-class Late(NamedTuple):
-    """Legs between their time on the air and their reception, or the notice of their loss.
-
-    Attributes:
-        legs: the legs of the burst that are received or noticed together.
-        row: numbers of the burst, which is recorded at the reception; None if it is recorded already.
-        since_ns: when the burst left the air.
-    """
-
-    legs: Burst
-    burst: Burst
-    row: Row | None
-    since_ns: int
+Row = tuple[float, float, list[float], int]
+"""Numbers of a burst: bits on the air, energy of sending and of each reception in J, and when it left the air in ns."""
 
 
 @final
@@ -97,7 +82,8 @@ class Medium:
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
         """A heap of calls: when, whether before the queue, number, function, and arguments."""
         self._number = count()
-        self._late: dict[Transfer, Late] = {}  # legs that are awaited
+        self._late: dict[Transfer, tuple[Burst, Row | None]] = {}
+        """Legs that are off the air and awaited, with their burst, and its numbers unless it is recorded."""
         self._moving = self.air if self.air.follows_movement else None
         self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
         self._links = None if links.until_ns() < FOREVER_NS or rates is not None else links.now()
@@ -249,18 +235,16 @@ class Medium:
 
     def _give_up(self, leg: Transfer, reason: str) -> None:
         """Cancel a leg that is off the air; a burst whose legs are all cancelled or lost is recorded at once."""
-        late, now_ns = self._late[leg], self.clock.now
-        if late.row is None:
+        burst, row = self._late[leg]
+        if row is None:
             del self._late[leg]
             return
         leg.lost = reason
-        if all(other.lost for other in late.burst):
-            if (phases := late.burst[0].phases) is not None:
-                phases.tail_ns = now_ns - late.since_ns
-            self._write(late.burst, late.row)
-            self._deliver(late.legs)
-            late.burst.clear()  # no second row when its wait is over
-            self._settle_at(now_ns)
+        if all(other.lost for other in burst):
+            self._write(burst, row)
+            self._deliver([other for other in burst if other in self._late])
+            burst.clear()  # no second row when its wait is over
+            self._settle_at(self.clock.now)
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
         leg.until_ns, leg.until_reason = self.clock.now, reason
@@ -448,7 +432,7 @@ class Medium:
         if transfer.phases is not None:
             transfer.phases.cut(self.clock.now - transfer.requested_ns)
         transfer.lost = reason
-        self._write([transfer], (0.0, 0.0, [0.0]))
+        self._write([transfer], (0.0, 0.0, [0.0], self.clock.now))
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
@@ -489,7 +473,6 @@ class Medium:
     def _end(self, burst: Burst, now_ns: int) -> None:
         """End the time on the air of a burst: its energy, the fate of each leg, and its delivery now or later."""
         turns, first, tail_ns = self.turns, burst[0], 0
-        late: list[tuple[int, Late]] = []
         received: Burst = []
         tails: Burst = []
         turns.left += 1
@@ -505,12 +488,15 @@ class Medium:
             if (self.faults.losing or leg.grant is not None) and not leg.lost:
                 leg.lost = self.faults.fate(leg)
             if leg.lost == "unreachable" and now_ns < leg.started_ns + self._notice_ns:
-                late.append((leg.started_ns + self._notice_ns, Late([leg], [leg], None, now_ns)))
+                self._late[leg] = [leg], None
+                noticed_ns = leg.started_ns + self._notice_ns
+                heappush(self._waits, (noticed_ns, False, next(self._number), self._deliver, ([leg],)))
                 continue
             own_ns = 0
-            if self.is_delayed and not leg.lost:
+            if leg.phases is not None and not leg.lost:
                 own_ns = 0 if self._after_ns is None else self._after_ns(leg, now_ns)
                 own_ns += 0 if self._connections is None else self._connections.leave(leg, now_ns)
+                leg.phases.tail_ns = own_ns
             (tails if own_ns else received).append(leg)
             tail_ns = max(tail_ns, own_ns)
         air_bit, counts = max([leg.air_bit for leg in burst]), type(first) is not FileTransfer
@@ -519,18 +505,13 @@ class Medium:
         receives = counts and self._receives
         each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if receives else [0.0] * len(burst)
         self.ledger.energy_j += energy_j + bits_j + sum(each_j)
-        row = air_bit, energy_j + bits_j, each_j
+        row = air_bit, energy_j + bits_j, each_j, now_ns
         if tails:
-            late.append((now_ns + tail_ns, Late(tails, burst, row, now_ns)))
-            assert first.phases is not None, "only transfers with delays have tails"
-            first.phases.tail_ns = tail_ns
+            self._late.update(dict.fromkeys(tails, (burst, row)))
+            heappush(self._waits, (now_ns + tail_ns, False, next(self._number), self._write, (burst, row)))
+            heappush(self._waits, (now_ns + tail_ns, False, next(self._number), self._deliver, (tails,)))
         else:
             self._write(burst, row)
-        for until_ns, its in late:
-            self._late.update(dict.fromkeys(its.legs, its))
-            if its.row is not None:
-                heappush(self._waits, (until_ns, False, next(self._number), self._write, (its.burst, its.row)))
-            heappush(self._waits, (until_ns, False, next(self._number), self._deliver, (its.legs,)))
         if received:
             self._deliver(received)
 
@@ -552,7 +533,7 @@ class Medium:
         if not burst or type(burst[0]) is FileTransfer:
             return  # it has been recorded, or another table has it
         ledger, now_ns = self.ledger, self.clock.now
-        first, several, (air_bit, energy_j, receive_j) = burst[0], len(burst) > 1, row
+        first, several, (air_bit, energy_j, receive_j, left_ns) = burst[0], len(burst) > 1, row
         receiver, requested_ns, started_ns, lost = first.receiver, first.requested_ns, first.started_ns, first.lost
         arrived, snr, size_bit, phases = 0 if lost else 1, first.snr, first.size_bit, first.phases
         has_snr = self.has_snr and started_ns >= 0
@@ -574,7 +555,7 @@ class Medium:
         )  # fmt: skip
         if ledger.has_phases:
             its = phases or Phases(size_bit, size_bit)
-            columns += its.access_ns, its.setup_ns, its.gap_ns, its.tail_ns, its.wire_bit, its.reverse_bit
+            columns += its.access_ns, its.setup_ns, its.gap_ns, now_ns - left_ns, its.wire_bit, its.reverse_bit
         if ledger.is_shared:
             columns += (self.turns.lost_s(first) if isinstance(self.turns, SharedTurns) else 0.0,)
         ledger.transfers.append(columns)

@@ -3,11 +3,11 @@
 from typing import Annotated
 
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.network.transport.sessions import Grpc, NoSession, Session
+from fednet_emu.network.transport.sessions import Grpc, Session
 from fednet_emu.network.transport.transports import NoTransport, Quic, Tcp, Transport, Udp
 
 TRANSPORTS: dict[str, type[Transport]] = kinds(NoTransport, Tcp, Quic, Udp)
-SESSIONS: dict[str, type[Session]] = kinds(NoSession, Grpc)
+SESSIONS: dict[str, type[Session]] = kinds(Session, Grpc)
 
 AnyTransport = Annotated[Transport, Slot("transport", TRANSPORTS)]
 AnySession = Annotated[Session, Slot("session", SESSIONS)]

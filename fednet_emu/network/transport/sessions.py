@@ -17,7 +17,9 @@ _FRAME_BYTE = 16_384
 
 
 class Session(Component):
-    """Framing of messages, and handshakes of a connection in addition to those in the transport."""
+    """Messages are given to the transport as they are: without framing, and without handshakes of its own."""
+
+    kind = "none"
 
     @property
     def handshakes(self) -> int:
@@ -45,12 +47,6 @@ class Session(Component):
     def framed_bit(self, size_bit: int) -> int:
         """Bits of a message that the transport is given to carry."""
         return size_bit
-
-
-class NoSession(Session):
-    """Messages are given to the transport as they are."""
-
-    kind = "none"
 
 
 class Grpc(Session):

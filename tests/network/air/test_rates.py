@@ -22,7 +22,7 @@ from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.planning.access import Planned
-from fednet_emu.network.transport import NoSession, Tcp
+from fednet_emu.network.transport import Session, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
@@ -282,7 +282,7 @@ def outcomes(
     books = []
     for scheme in (general(access), access):
         if tcp:
-            options["connections"] = Connections(Tcp(rtt_s=0.004, initial_window=1), NoSession())
+            options["connections"] = Connections(Tcp(rtt_s=0.004, initial_window=1), Session())
         world = Watched(snr, access=scheme, **options)
         for at_ns in watched:
             world.watch(at_ns)

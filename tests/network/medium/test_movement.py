@@ -12,7 +12,7 @@ from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.planning.access import Planned
-from fednet_emu.network.transport import NoSession, Tcp
+from fednet_emu.network.transport import Session, Tcp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.fading import FadingByLineOfSight, Rayleigh
@@ -263,7 +263,7 @@ def test_energy_follows_the_power_of_each_period() -> None:
 
 def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     """1, 2, 4 packets of 0.1 s a second apart: 0.1 s at 0.1 W, 0.2 s at 0.2 W, 0.4 s at 0.4 W on the amplifier."""
-    connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
+    connections = Connections(Tcp(rtt_s=1.0, initial_window=1), Session())
     medium = medium_on(
         [1.0], Ofdma(), FixedRate(bit_rate_bps=PACKET_BPS), powers_w=[9.0, 0.1, 0.2, 0.4],
         radios=Radios(RADIO, controlled=True), connections=connections,

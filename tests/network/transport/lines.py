@@ -8,7 +8,7 @@ import numpy as np
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.transport import NoSession, Session, Transport
+from fednet_emu.network.transport import Session, Transport
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.radio.rates.base import RateLaw
 from tests.network.conftest import Cell
@@ -35,7 +35,7 @@ class Line(RateLaw):
 
 def line(rate_bps: float, transport: Transport, session: Session | None = None, **more: Any) -> Cell:
     """A cell whose devices share a line equally."""
-    connections = Connections(transport, session or NoSession())  # type: ignore[arg-type]
+    connections = Connections(transport, session or Session())  # type: ignore[arg-type]
     access = more.pop("access", None) or Ofdma()
     return Cell(access, Line(), bandwidth_hz=rate_bps, snr=(1.0,) * 16, connections=connections, **more)
 

@@ -6,9 +6,7 @@ from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.faults import RandomLoss
-from fednet_emu.network.transport import Grpc, NoSession, Quic, Tcp, Transport, Udp
-from fednet_emu.network.transport import Grpc, Tcp
-from fednet_emu.network.transport import Tcp
+from fednet_emu.network.transport import Grpc, Quic, Session, Tcp, Transport, Udp
 from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.slow_start import Window, after_idle
 from fednet_emu.records.ledger import SERVER
@@ -112,7 +110,7 @@ def test_no_first_round_trip_carries_more_than_the_receive_window() -> None:
 
 def test_a_loss_closes_the_windows_of_both_directions() -> None:
     """15 packets each way have opened windows of 16; after a loss on the way up both begin with one packet again."""
-    connections = Connections(Tcp(rtt_s=1.0, initial_window=1), NoSession())
+    connections = Connections(Tcp(rtt_s=1.0, initial_window=1), Session())
 
     def passed(sender: int, receiver: int, at_ns: int) -> tuple[Transfer, int]:
         sent = Transfer(Clock(), 0, lambda _its, _why: None, sender, receiver, Message(None, 15 * PAYLOAD_BIT, 0))
