@@ -180,7 +180,9 @@ class LocalRounds:
         if not down.broadcasts:
             yield "the downlink is unicast, or its messages may be lost or late, or its links change"
         if not up.uploads:
-            yield "messages of the uplink may be lost or late, or its links change, or its access has plans or groups"
+            yield "messages of the uplink may be late, or its links change, or its access has plans or groups"
+        if up.loses and (how.retries or how.patience_s is not None):
+            yield "lost messages are sent again"
         if not fed.processors.are_certain or fed.links.grants:
             yield "computations are under way, or uploads or clocks are planned"
         if not all(band.is_idle for band in self._bands) or not fed.clock.is_quiet:
@@ -335,7 +337,8 @@ class LocalRounds:
         ledger, payloads = self._fed.ledger, answers.payloads
         places = np.searchsorted(devices, sent.device)
         compute_j = self._fed.processors.add(devices[computed.place], *computed[1:])
-        upload_j = up.record_uploads(sent, answers.number[places])
+        fates = up.fates(sent)
+        upload_j = up.record_uploads(sent, answers.number[places], fates)
         # one after the other in the order of events, as floating-point sums depend on it
         order = np.argsort(np.concatenate((computed.ended_ns, sent.ended_ns)), kind="stable")
         spent_j = np.concatenate((compute_j, upload_j))[order]
@@ -343,7 +346,10 @@ class LocalRounds:
         of_place = np.argsort(places)
         times_s = [column[of_place] / NS_PER_S for column in (sent.requested_ns, sent.started_ns, sent.ended_ns)]
         times = [column.tolist() for column in times_s]
-        rows = zip(devices.tolist(), repeat(SERVER), payloads, sent.size_bit[of_place].tolist(), *times, repeat(""))
+        if up.loses:
+            fates = [fates[place] for place in of_place.tolist()]
+            payloads = [None if fate else payload for fate, payload in zip(fates, payloads, strict=True)]
+        rows = zip(devices.tolist(), repeat(SERVER), payloads, sent.size_bit[of_place].tolist(), *times, fates)
         return list(map(_new, repeat(Delivery), rows))
 
 

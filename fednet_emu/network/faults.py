@@ -15,7 +15,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.availability import Presence
 from fednet_emu.kernel.clock import FOREVER_NS
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.transfer import Grant, Transfer
 from fednet_emu.records.reasons import add_reason
 
 
@@ -25,6 +25,14 @@ class Sent(Protocol):
     size_bit: int
     requested_ns: int
     started_ns: int
+
+
+class SentOnAir(Sent, Protocol):
+    """A message between devices and the server."""
+
+    sender: int
+    receiver: int
+    grant: Grant[float] | None
 
 
 class Fault:
@@ -124,7 +132,7 @@ class Faults:
         self._key = key
         self._sent: dict[tuple[int, int], int] = {}
 
-    def fate(self, transfer: Transfer) -> str:
+    def fate(self, transfer: SentOnAir) -> str:
         """Why a transfer is lost that the radio has delivered, by the first verdict; empty if it arrives."""
         link = (transfer.sender, transfer.receiver)
         count = self._sent[link] = self._sent.get(link, -1) + 1

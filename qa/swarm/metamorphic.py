@@ -283,6 +283,7 @@ def renumbered(settings: Settings) -> str | None:
     return "" if same else f"{took_ns[0]} ns, and in the opposite order {took_ns[1]} ns"
 
 
+LOSS = {"kind": "random", "probability": 0.3}
 PATHS: dict[str, Any] = {"as arrays": LocalRounds.take, "one by one": lambda *_, **__: False}
 """Whether an exchange is played as arrays."""
 
@@ -291,7 +292,7 @@ def one_by_one(settings: Settings) -> str | None:
     """In a world without losses and absences, exchanges as arrays write the books of those with events."""
     rng = Random(f"one by one {settings['seed']}")
     access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "shared", "threshold_db": -20}])
-    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}])
+    uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}, {"loss": LOSS}])
     plain = {**UNDISTURBED, "network": {"uplink": uplink}, "evaluation.every_s": None}
     scenario, plays = scenario_of(with_values(settings, plain)), {}
     for path, take in PATHS.items():

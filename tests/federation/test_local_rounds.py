@@ -109,6 +109,7 @@ MORE = (
     "network.uplink.timeout_s=0.05",
     "channel.device.tx_power_dbm=-5",
     "algorithm.local_steps=3",
+    "network.uplink.loss={kind: random, probability: 0.4}",
     "algorithm.deadline_s=0.01",
     "algorithm.deadline_s=0.1",
     "algorithm.deadline_s=1",
@@ -150,7 +151,8 @@ def test_most_drawn_worlds_are_played_as_arrays(played):
 
 
 APART = {
-    "network.uplink.loss={kind: random, probability: 0.4}": "the uplink may be lost",
+    "network.uplink.loss={kind: random, probability: 0.4}; algorithm.retries=1": "are sent again",
+    "network.downlink.loss={kind: random, probability: 0.4}": "is unicast, or its messages may be lost",
     "network.transport={kind: tcp}": "messages may be lost or late",
     "devices.availability={kind: periodic, on_s: 1.0, off_s: 1.0}": "devices may be absent",
     "devices.mobility={kind: random-waypoint}": "messages may be lost or late",
@@ -165,7 +167,7 @@ APART = {
 @pytest.mark.parametrize("setting", APART)
 def test_worlds_that_set_devices_apart_are_played_one_by_one(setting):
     """Losses, delays, absences, movement, deadlines, compression, unicast, or scores between rounds: the reason."""
-    scenario = small_scenario("devices.count=4", "stop.rounds=2", *STREET, setting)
+    scenario = small_scenario("devices.count=4", "stop.rounds=2", *STREET, *setting.split("; "))
     fed = build(scenario, timing_only=True)
     fed.run(scenario.algorithm)
     played, refused = fed.local_rounds.played, fed.local_rounds.refused
@@ -190,6 +192,7 @@ SPECIAL = {
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
     "uploads that are sent again": ("network.uplink.timeout_s=0.001", "algorithm.retries=3"),
     "uploads that are sent again for some time": ("network.uplink.timeout_s=0.001", LAW % ("afl", ", lr_weights: 0.1")),
+    "uploads that are lost": ("network.uplink.loss={kind: random, probability: 0.4}", "algorithm.deadline_s=10"),
     "edge of reach": (
         "channel.device.tx_power_dbm=-20",
         "devices.placement.radius_m=400",

@@ -8,6 +8,8 @@ and the caller sends the transfers one by one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -21,10 +23,11 @@ from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.band import ROUGHLY
 from fednet_emu.network.air.plain import PlainAir
 from fednet_emu.network.air.separate import BandAir
-from fednet_emu.network.air.transfer import Message, Transfer
+from fednet_emu.network.air.transfer import Grant, Message, Transfer
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.medium.shared_cohort import Ended, SharedCohort, SharedRequests
 from fednet_emu.records.ledger import SERVER, SEVERAL
+from fednet_emu.records.reasons import CODE
 
 
 class Uploads(NamedTuple):
@@ -49,6 +52,18 @@ class Uploads(NamedTuple):
     snr: Array
 
 
+@dataclass(slots=True)
+class Carried:
+    """An upload as faults see it, see `Uploads`."""
+
+    sender: int
+    size_bit: int
+    requested_ns: int
+    started_ns: int
+    receiver: int = SERVER
+    grant: Grant[float] | None = None
+
+
 @final
 class CohortBand:
     """Broadcasts and uploads of one medium.
@@ -61,7 +76,9 @@ class CohortBand:
         self._medium = medium
         air, places = medium.air, medium.turns.places
         alone = isinstance(air, BandAir)
-        self.broadcasts = medium.is_certain and alone and medium.settings.broadcasts
+        self.loses = bool(medium.faults.losing)
+        """Whether transfers are lost at random."""
+        self.broadcasts = medium.is_certain and not self.loses and alone and medium.settings.broadcasts
         """Whether `broadcast_end_ns` can be asked."""
         self.uploads = (
             medium.is_certain
@@ -201,20 +218,27 @@ class CohortBand:
         air.blocks = before
         return None
 
-    def record_uploads(self, sent: Uploads, numbers: IntArray) -> Array:
+    def fates(self, sent: Uploads) -> list[str]:
+        """Why each upload is lost at random although the link carries it; empty for one that arrives."""
+        if not self.loses:
+            return [""] * len(sent.device)
+        rows = zip(*(column.tolist() for column in sent[:4]), strict=True)
+        return [self._medium.faults.fate(Carried(device, *each)) for device, *each in rows]
+
+    def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
         """Record uploads of the values of these numbers [uploads]; return the energy in J of each, in the same order.
 
-        The caller adds it to the energy of the ledger.
+        `fates` has the loss reasons. The caller adds the energies to the energy of the ledger.
         """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios
         energy_j = sent.power_w * sent.air_s + radios.transmit_j_per_bit * size_bit
-        zeros = np.zeros(n)
+        zeros, lost = np.zeros(n), np.array([CODE[fate] for fate in fates])
         ledger.transfers.extend(
             kind=np.full(n, medium.kind), sender=sent.device, receiver=np.full(n, SERVER), receivers=np.ones(n),
             size_bit=sent.size_bit, payload=numbers, requested_ns=sent.requested_ns, started_ns=sent.started_ns,
-            ended_ns=sent.ended_ns, air_bit=size_bit, delivered_bit=sent.size_bit, lost=zeros, energy_j=energy_j,
-            receive_j=zeros, cell=zeros, snr=sent.snr,
+            ended_ns=sent.ended_ns, air_bit=size_bit, delivered_bit=np.where(lost, 0, sent.size_bit), lost=lost,
+            energy_j=energy_j, receive_j=zeros, cell=zeros, snr=sent.snr,
         )  # fmt: skip
         total_bit = int(sent.size_bit.sum())
         ledger.offered_bit[medium.kind] += total_bit

@@ -114,10 +114,10 @@ class Medium:
 
     @property
     def is_certain(self) -> bool:
-        """Whether a transfer is only lost if its link is too weak: no delays, faults, batteries, cells or movement."""
+        """Whether its link alone decides how long a transfer takes: no delays, batteries, cells or movement."""
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
-        faultless = not self.is_shared and self._loads is None and not self.faults.ending and not self.faults.losing
-        return one_band and faultless and not self.ledger.has_phases and self.band.outage_sinr <= 0
+        unbroken = not self.is_shared and self._loads is None and not self.faults.ending
+        return one_band and unbroken and not self.ledger.has_phases and self.band.outage_sinr <= 0
 
     @property
     def is_idle(self) -> bool:

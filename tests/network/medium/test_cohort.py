@@ -48,15 +48,15 @@ def test_a_band_with_a_request_is_not_idle():
     "setting",
     [
         "devices.battery={capacity_j: 1000}",
-        "network.uplink.loss={kind: random, probability: 0.1}",
         "network.transport={kind: tcp}",
         "network.uplink.access={kind: ofdma, scheduler: proportional-fair}",
         "network.uplink.access={kind: ofdma, subchannels: 2}",
     ],
 )
 def test_uploads_that_are_not_certain_are_no_cohort(setting):
-    """Batteries, losses, delays, planned or limited shares of the band; a plain uplink is one."""
+    """Batteries, delays, planned or limited shares of the band; a plain uplink is one, and one that loses uploads."""
     assert CohortBand(uplink()).uploads
+    assert CohortBand(uplink("network.uplink.loss={kind: random, probability: 0.1}")).uploads
     assert not CohortBand(uplink(setting)).uploads
 
 
