@@ -18,7 +18,7 @@ TURNS = 12
 
 @pytest.fixture(autouse=True)
 def _no_collections():
-    """A collection looks through all modules, at whosever turn it comes."""
+    """Without the garbage collector, whose time would count for whichever turn it interrupts."""
     gc.collect()
     gc.disable()
     yield

@@ -4,7 +4,7 @@ pip install -r examples/environment/requirements.txt
 python examples/environment/train.py pairs                       # two of four devices: the optimum is known
 python examples/environment/train.py quickstart --steps 12288
 
-OUT/curves.csv has the mean return of deterministic episodes that were not trained on, next to lines for a random draw,
+OUT/SCENE.csv has the mean return of deterministic episodes that were not trained on, next to lines for a random draw,
 FedCS, Oort, and the best possible policy where it is known; without them a learning curve says nothing.
 
 The settings of PPO differ from the defaults of Stable-Baselines3 in four points. A reward is divided by the running
@@ -108,8 +108,8 @@ def main() -> None:
             best = rows[-1][-1]
             print(export(model, scaled(env), given.out / "agent.safetensors"))
     curves = pd.DataFrame(rows, columns=["policy", "steps", "seed", "return"]).round(3)
-    curves.to_csv(given.out / "curves.csv", index=False)
-    draw(curves, given.out / "curves.png")
+    curves.to_csv(given.out / f"{given.scene}.csv", index=False)
+    draw(curves, given.out / f"{given.scene}.png")
     print(curves.groupby(["policy", "steps"], sort=False)["return"].agg(["mean", "min", "max"]).to_string())
 
 
