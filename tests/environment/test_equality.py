@@ -15,7 +15,7 @@ from fednet_emu.federation.outside import Outside, Question
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.network.planning import PLANNERS
 from fednet_emu.testing import small_federation
-from tests.environment.scenes import CELLS, PLANNED, SCENES, losses, normal, scene
+from tests.environment.scenes import CELLS, FADING, PLANNED, SCENES, losses, normal, scene
 from tests.quick import crossed
 
 
@@ -192,17 +192,24 @@ def test_the_quickstart_is_that_of_the_command(kind: str, seed: int) -> None:
 
 
 def test_no_observation_knows_the_future() -> None:
-    """Whatever happens after round 2, all observations up to its decision are the same."""
+    """A device that slows down and goes away after three rounds changes no observation before that."""
 
-    def seen(*changes: str) -> list[dict]:
-        env = Environment(scene(*SCENES["losses and deadline"], *changes), observe=("server",), timing_only=True)
-        found = [env.reset(seed=0)[0]]
-        for _ in range(2):
-            found.append(env.step(np.linspace(1, 0, 8))[0])
-        return found
+    def played(*changes: str) -> tuple[list[dict], list[float], str]:
+        env = Environment(scene(FADING, *changes), timing_only=True)
+        seen, over = [env.reset(seed=0)[0]], False
+        while not over:
+            observation, _, over, _, info = env.step(np.linspace(1, 0, 8))
+            seen.append(observation)
+        return seen, [float(its["now_s"][0]) for its in seen], info["event_digest"]
 
-    before, after = seen(), seen("stop.rounds=6", "evaluation.every_rounds=2")
-    assert all(np.array_equal(a[key], b[key]) for a, b in zip(before, after, strict=True) for key in a)
+    calm, times_s, digest = played()
+    slow = f"devices.straggler={{kind: slow-window, devices: [0, 1, 2], factor: 7, from_s: {times_s[3]}, to_s: 99}}"
+    away = f"devices.availability={{kind: windows, devices: {{2: [[0, {times_s[3] + 0.005}]]}}}}"
+    changed, _, other = played(slow, away)
+
+    assert all(np.array_equal(a[key], b[key]) for a, b in zip(calm[:4], changed[:4], strict=True) for key in a)
+    assert any(not np.array_equal(calm[4][key], changed[4][key]) for key in calm[4])
+    assert digest != other
 
 
 def test_a_replaced_rule_must_read_what_is_sent() -> None:
