@@ -1,4 +1,4 @@
-"""Train PPO to select devices, without training models; write its learning curves and the best agent.
+"""Train PPO to select devices, without training models; write its learning curves, and the agent of the first seed.
 
 pip install -r examples/environment/requirements.txt
 python examples/environment/train.py pairs                       # two of four devices: the optimum is known
@@ -29,6 +29,7 @@ from fednet_emu.testing import small_scenario
 
 PAIRS = ("devices.speed={kind: list, flop_per_s: [1e6, 5e5, 333333.3333333333, 250000]}", "algorithm.cohort=2")
 OPTIMUM = {"pairs": -20.8}
+UNITS = {"pairs": "ms", "quickstart": "s"}
 UNSEEN = range(1000, 1005)
 GAMMA = 0.9
 PPO_SETTINGS = {"n_steps": 256, "learning_rate": 1e-3, "gamma": GAMMA, "policy_kwargs": {"log_std_init": -1.0}}
@@ -61,7 +62,7 @@ def returned(model: PPO, env: Environment) -> float:
     return fmean(returns)
 
 
-def draw(curves: pd.DataFrame, file: Path) -> None:
+def draw(curves: pd.DataFrame, unit: str, file: Path) -> None:
     """The learning curve of each seed, and a line for each other policy."""
     mpl.use("agg")
     from matplotlib import pyplot as plt
@@ -72,7 +73,7 @@ def draw(curves: pd.DataFrame, file: Path) -> None:
     others = curves[curves["policy"] != "PPO"].groupby("policy", sort=False)["return"].mean()
     for place, (policy, value) in enumerate(others.items(), 1):
         axes.axhline(value, color=f"C{place}", linestyle="--", label=policy)
-    axes.set(xlabel="Steps of the environment", ylabel="Return of unseen episodes")
+    axes.set(xlabel="Steps of the environment", ylabel=f"Return of unseen episodes ({unit})")
     handles, labels = axes.get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))  # one line of PPO
     axes.legend(named.values(), named.keys())
@@ -80,7 +81,7 @@ def draw(curves: pd.DataFrame, file: Path) -> None:
 
 
 def main() -> None:
-    """Write the curves of all seeds, and the agent whose last episodes have the largest return."""
+    """Write the curves of all seeds, and the agent of the first one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scene", choices=["pairs", "quickstart"])
     parser.add_argument("--steps", type=int, default=4096)
@@ -93,7 +94,6 @@ def main() -> None:
     for policy, kind in {"random": "uniform", "FedCS": "fedcs", "Oort": "oort"}.items():
         env = environment(given.scene, kind)
         rows += [(policy, 0, seed, sum(play(env, SELECTIONS[kind](), seed=seed).rewards)) for seed in UNSEEN]
-    best = float("-inf")
     for seed in range(given.seeds):
         env, test = environment(given.scene), environment(given.scene)
         envs = VecNormalize(DummyVecEnv([lambda env=env: scaled(env)]), norm_obs=False, gamma=GAMMA)
@@ -104,12 +104,11 @@ def main() -> None:
             if model.num_timesteps >= given.steps:
                 break
             model.learn(min(1024, given.steps), reset_num_timesteps=False)
-        if rows[-1][-1] > best:
-            best = rows[-1][-1]
+        if seed == 0:
             print(export(model, scaled(env), given.out / "agent.safetensors"))
-    curves = pd.DataFrame(rows, columns=["policy", "steps", "seed", "return"]).round(3)
+    curves = pd.DataFrame(rows, columns=["policy", "steps", "seed", "return"]).round(2)
     curves.to_csv(given.out / f"{given.scene}.csv", index=False)
-    draw(curves, given.out / f"{given.scene}.png")
+    draw(curves, UNITS[given.scene], given.out / f"{given.scene}.png")
     print(curves.groupby(["policy", "steps"], sort=False)["return"].agg(["mean", "min", "max"]).to_string())
 
 
