@@ -4,7 +4,8 @@ Plays runs of the first seed in `results/reference/NAME/cells.csv` again without
 compares simulated time, bits and energy with the row, to the digits of the table. A line per study: `as measured`,
 `stale` with the columns that changed, or why it was not checked. A study is stale if one of its runs is; the exit code
 is then 1, unless `results/reference/README.md` names it among those of earlier versions. NAME is a study, or the file
-of one: `mcmahan_table1/single.csv`.
+of one: `mcmahan_table1/single.csv`; or `published/PAPER`, whose table of published numbers is made again if it needs no
+clone.
 
 With `--mend` all rows of a stale table are played, and get the times, bits and energies of today's code; what was
 learnt stays, as it does not depend on them. Costs of reaching a target are known where the row says the round, or the
@@ -26,6 +27,7 @@ import pandas as pd
 import fednet_emu as fe
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import csv_text, write_text
+from fednet_emu.results.published import PAPERS, compared
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import DIGITS
 from fednet_emu.study.runs import StudyRun, runs_of
@@ -64,6 +66,19 @@ def verdict(name: str, cells: int, *, mend: bool = False) -> str:
             return f"stale, and not mended: {len(table) - len(played)} rows are of no run, or depend on what is learnt"
         write_text(path, csv_text(mended(table, played), DIGITS))
     return f"{'mended' if mend else 'stale'}: {'; '.join(changed)}" if changed else "as measured"
+
+
+def compared_again(paper: str) -> str:
+    """What became of a table of published numbers that needs no clone; its command makes it again."""
+    path = REFERENCE / "published" / f"{paper}.csv"
+    written = pd.read_csv(path, dtype=str, keep_default_na=False)
+    now = compared(paper)
+    changed = [
+        str(row["setting"])
+        for row, its in zip(written.to_dict("records"), now.to_dict("records"), strict=True)
+        if row != its
+    ]
+    return f"stale: {'; '.join(changed)}" if changed else "as measured"
 
 
 def mended(table: pd.DataFrame, played: Sequence[tuple[StudyRun, Row]]) -> pd.DataFrame:
@@ -150,10 +165,12 @@ def main() -> None:
     if chosen.cells < 1:
         parser.error(f"--cells: nothing to play, got {chosen.cells}; give 1 or more")
     names = chosen.names or sorted(path.parent.name for path in REFERENCE.glob("*/cells.csv"))
+    names = names if chosen.names else [*names, *(f"published/{paper}" for paper in PAPERS)]
     found, known = False, said_to_be_old()
     for name in names:
         try:
-            text = verdict(name, chosen.cells, mend=chosen.mend)
+            paper = name.partition("published/")[2]
+            text = compared_again(paper) if paper else verdict(name, chosen.cells, mend=chosen.mend)
         except FednetError as error:
             text = f"not checked: {' '.join(str(error).split())}"
         found = found or (text.startswith("stale") and name not in known)
