@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import chain, groupby, product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from torch import Tensor
+
 from fednet_emu.algorithms.base import LocalTraining
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation import Deferred
-from fednet_emu.federation import accumulated, average
+from fednet_emu.federation import Deferred, accumulated, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from functools import cache
-from hypothesis import given
-from hypothesis import strategies as st
-from itertools import chain, product
-from itertools import groupby
-from pydantic import ValidationError
 from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of
 from tests.quick import examples
-from torch import Tensor
-from typing import Any
-import numpy as np
-import pytest
-import torch
-
 
 TURNS = frozenset({"uplink", "downlink"})
 RAGGED = ("data.n_samples=83", "partition=iid")

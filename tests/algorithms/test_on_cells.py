@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from fednet_emu.algorithms.asynchronous import dispatcher
 from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.emulation.build import build
@@ -11,23 +18,12 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.network.planning import PLANNERS
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.summaries import messages
-from fednet_emu.scenario.algorithms import ALGORITHMS
-from fednet_emu.scenario.algorithms import brings_own_learning
+from fednet_emu.scenario.algorithms import ALGORITHMS, brings_own_learning
 from fednet_emu.scenario.document import from_text
-from fednet_emu.testing import run_small
 from fednet_emu.testing import run_small, small_scenario
-from fednet_emu.testing import small_scenario
-from itertools import product
-from pathlib import Path
-from tests.algorithms.small import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, in_turns
-from tests.algorithms.small import ALGORITHM_SETTINGS, ROUNDS
-from tests.algorithms.small import WITH_CLASSES
+from tests.algorithms.small import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, WITH_CLASSES, in_turns
 from tests.algorithms.test_conformance import WITHOUT_DEADLINE
 from tests.quick import crossed
-from typing import Any
-import json
-import pytest
-
 
 FILES = Path(__file__).parents[2] / "scenarios" / "cells"
 CELLS: dict[str, dict[str, Any]] = {

@@ -1,30 +1,29 @@
 """Differential privacy, and its loss."""
 
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+import fednet_emu as fe
 from fednet_emu.algorithms import privacy_loss
-from fednet_emu.algorithms.accountant import epsilon
 from fednet_emu.algorithms.accountant import epsilon, renyi
 from fednet_emu.algorithms.private import AdaptiveClipping, CentralPrivacy, clipped, noised
 from fednet_emu.emulation.build import build
 from fednet_emu.emulation.hardware import notes
 from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import FednetError, ScenarioError
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import accumulated, mean_update
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.study.sweep import _totals
 from fednet_emu.testing import run_small, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.integrate import quad
-from scipy.stats import norm
 from tests.quick import examples
-import fednet_emu as fe
-import math
-import numpy as np
-import pandas as pd
-import pytest
-import torch
-
 
 KNOWN = [  # z, q, T, delta, the least over integer orders by another program; dp-accounting 0.6.0 with fractional ones
     (1.1, 256 / 60000, 14062, 1e-5, 2.596981, 2.596556),

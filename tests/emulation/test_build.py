@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import math
+import subprocess
 from collections import Counter
 from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fednet_emu as fe
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.cli.app import app
 from fednet_emu.devices.availability import Presence
 from fednet_emu.devices.profiles import dealt
 from fednet_emu.emulation import outlook
-from fednet_emu.emulation.build import build
 from fednet_emu.emulation.build import build, build_network, paths_of
 from fednet_emu.emulation.hardware import hardware
 from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.outlook import Cost
-from fednet_emu.emulation.outlook import Outlook, unreachable
-from fednet_emu.emulation.outlook import links_at_start
+from fednet_emu.emulation.outlook import Cost, Outlook, links_at_start, unreachable
 from fednet_emu.emulation.play import tried
 from fednet_emu.emulation.provenance import commit
 from fednet_emu.emulation.record import scene
@@ -28,20 +37,8 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.study.file import StudyFile
-from fednet_emu.testing import SMALL
-from fednet_emu.testing import run_small, small_scenario
-from fednet_emu.testing import small_scenario
-from hashlib import blake2b
-from pathlib import Path
+from fednet_emu.testing import SMALL, run_small, small_scenario
 from tests.emulation.test_profiles import MIXED, ended_of, of
-from typer.testing import CliRunner
-from typing import Any
-import fednet_emu as fe
-import json
-import math
-import numpy as np
-import pytest
-import subprocess
 
 
 def test_the_data_folder_may_be_a_string(tmp_path):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from fednet_emu.emulation.hardware import hardware
-from fednet_emu.emulation.hardware import notes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+import fednet_emu as fe
+from fednet_emu.emulation.hardware import hardware, notes
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.plausibility import radiated
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError, ScenarioError
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
@@ -24,16 +30,8 @@ from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.library import names
 from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.yaml_text import dump
-from fednet_emu.testing import SMALL, small_scenario
-from fednet_emu.testing import run_small, small_federation, small_scenario
-from pathlib import Path
-from ruamel.yaml import YAML
+from fednet_emu.testing import SMALL, run_small, small_federation, small_scenario
 from tests.quick import validator
-from typing import Any
-import fednet_emu as fe
-import numpy as np
-import pytest
-
 
 ROOT = Path(__file__).parents[2]
 PHONES = ("phone-lte-2020", "phone-5g-2020", "phone-5g-mmwave-2020")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fednet_emu.cli.app import app
-from fednet_emu.emulation import outlook
-from fednet_emu.emulation.given import scenario_of
-from fednet_emu.emulation.load import load_scenario
-from fednet_emu.emulation.load import warnings_of
-from fednet_emu.emulation.outlook import Cost, Outlook
-from fednet_emu.errors import ScenarioError
-from fednet_emu.errors import ScenarioWarning
-from fednet_emu.files import npz
-from pathlib import Path
-from typer.testing import CliRunner
-import fednet_emu as fe
-import numpy as np
-import pytest
 import re
 import sys
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fednet_emu as fe
+from fednet_emu.cli.app import app
+from fednet_emu.emulation import outlook
+from fednet_emu.emulation.given import scenario_of
+from fednet_emu.emulation.load import load_scenario, warnings_of
+from fednet_emu.emulation.outlook import Cost, Outlook
+from fednet_emu.errors import ScenarioError, ScenarioWarning
+from fednet_emu.files import npz
 
 OWN = {
     "channel": {

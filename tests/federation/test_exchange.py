@@ -24,13 +24,11 @@ def trains(_fed: Federation, k: Device, w: Deferred) -> Process:
 
 
 def exchanged(fed: Federation, message: Any, client: Any, *args: Any, **how: Any) -> Arrived:
-    """What arrives of an exchange with all devices."""
     arrived: Arrived = fed.clock.run_process(fed.exchange(fed.devices(), message, client, *args, **how))
     return arrived
 
 
 def uplinks(fed: Federation) -> Any:
-    """The uploads."""
     transfers = fed.ledger.frames()["transfers"]
     return transfers[transfers["kind"] == "uplink"]
 

@@ -30,7 +30,6 @@ class Play:
         self.result: Any = None
 
     def run(self, fed: Federation) -> Process:
-        """Play the flow."""
         self.result = yield from self.flow(fed)
 
 
@@ -109,15 +108,6 @@ def test_views_on_one_device_are_one_key() -> None:
     assert first != fed.device(2)
     assert first != small_federation().device(1)
     assert repr(first) == "dev-1"
-
-
-def test_the_server_has_no_samples() -> None:
-    """Its data is nobody's, and training there is an error that names it."""
-    fed = small_federation("server.flop_per_s=1e9")
-
-    assert (fed.server.name, fed.server.n_samples) == ("server", 0)
-    with pytest.raises(ScenarioError, match=r"^server, round 1: nothing to train on, got 0 samples"):
-        fed.server.training(fed.initial_model(), SgdPlan(lr=0.1, steps=1))
 
 
 def test_training_costs_its_floating_point_operations() -> None:
@@ -327,15 +317,6 @@ def test_a_deadlock_tells_lost_broadcasts_too() -> None:
         play(flow, "network.downlink.loss={kind: random, probability: 0.999999}")
 
 
-def test_a_run_that_stands_still_says_so() -> None:
-    """When no transfer carries a bit, each is given up after a second, and rounds would go round for ever: an error."""
-    shadowed = ("channel.rate={kind: shannon}", "channel.shadowing=none", "channel.device.tx_power_dbm=-300",
-                "channel.base_station.tx_power_dbm=-300")  # fmt: skip
-
-    with pytest.raises(Deadlock, match=r"^deadlock at t=1000 s: 1000 rounds in a row brought nothing, the last .* 1 s"):
-        run_small(*shadowed, "stop={simulated_s: 1e6}", timing_only=True)
-
-
 @pytest.mark.parametrize("changes", [(), ("network.uplink.loss={kind: random, probability: 0.5}",)])
 def test_a_deadline_that_nobody_meets_is_named(changes: tuple[str, ...]) -> None:
     """Rounds that take a nanosecond each and bring nothing end after a thousand, with the setting and its value."""
@@ -361,7 +342,6 @@ class Cheat:
         self.how = how
 
     def run(self, fed: Federation) -> Process:
-        """One round of cheating."""
         w = fed.defer(lambda v: v * 0.5, fed.initial_model())
         got = yield fed.downlink(fed.device(0), w)
         trained = yield fed.device(0).train(w, SgdPlan(lr=0.1, steps=1), 0)

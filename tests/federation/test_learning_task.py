@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
+import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
@@ -14,21 +26,9 @@ from fednet_emu.learning.data.partitions.base import Held, Partitioned, hold_out
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
-from fednet_emu.testing import small_federation
 from fednet_emu.testing import small_federation, small_scenario
 from tests.federation.texts import TWO_DEVICES, loss_of, plain_loop, two_owners
 from tests.learning.models.gpt import DigitReader, Gpt
-from torch import nn
-from types import SimpleNamespace
-from typing import Any
-import fednet_emu as fe
-import gc
-import hashlib
-import math
-import numpy as np
-import pytest
-import torch
-
 
 OWNERS = {"in order": [0, 0, 1, 1], "mixed": [1, 0, 1, 0], "one is nobody's": [0, 0, 1, -1]}
 
@@ -87,7 +87,6 @@ class Loud(Attack):
     """Test inputs of other classes are shouted."""
 
     def poisoned(self, x, y, samples):
-        """Nothing is poisoned here."""
         return x, y
 
     def trial(self, samples):
@@ -202,12 +201,6 @@ def test_scalars_of_payloads_are_counted() -> None:
     assert n_scalars(None) == n_scalars(()) == 0
 
 
-def test_a_payload_of_unknown_size_needs_its_size() -> None:
-    """A type that carries no known number of scalars is an error that names the remedy."""
-    with pytest.raises(TypeError, match="the size is unknown of a dict; give size_bit"):
-        n_scalars({"w": 1})
-
-
 @pytest.mark.parametrize("size_bit", [0.5, -1, math.inf, math.nan])
 def test_a_size_is_a_whole_number_of_bits(size_bit: float) -> None:
     """What cannot be a size is an error where it is given, not where it is written down."""
@@ -233,7 +226,6 @@ class Reports:
 
 
 def told(*scores: tuple[float | None, float | None]) -> tuple[Reports, Federation]:
-    """The algorithm and the federation after these scores."""
     reports, fed = Reports(*scores), small_federation(timing_only=True)
     fed.run(reports)
     return reports, fed

@@ -23,7 +23,6 @@ from tests.learning.graph.memory import Memory
 
 
 def alive(kind: type) -> int:
-    """Objects of a class that are in use."""
     gc.collect()
     return sum(type(thing) is kind for thing in gc.get_objects())
 

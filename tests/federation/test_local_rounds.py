@@ -300,19 +300,6 @@ def test_a_reply_at_a_part_of_the_power_is_sent_one_by_one(monkeypatch):
     assert outcome(arrays=True) == outcome(arrays=False)
 
 
-@pytest.mark.parametrize(
-    ("client", "words"),
-    [
-        (lambda fed, k, w, t: (yield fed.sleep(1.0)), "got one that waits for sleep; yield computations of k only"),
-        (lambda fed, k, w, t: (yield fed.uplink(k, w)), "got one that waits for the uplink from dev-0 to server"),
-    ],
-)
-def test_a_marked_client_that_waits_for_something_else_is_refused(client, words):
-    """The mark promises computations only."""
-    with pytest.raises(AlgorithmError, match=words):
-        _run_marked(client)
-
-
 def test_a_marked_client_that_returns_its_training_unawaited_is_refused():
     """As an unmarked one is."""
 

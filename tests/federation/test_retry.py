@@ -34,7 +34,6 @@ class Play:
         self.result: Any = None
 
     def run(self, fed: Federation) -> Process:
-        """Play the flow."""
         self.result = yield from self.flow(fed)
 
 
@@ -46,7 +45,6 @@ def play(flow: Callable[[Federation], Process], *settings: str) -> tuple[Any, Fe
 
 
 def requested_s(fed: Federation) -> list[float]:
-    """When each transfer was asked for."""
     times: list[float] = fed.ledger.frames()["transfers"]["requested_s"].tolist()
     return times
 

@@ -23,7 +23,6 @@ class Sound(fe.Algorithm):
     """Federated averaging with arithmetic on values; every slip below is one change of it."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Rounds of all devices."""
         w = fed.initial_model()
         for t in fed.rounds():
             cohort = yield fed.cohort(4, t)
@@ -32,13 +31,11 @@ class Sound(fe.Algorithm):
             fed.end_of_round(w, invited=len(cohort), arrived=len(cohort))
 
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-        """Receive, train, send."""
         got = yield fed.downlink(k, w)
         trained = yield k.train(got.payload, PLAN, t)
         return (yield fed.uplink(k, trained.params))
 
     def mean(self, fed: fe.Federation, arrived: list[Any]) -> Any:
-        """The new model."""
         return sum(arrived) / len(arrived)
 
 
@@ -67,7 +64,6 @@ class Trains(Sound):
     arguments: Any = None
 
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-        """Receive, train with these arguments, send."""
         got = yield fed.downlink(k, w)
         plan, terms = self.arguments
         trained = yield k.train(got.payload, plan, t, **terms)
@@ -101,7 +97,6 @@ def test_a_lost_payload_is_no_model() -> None:
 
     class Careless(Sound):
         def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-            """Train from nothing."""
             trained = yield k.train(None, PLAN, t)  # type: ignore[arg-type]
             return (yield fed.uplink(k, trained.params))
 
@@ -117,11 +112,9 @@ class Bare(Compression):
     makes: Any = None
 
     def bit(self, n: int) -> int:
-        """As they are."""
         return 32 * n
 
     def compress(self, v: torch.Tensor, rng: Any) -> Any:
-        """What the slip makes of it."""
         return self.makes(v)
 
 
@@ -152,7 +145,6 @@ class WithoutItsEnd(Sound):
     """The loop over the rounds never ends one."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Sends to the first device again and again."""
         for _ in fed.rounds():
             yield fed.downlink(fed.device(0), None, size_bit=1000)
 
@@ -161,7 +153,6 @@ class Empty(Sound):
     """The loop over the rounds takes no time at all."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Does nothing."""
         for _ in fed.rounds():
             pass
         yield fed.sleep(1)
@@ -171,7 +162,6 @@ class Endless(Sound):
     """A loop of its own, which asks for a cohort and does nothing with it."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Asks again and again."""
         while True:
             yield fed.cohort(4)
 
@@ -221,15 +211,6 @@ def test_the_count_begins_anew_with_every_round() -> None:
         rounds.wait()
 
 
-def test_several_requests_count_as_many() -> None:
-    """Ten thousand at once are as many as a device may ask for in a round."""
-    rounds = Rounds(Clock(), Ledger(), 1, ends_by_time=False)
-
-    rounds.request(MAX_REQUESTS)
-    with pytest.raises(AlgorithmError, match="round 1 would go on for ever"):
-        rounds.request()
-
-
 def test_an_exchange_counts_two_requests_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message and the reply: six are enough for three exchanges."""
     monkeypatch.setattr("fednet_emu.federation.rounds.MAX_REQUESTS", 6)
@@ -270,7 +251,6 @@ class ReturnsAnUplink(Sound):
     """The client returns the event of its upload."""
 
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-        """Forgets the last `yield`."""
         got = yield fed.downlink(k, w)
         return fed.uplink(k, got.payload)
 
@@ -279,7 +259,6 @@ class TakesADownlink(Sound):
     """The client takes the event of the download for the delivery."""
 
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-        """Forgets the first `yield`."""
         got = fed.downlink(k, w)
         return (yield fed.uplink(k, got.payload))
 
@@ -288,7 +267,6 @@ class TakesAComputation(Sound):
     """The client takes the event of the training for its result."""
 
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-        """Forgets the second `yield`."""
         got = yield fed.downlink(k, w)
         trained = k.train(got.payload, PLAN, t)
         return (yield fed.uplink(k, trained.params))
@@ -298,7 +276,6 @@ class TakesACohort(Sound):
     """The server takes the event of the cohort for the devices."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Forgets the `yield` before the cohort."""
         for t in fed.rounds():
             yield fed.gather(self.client(fed, k, None, t) for k in fed.cohort(4, t))
 
@@ -307,7 +284,6 @@ class TakesReplies(Sound):
     """The server takes the event of the gathering for the replies."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Forgets the `yield` before the gathering."""
         w = fed.initial_model()
         yield fed.sleep(1)
         fed.gather(self.client(fed, k, w, 0) for k in fed.devices())[0]
@@ -335,7 +311,6 @@ class Hurries(Sound):
     """The server ends its rounds without waiting for anything."""
 
     def run(self, fed: fe.Federation) -> fe.Process:
-        """Sends, and goes on."""
         w = fed.initial_model()
         for _ in fed.rounds():
             for k in fed.devices():
@@ -367,7 +342,6 @@ class UploadsBeside(Sound):
         return fe.Delivery(k.index, -1, w, 0, 0, 0, 0)
 
     def upload(self, fed: fe.Federation, k: fe.Device, w: Any) -> fe.Process:
-        """Waits."""
         yield fed.uplink(k, w)
 
 
@@ -385,7 +359,6 @@ class WaitsLater(Sound):
     """An upload is waited for after it has ended."""
 
     def client(self, fed: fe.Federation, k: fe.Device, w: Any, t: int) -> fe.Process:
-        """Does something else meanwhile."""
         sent = fed.uplink(k, w)
         yield fed.sleep(0.01)
         return (yield sent)
@@ -404,7 +377,6 @@ def test_an_event_may_be_waited_for_later() -> None:
 
 
 def with_mean(mean: Callable[[Any, list[Any]], Any]) -> type[fe.Algorithm]:
-    """The sound algorithm with another mean."""
     return type("Slip", (Sound,), {"mean": lambda _self, fed, arrived: mean(fed, arrived), "__module__": __name__})
 
 

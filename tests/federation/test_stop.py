@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fednet_emu as fe
 from fednet_emu.algorithms.selection.base import RoundWork
 from fednet_emu.errors import ScenarioError
-from fednet_emu.federation.stop import Stop
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.datasets.text import characters
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from pydantic import ValidationError
 from tests.federation.texts import TEXT, TWO_DEVICES, loss_of, plain_loop, two_owners
-from torch import nn
-import fednet_emu as fe
-import math
-import numpy as np
-import pytest
-import torch
-
 
 CLASSES = ("data={kind: synthetic, n_samples: 200, n_test: 200, features: 9, classes: 2}", "model=softmax")
 
@@ -101,12 +100,6 @@ def test_an_accuracy_alone_cannot_end_a_timing_only_run() -> None:
     assert run_small(*CLASSES, "stop={accuracy: 0.9, rounds: 2}", timing_only=True).round == 2
 
 
-def test_some_limit_is_required() -> None:
-    """A run that nothing ends is refused, with the settings that would end it."""
-    with pytest.raises(ValidationError, match="give one of rounds, simulated_s, bits, energy_j, accuracy"):
-        Stop()
-
-
 LEARNING = (*CLASSES, "stop.rounds=6", "algorithm.lr=0.01")
 
 
@@ -139,16 +132,6 @@ def test_a_milestone_that_is_met_changes_nothing() -> None:
 def test_a_milestone_counts_for_nothing_where_no_accuracy_is_measured() -> None:
     """A timing-only run has none."""
     assert run_small(*LEARNING, "stop.milestones=[{rounds: 1, accuracy: 1}]", timing_only=True).round == 6
-
-
-@pytest.mark.parametrize(
-    ("text", "got"), [("accuracy: 1", "none"), ("rounds: 1, bits: 2, accuracy: 1", "rounds: 1 and bits: 2")]
-)
-def test_a_milestone_names_one_cost(text: str, got: str) -> None:
-    """With none or two it is refused."""
-    what = f"exactly one of rounds, simulated_s, bits and energy_j is needed, got {got}"
-    with pytest.raises(ScenarioError, match=what):
-        run_small(f"stop.milestones=[{{{text}}}]")
 
 
 # ---- patience --------------------------------------------------------------------------------------------------------
@@ -204,13 +187,6 @@ def test_patience_without_what_it_counts_is_refused(settings: tuple[str, ...], w
     assert any(words in f"{'.'.join(key)}: {what}" for key, what in scenario.contradictions())
 
 
-def test_a_regression_has_no_accuracy_to_wait_for() -> None:
-    """Its loss can be waited for."""
-    with pytest.raises(ScenarioError, match=r"stop.patience.metric: a regression has no accuracy"):
-        small_federation("stop.patience={metric: accuracy}", "server.validation_samples=9")
-    assert run_small("stop.patience={evaluations: 1}", "server.validation_samples=9", "algorithm.lr=0").round == 1
-
-
 def test_models_of_devices_count_by_their_mean() -> None:
     """Where each device trains alone."""
     fed = run_small(*WAITING, "stop.rounds=2", "stop.patience={}", "algorithm={kind: local, cohort: 4, lr: 0.1}")
@@ -228,7 +204,6 @@ STEADY = (
 
 
 def planned(planner: str, *more: str) -> tuple[str, ...]:
-    """A steady federation with a planned uplink."""
     return (*STEADY, f"network.uplink.access={{kind: planned, planner: {planner}}}", *more)
 
 
@@ -532,11 +507,3 @@ def test_targets_of_several_numbers_are_a_regression():
     last = run.evaluations.iloc[-1]
     assert last["r2"] > 0.99
     assert last["rmse"] == pytest.approx(math.sqrt(last["loss"] / 2), rel=1e-5)
-
-
-def test_tokens_take_no_backdoor_and_metrics_have_their_own_columns():
-    """Each refusal is one sentence."""
-    with pytest.raises(ScenarioError, match="a backdoor needs real inputs to stamp"):
-        fe.run({**SCENARIO, "attack": "backdoor"}, data=SAMPLES, progress=False)
-    with pytest.raises(ScenarioError, match="two columns of one name, got top_5 again"):
-        fe.run({**SCENARIO, "evaluation": {"metrics": ["top-k", "top-k"]}}, data=SAMPLES, progress=False)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from fednet_emu.errors import ScenarioError
+import math
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import exp1
+
 from fednet_emu.federation import Deferred, Device, Federation, Process, accumulated, mean_update
-from fednet_emu.federation import accumulated
 from fednet_emu.federation.secure_sums import PRIME, SecureMean, agreed, levels, mask, opened, shares
 from fednet_emu.federation.sums import NoisyMean
-from fednet_emu.kernel.streams import Streams
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.network.secure_aggregation import Bonawitz, SecAggPlus, sparse
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from fednet_emu.testing import run_small, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
-from itertools import combinations
-from scipy.special import exp1
 from tests.algorithms.small import resumed_every_round
 from tests.quick import crossed, examples
-import math
-import numpy as np
-import pandas as pd
-import pytest
-import torch
-
 
 KNOWN = [  # n, m, bits of keys, shares, vector, expansion over 16 bit an entry; the first two as the abstract prints
     (1024, 1048576, 524288, 1309696, 27262976, 1.7343),
@@ -331,12 +328,6 @@ def test_what_needs_single_uploads_is_refused(changes, problem):
     assert any(path[:3] == ("network", "uplink", "secure_aggregation") and problem in what for path, what in found)
 
 
-def test_a_downlink_has_none():
-    """Sums are for the uplink."""
-    with pytest.raises(ScenarioError, match="secure_aggregation"):
-        small_scenario("network.downlink.secure_aggregation={kind: bonawitz}")
-
-
 AIR = "network.uplink.access={kind: over-the-air, slot_s: 0.001, symbols_per_slot: 4, cutoff: 0.2}"
 FADING = "channel.fading={kind: rayleigh, coherence_s: 0.01}"
 DIFFERENT = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 2e5]}"
@@ -345,14 +336,12 @@ DOWN_S = 320e-6
 
 
 def uplinks(fed: Federation):
-    """The rows of the uplink."""
     assert not any(verify(fed.ledger, frozenset({"downlink"})).values())
     transfers = fed.ledger.frames()["transfers"]
     return transfers[transfers["kind"] == "uplink"].reset_index(drop=True)
 
 
 def final(fed: Federation) -> torch.Tensor:
-    """The model at the end."""
     return fed.read(fed.latest)
 
 
@@ -381,12 +370,6 @@ def test_who_is_not_ready_at_the_last_moment_is_left_out() -> None:
     assert rows["started_s"].to_numpy() == pytest.approx(np.full(3, 2e-3))
     assert (rounds["invited"][0], rounds["arrived"][0]) == (4, 3)
     assert rounds["ended_s"][0] == pytest.approx(5e-3)
-
-
-def test_a_deadline_within_the_burst_is_refused() -> None:
-    """Nobody could ever be in time."""
-    with pytest.raises(ScenarioError, match=r"algorithm\.deadline_s: is over before a burst of 10 entries"):
-        run_small(AIR, "algorithm.deadline_s=0.003")
 
 
 def test_who_leaves_in_the_middle_of_a_burst_is_left_out() -> None:
@@ -551,28 +534,3 @@ def test_the_gain_in_latency_over_ofdma_grows_linearly_with_the_devices() -> Non
 
     assert air == pytest.approx([0.003] * 3)
     assert np.divide(parts, air) == pytest.approx(parts[0] / 0.003 * np.array([1, 2, 4]), rel=1e-3)
-
-
-def test_an_upload_by_itself_is_refused() -> None:
-    """An algorithm that asks for one learns that the uplink carries sums only."""
-    fed = small_federation(AIR)
-
-    with pytest.raises(ScenarioError, match=r"network\.uplink\.access: carries sums only"):
-        fed.uplink(fed.device(0), fed.initial_model())
-
-
-@pytest.mark.parametrize(
-    ("settings", "key", "what"),
-    [
-        (("network.uplink.loss={kind: random, probability: 0.1}",), "uplink.loss", "no single packet can be lost"),
-        (("network.uplink.compression=sign",), "uplink.compression", "every entry is an analogue symbol"),
-        (("network.power_control={kind: open-loop, target_dbm: -80}",), "power_control", "invert"),
-        (("network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}",), "cells", "one server"),
-    ],
-)
-def test_what_makes_no_sense_for_sums_is_refused_before_the_run(settings, key, what) -> None:
-    """Packets, bits, other power control and other cells; the problem names the key and the reason."""
-    found = {".".join(path): text for path, text in small_scenario(AIR, *settings).contradictions()}
-
-    assert what in found[f"network.{key}"]
-    assert "another access than over-the-air" in found[f"network.{key}"]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
 from fednet_emu.algorithms.base import Algorithm
 from fednet_emu.compression import COMPRESSIONS
 from fednet_emu.emulation.outlook import Outlook
-from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
@@ -18,13 +25,6 @@ from fednet_emu.records.laws.verify import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, resumed_every_round, settings_of
-from typing import Any
-import math
-import numpy as np
-import pandas as pd
-import pytest
-import torch
-
 
 UP, DOWN = "network.uplink.compression=", "network.downlink.compression="
 LOSSY = "network.uplink.loss={kind: random, probability: 0.4}"
@@ -233,14 +233,6 @@ def test_none_is_as_if_there_were_no_setting() -> None:
     assert none.links._publications is None
 
 
-def test_sidelinks_refuse_it() -> None:
-    """Messages from device to device go whole."""
-    with pytest.raises(
-        ScenarioError, match=r"sidelink\.compression: is for uplink and downlink, got sign; leave it out"
-    ):
-        small_scenario("network.sidelink={channel: {include: ideal}, compression: sign}")
-
-
 def test_since_has_an_entry_for_each_part() -> None:
     """A payload of two parts with one model for them is a mistake in the algorithm, and says so."""
 
@@ -399,29 +391,10 @@ def test_timed_evaluation_ignores_runs_without_training() -> None:
     assert timed.ledger.event_digest() == run_small().ledger.event_digest()
 
 
-class Forgetful(Algorithm):
-    """A server that waits for what nobody will send."""
-
-    def run(self, fed: Federation) -> Process:
-        """Send one model, then wait."""
-        w = fed.initial_model()
-        yield fed.uplink(fed.device(0), w)
-        yield fed.inbox().collect(1)
-
-
-@pytest.mark.parametrize("stop", ["stop={rounds: 3}", "stop={rounds: 3, simulated_s: 10}"])
-def test_timed_evaluation_does_not_hide_a_deadlock(stop: str) -> None:
-    """Timers of the observer are no reason to think that anything will still happen."""
-    fed = small_federation(EVERY_MS, stop)
-    with pytest.raises(Deadlock, match="waits for"):
-        fed.run(Forgetful())
-
-
 class OwnModels(Algorithm):
     """Device d's own model is d times the vector of ones."""
 
     def run(self, fed: Federation) -> Process:
-        """One round that takes no time."""
         fed.initial_model()
         own = [fed.graph.constant(float(d) * torch.ones(fed.task.model.size)) for d in range(fed.n_devices)]
         fed.end_of_round(own, invited=0, arrived=1)

@@ -79,7 +79,6 @@ class World:
         transfer.callbacks.append(note)
 
     def cancel(self, number: int) -> None:
-        """Cancel a request, if it has been made."""
         if number in self.sent:
             self.sent[number].cancel(Delivery.given_up(self.clock.now_s))
             self.log.append((number, self.clock.now, "cancelled"))
@@ -93,7 +92,6 @@ def general(access: Access) -> Access:
 
 
 def instants_of(rows: Sequence[tuple[Any, ...]]) -> set[int]:
-    """The times of all requests, starts and ends."""
     return {time_ns for row in rows for time_ns in row[6:9]}
 
 

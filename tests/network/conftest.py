@@ -96,14 +96,12 @@ class Cell:
         return (yield self.medium.send(*ends, Message(payload, size_bit, 0, 0 if together else None)))
 
     def close(self) -> None:
-        """Close the books; every law must hold."""
         self.medium.close()
         broken = {law: text for law, text in verify(self.ledger, self.exclusive).items() if text}
         assert broken == {}
 
     @property
     def rows(self) -> pd.DataFrame:
-        """The transfers of the ledger."""
         return self.ledger.frames()["transfers"]
 
 

@@ -33,19 +33,15 @@ class HandMadeLinks(Links):
         self._snr = snr
 
     def snr(self, sender: int, receiver: int) -> float:
-        """SNR of whichever end is a device."""
         return self._snr[max(sender, receiver)]
 
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of whichever end is a device."""
         return mix(FADING_KEY, max(sender, receiver))
 
     def snrs(self, sender: Any, receiver: Any) -> Any:
-        """SNRs of whichever ends are devices."""
         return np.asarray(self._snr, float)[np.maximum(sender, receiver)]
 
     def fading_keys(self, sender: Any, receiver: Any) -> Any:
-        """Keys of whichever ends are devices."""
         return mixes(FADING_KEY, np.maximum(sender, receiver))
 
 
@@ -56,19 +52,15 @@ class Pairs(Links):
         self._snr = np.asarray(snr, float)
 
     def snr(self, sender: int, receiver: int) -> float:
-        """What the receiver hears of the sender."""
         return float(self._snr[receiver, sender])
 
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Of no use here."""
         return 0
 
     def snrs(self, sender: Any, receiver: Any) -> Any:
-        """What the receivers hear of the senders."""
         return self._snr[receiver, sender]
 
     def fading_keys(self, sender: Any, receiver: Any) -> Any:
-        """Of no use here."""
         return np.zeros(np.broadcast_shapes(np.shape(sender), np.shape(receiver)), np.uint64)
 
 
@@ -80,7 +72,6 @@ class PlainRadios(Radios):
     full_w: float = 0.2  # type: ignore[assignment]
 
     def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
-        """The same for all."""
         return self.full_w
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
-from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.clock import Clock, to_ns
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.network.air.transfer import Message
+from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.backhaul import Backhaul, BackhaulSettings
 from fednet_emu.network.cells import HexagonalCells, ListedCells, SingleCell
 from fednet_emu.network.links.links import CellEnvironment, CellLinks, cell_of, network_links, radio_of
@@ -22,16 +28,8 @@ from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import ValidationError
 from tests.network.media import medium_of
 from tests.quick import examples
-from typing import Any
-import math
-import numpy as np
-import pytest
-
 
 MBIT = 1_000_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
@@ -83,12 +81,6 @@ def test_a_hexagonal_grid_has_its_distance_to_every_neighbour(rings, count):
     assert xy_m[0].tolist() == [0.0, 0.0]
 
 
-def test_two_stations_at_one_place_are_refused():
-    """The message shows which place."""
-    with pytest.raises(ValidationError, match=r"two base stations are at one place, got \[1.0, 2.0\]"):
-        ListedCells(xy_m=((0, 0), (1, 2), (1, 2)))
-
-
 CHANNEL = {
     "carrier_hz": 2e9,
     "bandwidth_hz": 1e6,
@@ -101,7 +93,6 @@ SHADOWED = {**CHANNEL, "shadowing": {"kind": "log-normal", "sigma_db": 8.0}}
 
 
 def environment(channel, seed):
-    """What the links of all cells share."""
     return CellEnvironment(Channel.model_validate(channel), Streams(seed), FullPower())
 
 
@@ -299,8 +290,6 @@ def test_two_stations_and_two_devices_agree_with_ns_3(direction, own_m, other_m,
 
 
 class WorldBackhaul:
-    """A backhaul by itself."""
-
     def __init__(self, **given: Any) -> None:
         self.clock, self.ledger = Clock(), Ledger()
         self.lines = Backhaul(self.clock, self.ledger, BackhaulSettings.model_validate(given), 7)
@@ -325,7 +314,6 @@ class WorldBackhaul:
         return [process.value for process in started if not process.is_alive]
 
     def column(self, name: str) -> list[Any]:
-        """A column of the recorded table."""
         return list(self.ledger.frames()["backhaul"][name])
 
 

@@ -1,5 +1,11 @@
 """The network, and its narrow bands."""
 
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock
@@ -7,19 +13,12 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.network import Network
-from fednet_emu.network.settings import ACCESSES, NetworkSettings
-from fednet_emu.network.settings import Downlink, NetworkSettings, Sidelink, Uplink
+from fednet_emu.network.settings import ACCESSES, Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import SERVER, Ledger
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.testing import run_small
-from itertools import pairwise
-import math
-import numpy as np
-import pytest
-
 
 DEVICE = {"tx_power_dbm": 20, "noise_figure_db": 9, "height_m": 1.5, "amplifier_efficiency": 0.5, "circuit_w": 0.05}
 BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10}

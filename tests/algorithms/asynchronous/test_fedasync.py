@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import heapq
+import weakref
 from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
 from fednet_emu.algorithms.asynchronous.staleness import Constant, Hinge, Polynomial, Staleness
-from fednet_emu.algorithms.asynchronous.staleness import Constant, Polynomial, Staleness
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.testing import run_small
-from fednet_emu.testing import run_small, small_federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.asynchronous.by_hand import (
     FLOP,
@@ -22,15 +27,7 @@ from tests.algorithms.asynchronous.by_hand import (
     descended,
     trained,
 )
-from tests.algorithms.asynchronous.by_hand import INSTANT_LINKS
 from tests.algorithms.small import ENGINES
-from torch import Tensor
-from typing import Any
-import heapq
-import pytest
-import torch
-import weakref
-
 
 IDEAL = (SPEEDS, *INSTANT_LINKS)
 
@@ -322,7 +319,10 @@ def test_the_next_one_is_drawn_uniformly() -> None:
 
 def test_another_seed_asks_others() -> None:
     """The draw is the seed's."""
-    first, other = (run_small(*TEN, fedasync_of_dispatcher(3), f"seed={seed}", "stop.rounds=20", timing_only=True) for seed in (0, 1))
+    first, other = (
+        run_small(*TEN, fedasync_of_dispatcher(3), f"seed={seed}", "stop.rounds=20", timing_only=True)
+        for seed in (0, 1)
+    )
 
     assert first.ledger.computes.column("device").tolist() != other.ledger.computes.column("device").tolist()
 

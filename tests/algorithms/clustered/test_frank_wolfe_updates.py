@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
 from fednet_emu.algorithms.clustered.frank_wolfe import updates as oracles
 from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import (
     ascended,
     box,
+    clusters_oracle,
     components,
     differences,
     distances,
     matrix_of,
     pairs_of,
+    partitions,
     pulls,
     slopes,
     springs,
+    tied,
 )
-from fednet_emu.algorithms.clustered.frank_wolfe.updates import clusters_oracle, matrix_of, partitions, tied
-from hypothesis import given
-from hypothesis import strategies as st
-from itertools import combinations
 from tests.algorithms.clustered.discrete import Block, agglomerated, profit, value
 from tests.quick import crossed, examples
-from tests.quick import examples
-from torch import Tensor
-import numpy as np
-import pytest
-import torch
-
 
 SEEDS = st.integers(0, 10_000)
 

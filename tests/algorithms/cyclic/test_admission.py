@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import numpy as np
+import pytest
+
 from fednet_emu.algorithms.cyclic.admission import (
     CandidateSenders,
+    candidate_senders,
     coloured_groups,
     greedy_group,
     greedy_groups,
     with_further_seats,
 )
-from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.algorithms.cyclic.structures import InterferenceGroups
 from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.receiver.interference import successive_cancellation
 from fednet_emu.testing import run_small, small_federation
-from itertools import combinations
 from tests.quick import crossed
-import numpy as np
-import pytest
-
 
 STATIONS = np.array([[0, 0], [200, 0], [100, 173], [-200, 0], [-100, -173]])
 

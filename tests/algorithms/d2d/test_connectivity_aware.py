@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fednet_emu.algorithms.d2d import connectivity_bounds as theory
 from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware, known, sampled, weights
 from fednet_emu.algorithms.d2d.connectivity_bounds import BOUNDS, Degrees
@@ -15,15 +26,6 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.topology import Digraph
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import small_federation
-from fractions import Fraction
-from hypothesis import given
-from hypothesis import strategies as st
-from itertools import combinations
-from typing import Any
-import networkx as nx
-import numpy as np
-import pytest
-import torch
 
 
 def clusters_of(

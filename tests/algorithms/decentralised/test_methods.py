@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
 from fednet_emu.algorithms.decentralised import matcha
 from fednet_emu.algorithms.decentralised.d_psgd import metropolis
 from fednet_emu.algorithms.decentralised.gossip import Gossip
@@ -14,21 +24,20 @@ from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.network.topology import Digraph
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from fednet_emu.testing import small_federation
-from hypothesis import given
-from hypothesis import strategies as st
-from itertools import product
-from numpy.typing import NDArray
 from tests.algorithms.decentralised import oracle
-from tests.algorithms.decentralised.graphs import Pairs, complete, graph_of, hypercube, path, ring, star, torus
-from tests.algorithms.decentralised.graphs import complete, ring, sidelink
+from tests.algorithms.decentralised.graphs import (
+    Pairs,
+    complete,
+    graph_of,
+    hypercube,
+    path,
+    ring,
+    sidelink,
+    star,
+    torus,
+)
 from tests.algorithms.heterogeneous.oracle import SKEWED, Vector, algorithm
 from tests.algorithms.small import ENGINES
-import math
-import numpy as np
-import pytest
-import torch
-
 
 HOUSE = [*ring(6), (0, 3), (1, 4)]
 """Six devices with two or three neighbours each."""

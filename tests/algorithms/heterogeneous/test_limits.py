@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
 from fednet_emu.algorithms.base import Synchronous
-from fednet_emu.algorithms.heterogeneous.feddyn import FedDyn
-from fednet_emu.algorithms.heterogeneous.feddyn import corrected
+from fednet_emu.algorithms.heterogeneous.feddyn import FedDyn, corrected
 from fednet_emu.algorithms.heterogeneous.fednova import gradient_weight, normalised_average
 from fednet_emu.algorithms.heterogeneous.q_ffl import fair_step
 from fednet_emu.algorithms.heterogeneous.scaffold import Scaffold
@@ -14,9 +21,7 @@ from fednet_emu.federation import SgdPlan, accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.optimizers import Optimizer
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.testing import run_small
-from fednet_emu.testing import small_federation, small_scenario
-from itertools import pairwise
+from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.heterogeneous.oracle import (
     SKEWED,
     Loop,
@@ -29,16 +34,8 @@ from tests.algorithms.heterogeneous.oracle import (
     scaffold,
     scaffold_of_niid_bench,
 )
-from tests.algorithms.heterogeneous.oracle import SKEWED, algorithm, played
-from tests.algorithms.heterogeneous.oracle import algorithm
 from tests.algorithms.small import ENGINES
 from tests.quick import crossed
-from torch import Tensor
-from typing import Any
-import numpy as np
-import pytest
-import torch
-
 
 TILTED = (
     "devices.count=6",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+import torch
+
 from fednet_emu.algorithms.clustered.cfl import halves, lengths
 from fednet_emu.algorithms.clustered.ifca import averaged, best, shuffled
 from fednet_emu.federation import SgdPlan, accumulated
@@ -11,10 +15,6 @@ from fednet_emu.learning.models.layers import Layers
 from fednet_emu.records.summaries import spread
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ENGINES
-import numpy as np
-import pytest
-import torch
-
 
 SGD = "cohort: 4, lr: 0.05, local_steps: 3, batch_size: 8"
 PFEDME = f"algorithm={{kind: pfedme, {SGD}, pull: 2, device_lr: 0.3, device_steps: 2, server_lr: 0.7}}"

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
 from fednet_emu.algorithms.base import Synchronous
 from fednet_emu.algorithms.selection import SELECTIONS
 from fednet_emu.algorithms.selection.base import RoundWork
@@ -11,16 +18,10 @@ from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
-from fednet_emu.testing import run_small
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.selection.knowledge import known
 from tests.algorithms.small import ALGORITHM_SETTINGS, CONDITIONS, EVERYWHERE, ROUNDS, resumed_every_round
 from tests.quick import crossed
-import math
-import numpy as np
-import pandas as pd
-import pytest
-import torch
 
 
 def test_utility_by_hand() -> None:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from fednet_emu.algorithms.split.splitfed import CutLink
-from fednet_emu.algorithms.split.splitfed import DeviceBatches, JointSteps
+import copy
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import fednet_emu as fe
+from fednet_emu.algorithms.split.splitfed import CutLink, DeviceBatches, JointSteps
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import SgdPlan
@@ -11,25 +22,11 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.cuts import Cut, cuts_of
-from fednet_emu.learning.models.cuts import cuts_of
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from fednet_emu.testing import small_federation, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
-from itertools import islice
 from tests.algorithms.small import resumed_every_round
 from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained
-from tests.algorithms.split.oracle import UNEVEN, splitfed, timed, trained
 from tests.quick import crossed
-from torch import nn
-import copy
-import fednet_emu as fe
-import numpy as np
-import pandas as pd
-import pytest
-import torch
-
 
 VARIANTS = ("sl", "v1", "v2", "psl")
 LOCAL = f"lr: {LR}, batch_size: {BATCH}, local_epochs: {EPOCHS}"

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
 from fednet_emu.algorithms.unlabelled.fedul import (
+    Best,
     SurrogateLoss,
+    better,
     ce_on_probs,
     empirical_priors,
+    pick,
+    record,
     transition,
 )
-from fednet_emu.algorithms.unlabelled.fedul import Best, better, ce_on_probs, pick, record
 from fednet_emu.emulation.build import build
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device
@@ -18,17 +32,7 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions import Partition
 from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.quick import examples
-from torch.nn.functional import cross_entropy
-from types import SimpleNamespace
-from typing import Any, cast
-import math
-import numpy as np
-import pytest
-import torch
-
 
 SETTINGS = (
     "data={kind: synthetic, features: [1, 4, 4], classes: 3, n_samples: 480, n_test: 90}",

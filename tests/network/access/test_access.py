@@ -1,11 +1,14 @@
 """Access schemes: orthogonal, Ethernet, idle radios, link adaptation, DCF."""
 
+import math
 from collections.abc import Callable
-from fednet_emu.errors import ScenarioError
+
+import numpy as np
+import pytest
+
 from fednet_emu.network.access.base import Use
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Message
@@ -16,27 +19,18 @@ from fednet_emu.network.nr.rrc import RadioConnections, Rrc
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.planning.access import Planned
-from fednet_emu.network.settings import ACCESSES, Downlink, Sidelink, Uplink
+from fednet_emu.network.settings import ACCESSES, Uplink
 from fednet_emu.network.wifi.contention import Mode, contend
 from fednet_emu.network.wifi.dcf import Dcf
 from fednet_emu.network.wifi.standards import schemes
-from fednet_emu.radio.fading import NoFading
-from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
-from fednet_emu.radio.rates.shannon import FixedRate
-from fednet_emu.radio.rates.shannon import Shannon
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.testing import run_small
 from fednet_emu.testing import run_small, small_scenario
-from pydantic import ValidationError
 from tests.network.media import HandMadeLinks, medium_of
 from tests.network.medium.moving import played
 from tests.network.medium.test_movement import medium_on
-import fednet_emu as fe
-import math
-import numpy as np
-import pytest
-
 
 ONE_OF_EACH = [
     Tdma(),
@@ -111,31 +105,9 @@ def test_only_turns_limit_how_many_send():
     assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
 
 
-def test_no_subchannels_is_not_a_number_of_subchannels():
-    """Zero parts of a band are refused."""
-    with pytest.raises(ValidationError, match="greater than 0"):
-        Ofdma(subchannels=0)
-
-
-def test_fixed_parts_and_a_scheduler_exclude_each_other():
-    """Subchannels are equal for all; the message names both."""
-    with pytest.raises(ValidationError, match="got scheduler proportional-fair with 4"):
-        Ofdma(subchannels=4, scheduler="proportional-fair")
-
-
 def test_every_kind_is_in_the_table_under_its_name():
     """The table and the classes agree, and no kind is left out here."""
     assert {access.kind: type(access) for access in ONE_OF_EACH} == ACCESSES
-
-
-@pytest.mark.parametrize(
-    ("settings", "access", "direction"),
-    [(Downlink, "noma", "downlink"), (Sidelink, "noma", "sidelink"), (Downlink, SlottedAloha(slot_s=1.0), "downlink")],
-)
-def test_a_scheme_for_many_senders_is_refused_where_one_sends(settings, access, direction):
-    """The message names the direction and what can go there."""
-    with pytest.raises(ValidationError, match=rf"is not for a {direction}, got .*; choose tdma, ofdma, shared"):
-        settings.model_validate({"access": access})
 
 
 def test_an_uplink_takes_every_scheme():
@@ -187,16 +159,6 @@ def test_a_wire_loses_nothing_in_an_outage_of_the_radio():
 
     assert list(wired.network.losses(wired.channel)) == []
     assert list(half.network.losses(half.channel)) == ["channel.rate: fixed that loses in outage"]
-
-
-def test_a_wire_has_no_antennas():
-    """Several antennas of the base station are refused."""
-    ((path, what),) = small_scenario(*BOTH, "network.reception={kind: mrc, antennas: 2}").contradictions()
-
-    assert path == ("network", "reception")
-    assert "a wire has no antennas, got mrc with switch" in what
-    with pytest.raises(ScenarioError, match=r"access.*is not for a sidelink, got switch"):
-        small_scenario(f"network.sidelink={{channel: ideal, access: {PORT}}}")
 
 
 @pytest.fixture
@@ -253,19 +215,6 @@ def test_broadcasts_reach_idle_devices():
 
     assert rows[rows["kind"] == "downlink"]["access_s"].max() == 0.0
     assert rows[rows["kind"] == "uplink"]["access_s"].min() == pytest.approx(0.3)
-
-
-@pytest.mark.parametrize("access", ["planned", "over-the-air"])
-def test_what_is_planned_before_is_refused(access):
-    """With place and remedy."""
-    with pytest.raises(ScenarioError, match=r"network.uplink.idle: who sends when is fixed before .* leave one out"):
-        fe.check("quickstart", settings={"network.uplink.idle": "rrc", "network.uplink.access": access})
-
-
-def test_a_downlink_has_none_of_its_own():
-    """The connection is the device's."""
-    with pytest.raises(ScenarioError, match=r"network\.downlink\.idle"):
-        fe.check("quickstart", settings={"network.downlink.idle": "rrc"})
 
 
 SEVEN_TO_TWO = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
@@ -364,32 +313,6 @@ def test_a_link_too_weak_for_mcs_6_carries_nothing_below_four_attempts(cell):
     assert law.min_sinr == pytest.approx(10**0.0172 / 4)
     assert law.rate_bps(0.99 * law.min_sinr, 1.0) == 0.0
     assert law.rate_bps(1.5 * law.min_sinr, 1.0) > 0.0
-
-
-CLIMBING = {"kind": "nr-blocks", "feedback": "climbing"}
-GRANTS = {"network.uplink.access": "nr-grants", "network.downlink.access": "nr-grants"}
-TWO_CELLS = {"network.cells": {"kind": "list", "xy_m": [[0, 0], [400, 0]]}}
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        (GRANTS, "channel: a climb is known on links that do not change, got .* fading rayleigh; set fading: none"),
-        ({"channel.fading": "none"}, "channel.rate.feedback: .* network.*.access: tdma; set access nr-grants in both"),
-        (GRANTS | TWO_CELLS | {"channel.fading": "none"}, "got climbing with 2 cells"),
-    ],
-)
-def test_it_is_refused_where_it_is_not_known(settings, what):
-    """With place and remedy."""
-    with pytest.raises(ScenarioError, match=what):
-        fe.check("quickstart", settings={"channel.rate": CLIMBING} | settings)
-
-
-@pytest.mark.parametrize("more", [{"table": 2}, {"target_bler": 0.2}, {"repetitions": 2}, {"report_s": 0.1}])
-def test_it_has_no_other_settings(more):
-    """OpenAirInterface's numbers are those of table 1."""
-    with pytest.raises(ValidationError, match=r"leave (it|them) out"):
-        NrBlocks(feedback="climbing", **more)
 
 
 GOOD, LOWEST = 10**3, 10**0.0925

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fednet_emu.kernel.all_of import AllOf
-from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
-from fednet_emu.network.access.contention import SpatialReuse
+from fednet_emu.kernel.clock import NS_PER_S, Clock
+from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Delivery, Message
-from fednet_emu.network.air.transfer import Message
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
-from fednet_emu.records.ledger import Ledger
-from fednet_emu.records.ledger import SERVER
-from hypothesis import given
-from hypothesis import strategies as st
+from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import Pairs, medium_of
 from tests.quick import examples
-from typing import Any
-import math
-import numpy as np
-import pytest
-
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
@@ -49,7 +46,6 @@ SCHEMES = [
 
 
 def capacity_bps(sinr, bandwidth_hz=1e6):
-    """Ideal Shannon."""
     return bandwidth_hz * math.log2(1 + sinr)
 
 
@@ -335,7 +331,6 @@ def play(access: SpatialReuse, pushes: Sequence[Push], law: Any = None, snr: Any
 
 
 def starts_s(deliveries: list[list[Delivery]]) -> list[float]:
-    """When each push went on the air."""
     return [push[0].started_s for push in deliveries]
 
 

@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 import fednet_emu as fe
-from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Message
@@ -128,11 +126,9 @@ class Fifth(Shannon):
     """A fifth of the capacity."""
 
     def rate_bps(self, sinr, bandwidth_hz):
-        """Of one transmission."""
         return CAPACITY.rate_bps(sinr, bandwidth_hz) / 5
 
     def rates_bps(self, sinr, bandwidth_hz):
-        """Of many."""
         return CAPACITY.rates_bps(sinr, bandwidth_hz) / 5
 
 
@@ -253,36 +249,6 @@ def test_a_20_mhz_cell_has_its_published_rate(cell):
     deliveries = its.play(*((0.0, device, 3_278_080) for device in range(5)))
 
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx([1.0] * 5, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        ({"pattern": "DDDS"}, "at least one D for grants and one U to send in, got 'DDDS'"),
-        ({"pattern": "UUUUU"}, "at least one D"),
-        ({"pattern": "DDU"}, "whole periods fit into 10 ms, got 3 slots of 0.5 ms; give 2, 4, 5, 10, 20 slots"),
-        ({"k2_slots": 0}, "greater than or equal to 1"),
-        ({"sr_period_s": 0.0001}, "a whole number of slots of 0.0005 s, at least one, got 0.0001"),
-        ({"sr_period_s": 0.0026}, "a whole number of slots"),
-    ],
-)
-def test_what_cannot_be_is_refused(settings, what):
-    """With the remedy."""
-    with pytest.raises(ValidationError, match=what):
-        NrGrants(**settings)
-
-
-def test_it_is_for_cells_of_its_own_spacing():
-    """The channel's spacing is 30 kHz, and a scheme of 15 kHz is not."""
-    with pytest.raises(ScenarioError, match=r"network.uplink.access.spacing_khz: the channel has another .* 30"):
-        fe.check(
-            "quickstart",
-            settings={
-                "channel.numerology_khz": 30,
-                "channel.bandwidth_hz": 20e6,
-                "network.uplink.access": {"kind": "nr-grants", "spacing_khz": 15},
-            },
-        )
 
 
 def test_learning_runs_over_grants_in_both_directions():

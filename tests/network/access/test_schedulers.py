@@ -1,5 +1,13 @@
 """Schedulers, and access of LoRa."""
 
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
 from fednet_emu.devices.availability import Windows
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
@@ -11,14 +19,7 @@ from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.optimize import minimize
 from tests.quick import examples
-import math
-import numpy as np
-import pytest
-
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 LINKS = st.lists(st.tuples(st.floats(0.1, 1e4), st.integers(1000, 10**7)), min_size=2, max_size=6)
@@ -158,7 +159,6 @@ STRONG = 10.0
 
 
 def db(value):
-    """A ratio of so many decibels."""
     return 10 ** (value / 10)
 
 

@@ -29,7 +29,6 @@ MODES = {
 
 
 def rows(name):
-    """The rows of a table of the reference."""
     with (REFERENCE / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -41,7 +40,6 @@ def rates_mbps(mode, *scheme):
 
 
 def fastest(mode):
-    """Number of the last scheme."""
     return len(exchange(mode).ip_bit) - 1
 
 
@@ -103,7 +101,6 @@ def runs():
 
 
 def mode_of(row):
-    """The mode of a run."""
     ampdu_byte, rts = int(row["max_ampdu_byte"]), row["rts"] == "1"
     aggregates = row["standard"] != "a" and ampdu_byte > 0
     requests = aggregates and not rts and row["explicit_bar"] == "1"

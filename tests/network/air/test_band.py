@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.special import exp1
+
 from fednet_emu.devices.availability import Always, Windows
-from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.kernel.work import BIT
 from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
-from fednet_emu.kernel.work import work_per_ns
 from fednet_emu.network.access.contention import Shared
-from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import band as module
 from fednet_emu.network.air.active_set import ActiveSet
@@ -22,27 +28,12 @@ from fednet_emu.network.air.shared import end_of
 from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.faults import NoLoss, RandomLoss
 from fednet_emu.radio.fading import FadingByLineOfSight, NoFading, Rayleigh, Rician
-from fednet_emu.radio.fading import NoFading, Rayleigh
-from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.ergodic import ErgodicRate
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.testing import small_federation
-from fractions import Fraction
-from hypothesis import example, given
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.special import exp1
-from tests.network.beside import MS, Cancelling, Request, World, cancellings, instants, instants_of, requests
-from tests.network.beside import general
-from tests.network.media import HandMadeLinks
-from tests.network.media import PlainRadios
+from tests.network.beside import MS, Cancelling, Request, World, cancellings, general, instants, instants_of, requests
+from tests.network.media import HandMadeLinks, PlainRadios
 from tests.quick import examples
-from typing import Any
-from unittest.mock import patch
-import math
-import numpy as np
-import pytest
-
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 KEY = 0xFADE
@@ -466,9 +457,3 @@ def test_nobody_knows_the_whole_channel():
     assert factor.mean() == pytest.approx(math.sqrt(0.96), abs=0.02)
     assert len(np.unique(factor)) == factor.size
     assert (np.array([burst.factor for burst in bursts(*FADING, blocks=2)[0]]) == 1.0).all()
-
-
-def test_a_cutoff_that_no_link_reaches_is_refused():
-    """Links that do not fade have gain 1."""
-    with pytest.raises(ScenarioError, match=r"network\.uplink\.access\.cutoff: no link ever has that gain, got 1\.5"):
-        bursts(*MANY, access="cutoff: 1.5", blocks=1)

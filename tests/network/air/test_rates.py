@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fednet_emu.devices.availability import Always, Windows
-from fednet_emu.emulation.build import build
 from fednet_emu.kernel.clock import COLLECT
-from fednet_emu.kernel.streams import Streams
-from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.access.base import Access
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
-from fednet_emu.network.access.contention import SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.link_gains import LinkGains
 from fednet_emu.network.air.plain import PlainAir, shared_air
@@ -29,17 +34,9 @@ from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import small_federation, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.network.beside import MS, Cancelling, Request, World, cancellings, general, instants, instants_of, requests
-from tests.network.media import HandMadeLinks, PlainRadios
-from tests.network.media import medium_of
+from tests.network.media import HandMadeLinks, PlainRadios, medium_of
 from tests.quick import examples
-from types import SimpleNamespace
-from typing import Any
-import numpy as np
-import pytest
-
 
 SLOT_S = 0.01
 ALOHA = SlottedAloha(slot_s=SLOT_S, probability=0.5, capture_db=6.0)
@@ -57,7 +54,6 @@ def ends_s(snr, size_bit):
 
 
 def sends(device, slot):
-    """Whether a device sends in a slot."""
     return uniform(mix(KEY, device), slot) < 0.5
 
 
@@ -167,7 +163,6 @@ def trace(tmp_path):
 
 
 def upload(fed, device, size_bit):
-    """A process that sends once."""
     return (yield fed.uplink(fed.device(device), None, size_bit))
 
 
@@ -209,13 +204,6 @@ def test_a_timeout_cuts_what_is_under_way(trace):
     assert row["air_bit"] == pytest.approx(1_250_000)
 
 
-def test_a_missing_recording_is_told_when_it_is_needed(tmp_path):
-    """The error names the file."""
-    scenario = small_scenario(f"network.uplink.trace={{kind: csv, path: {tmp_path / 'no.csv'}}}")
-    with pytest.raises(Exception, match=r"no.csv: not found"):
-        build(scenario)
-
-
 def test_a_federation_runs_over_recorded_links(trace):
     """FedAvg ends, and every law holds."""
     fed = small_federation(trace, "stop.rounds=2")
@@ -230,7 +218,6 @@ class Hours:
     """Recorded rates with which every bit takes device k as many ns as k + 1."""
 
     def needed_ns(self, device, size_bit, start_ns):
-        """Time in ns from the start."""
         return (device + 1) * size_bit
 
 
@@ -256,7 +243,6 @@ class Watched(World):
     """A world that also logs what is on the air, and until when it is planned."""
 
     def watch(self, at_ns: int) -> None:
-        """Log it at the end of an instant."""
         self.clock.call_at(at_ns, lambda _: self.log.append(self.planned()), COLLECT)
 
     def planned(self) -> Any:

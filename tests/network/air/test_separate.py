@@ -73,7 +73,6 @@ def test_bursts_that_end_in_one_instant_come_in_the_order_of_their_starts():
 
 
 def legs(snr, keys, size_bit):
-    """A broadcast to many."""
     return [
         SimpleNamespace(snr=x, fading_key=key, size_bit=size_bit, until_ns=10**12, until_reason="timeout", lost="")
         for x, key in zip(snr, keys, strict=True)
@@ -106,7 +105,6 @@ def test_a_long_broadcast_to_equals_ends_with_them_all():
 
 
 def on_air(snr, size_bit, until_ns, start_ns):
-    """A broadcast that has just started."""
     burst = legs(snr, [mix(7, k) for k in range(len(snr))], size_bit)
     for leg in burst:
         leg.started_ns, leg.until_ns = start_ns, until_ns

@@ -1,9 +1,16 @@
 """Links and their draws."""
 
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.placement import Disc
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.kernel.streams import Streams
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Message
@@ -17,18 +24,8 @@ from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 from fednet_emu.radio.rates.shannon import Shannon
-from fednet_emu.radio.receiver.power_control import FullPower
-from fednet_emu.radio.receiver.power_control import OpenLoop
-from fednet_emu.records.ledger import SERVER
+from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
 from fednet_emu.records.ledger import SERVER, Ledger
-from scipy import special
-from scipy import stats
-from statistics import NormalDist
-import itertools
-import math
-import numpy as np
-import pytest
-
 
 COUNT = 3000
 TERMINAL = {"tx_power_dbm": 20, "noise_figure_db": 5}
@@ -123,7 +120,6 @@ XY_M = np.array([[100.0, 0.0], [0.0, 200.0], [-300.0, 400.0]])
 
 
 def db(ratio):
-    """Decibels."""
     return 10 * math.log10(ratio)
 
 
@@ -157,7 +153,6 @@ def test_shadows_are_gaussian_in_decibels():
 
 
 def placed(count):
-    """Devices on a disc."""
     return Disc(radius_m=300.0).positions_m(count, Streams(5)("placement"))
 
 
@@ -293,20 +288,17 @@ class Straight:
         self.start_m, self.asked = np.array(start_m, float), []
 
     def positions_m(self, devices, time_s):
-        """Where they are."""
         self.asked.append(time_s)
         return self.start_m[devices] + np.array([time_s, 0.0])
 
 
 def wire(paths, channel=CLEAR, **settings):
-    """A network of moving devices."""
     count = len(paths.start_m)
     parts = (Clock(), Ledger(), Streams(1), Presence(Always(), 0, count), Channel.model_validate(channel))
     return Network(*parts, paths, NetworkSettings(**settings))
 
 
 def upload(network, device, at_s, size_bit=1000):
-    """Send at a time, and return the delivery."""
     clock = network.uplink.clock
 
     def process():

@@ -45,13 +45,10 @@ class Bus:
             self._velocity_m_s[0, 0] = SPEED_M_S
 
     def positions_m(self, devices: Any, time_s: float) -> Any:
-        """Where they are."""
         return self._start_m[devices] + self._velocity_m_s[devices] * time_s
 
 
 class RecordedBus:
-    """The same drive, from recorded points."""
-
     speed_m_s = SPEED_M_S
 
     def __init__(self) -> None:
@@ -59,12 +56,10 @@ class RecordedBus:
         self._line = Polylines([np.array([(0.0, START_M, ASIDE_M), (100.0, end_m, ASIDE_M)])])
 
     def positions_m(self, devices: Any, time_s: float) -> Any:
-        """Where it is."""
         return self._line.at_m(np.zeros(len(devices), np.int64), np.full(len(devices), time_s))
 
 
 def network_of(paths: Any, count: int = 1, channel: Any = CLEAR, **settings: Any) -> Network:
-    """A network of devices on these paths."""
     parts = (Clock(), Ledger(), Streams(1), Presence(Always(), 0, count), Channel.model_validate(channel))
     return Network(*parts, paths, NetworkSettings(**settings))
 
@@ -89,7 +84,6 @@ def end_s(size_bit: int, period_s: float, bps: Callable[[float], float] = bps_at
 
 
 def played(medium: Any, sender: int, receiver: int, size_bit: int = SIZE_BIT) -> Delivery:
-    """One transfer from the start on."""
     delivery: Delivery = medium.clock.run_process(_sent(medium, sender, receiver, size_bit))
     medium.close()
     return delivery

@@ -1,9 +1,20 @@
 """Broadcasts, and the one law of rates."""
 
+import json
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fednet_emu.devices.availability import Windows
 from fednet_emu.errors import ScenarioError
-from fednet_emu.kernel.clock import COLLECT, NS_PER_S
-from fednet_emu.kernel.clock import NS_PER_S, SETTLE
+from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
 from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import separate as air
@@ -16,21 +27,9 @@ from fednet_emu.network.medium.loads import Radios
 from fednet_emu.radio.channel import Terminal
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.ledger import SERVER
 from fednet_emu.records.ledger import SERVER, SEVERAL
-from fractions import Fraction
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.commands import Forked
 from tests.quick import examples
-import json
-import math
-import numpy as np
-import os
-import pytest
-import subprocess
-import sys
-
 
 MBIT = 1_000_000
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)

@@ -29,7 +29,6 @@ def ask(medium, size_bit=30_000, requested_ns=None):
 
 
 def waiting(clock, events):
-    """Process that waits for events."""
     yield AllOf(clock, events)
 
 

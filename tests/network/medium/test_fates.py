@@ -22,7 +22,6 @@ PATTERN = [(0.01 * number, number % 4, 20_000) for number in range(60)]
 
 
 def gone(reason):
-    """The outcome of whoever is cancelled."""
     return Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, reason)
 
 

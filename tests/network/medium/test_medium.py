@@ -1,39 +1,36 @@
 """The medium: transfers, phases and antennas."""
 
+import math
 from collections.abc import Callable
-from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access.contention import Shared, SlottedAloha
-from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.access.orthogonal import Ofdma, Tdma
-from fednet_emu.network.air.transfer import Delivery, Message, Transfer
-from fednet_emu.network.air.transfer import Message
-from fednet_emu.network.faults import RandomLoss
-from fednet_emu.radio.fading import Rayleigh
-from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.radio.rates.shannon import Shannon
-from fednet_emu.radio.receiver.combining import MaximumRatio, ZeroForcing
-from fednet_emu.records.ledger import SERVER
 from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expn, gammainc, gammaincc
+
+from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.kernel.streams import mix, uniform
+from fednet_emu.network.access.contention import Shared, SlottedAloha
+from fednet_emu.network.access.orthogonal import Ofdma, Tdma
+from fednet_emu.network.air.transfer import Delivery, Message, Transfer
+from fednet_emu.network.faults import RandomLoss
+from fednet_emu.radio.fading import Rayleigh
+from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.receiver.combining import MaximumRatio, ZeroForcing
+from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
 from tests.quick import examples
-from typing import Any
-import math
-import numpy as np
-import pandas as pd
-import pytest
-
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 MBIT = 1_000_000
 
 
 def ns(seconds):
-    """Whole nanoseconds of a time in a delivery."""
     return round(seconds * NS_PER_S)
 
 
@@ -284,7 +281,7 @@ MEGA = 1_000_000
 PARTS = ["requested_s", "access_s", "started_s", "ended_s", "tail_s"]
 
 
-def given_of_phases(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> dict[str, Any]:
+def phases_given(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> dict[str, Any]:
     """Waits and tails in s by device; none for other devices."""
 
     def delay(of_device_s: dict[int, float], transfer: Transfer, now_ns: int) -> int:
@@ -294,13 +291,12 @@ def given_of_phases(access_s: dict[int, float], tail_s: dict[int, float] | None 
 
 
 def told(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """The parts of each row."""
     return [tuple(row) for row in rows[["sender", *PARTS]].itertuples(index=False)]
 
 
 def test_turns_are_queued_for_when_waits_are_over(cell: Callable[..., Cell]) -> None:
     """Device 0 asks first and is ready last; the channel is free for it in the tail of device 1."""
-    its = cell(**given_of_phases({0: 2.0, 1: 0.5}, {1: 0.25}))
+    its = cell(**phases_given({0: 2.0, 1: 0.5}, {1: 0.25}))
 
     deliveries = its.play((0.0, 0, MEGA), (1.0, 1, MEGA), (1.25, 2, MEGA))
 
@@ -314,7 +310,7 @@ def test_turns_are_queued_for_when_waits_are_over(cell: Callable[..., Cell]) -> 
 
 def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
     """Device 0 has the whole band of 1 MHz until the wait of device 1 is over, then half of it; tails take no part."""
-    its = cell(Ofdma(), Shannon(), **given_of_phases({1: 0.5}, {0: 0.75, 1: 0.5}))
+    its = cell(Ofdma(), Shannon(), **phases_given({1: 0.5}, {0: 0.75, 1: 0.5}))
     whole_bps, half_bps = its.band.law.rate_bps(1.0, 1e6), its.band.law.rate_bps(2.0, 0.5e6)
     first_s = 0.5 + (MEGA - 0.5 * whole_bps) / half_bps
     second_s = first_s + 0.5
@@ -327,7 +323,7 @@ def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
 
 def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> None:
     """Who has a tail hears of the message with the last of them, others when it leaves the air; it is one row."""
-    its = cell(multicast=True, **given_of_phases({}, {1: 0.25, 2: 0.5}))
+    its = cell(multicast=True, **phases_given({}, {1: 0.25, 2: 0.5}))
 
     deliveries = its.play((0.0, 0, MEGA), (0.0, 1, MEGA), (0.0, 2, MEGA))
 
@@ -338,7 +334,7 @@ def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> No
 
 def test_a_receiver_that_is_cancelled_in_its_tail_ends_no_tail_of_others(cell: Callable[..., Cell]) -> None:
     """Device 1 stops waiting 0.2 s after the last bit, device 2 receives 0.5 s after it; the row ends then."""
-    its = cell(multicast=True, **given_of_phases({}, {1: 0.25, 2: 0.5}))
+    its = cell(multicast=True, **phases_given({}, {1: 0.25, 2: 0.5}))
     sent = its.medium.send_all(SERVER, [0, 1, 2], Message("payload", MEGA, 0, 1))
 
     def stop() -> Any:
@@ -355,7 +351,7 @@ def test_a_receiver_that_is_cancelled_in_its_tail_ends_no_tail_of_others(cell: C
 
 def test_turns_follow_the_ends_of_waits_on_a_full_channel(cell: Callable[..., Cell]) -> None:
     """Device 1 asks first and is ready at 0.4 s, device 2 asks at 0.1 s and is ready at once: it is next."""
-    its = cell(**given_of_phases({1: 0.4}))
+    its = cell(**phases_given({1: 0.4}))
 
     its.play((0.0, 0, MEGA), (0.0, 1, MEGA), (0.1, 2, MEGA))
 
@@ -375,7 +371,7 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
     cell: Callable[..., Cell], at_s: float, row: tuple[str, float, float, float, float]
 ) -> None:
     """It waits 0.5 s, is on the air for 1 s and has a tail of 0.5 s; its place is free once it is off the air."""
-    its = cell(**given_of_phases({0: 0.5}, {0: 0.5}))
+    its = cell(**phases_given({0: 0.5}, {0: 0.5}))
     sent = its.medium.send(0, SERVER, Message("payload", MEGA, 0))
 
     def stop() -> Any:
@@ -396,7 +392,7 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
 @pytest.mark.parametrize("end_s", [0.25, 1.0, 1.75])
 def test_the_end_of_the_run_ends_every_phase(cell: Callable[..., Cell], end_s: float) -> None:
     """Whatever phase it is in, what is under way is lost at the end, and every law holds."""
-    its = cell(**given_of_phases({0: 0.5}, {0: 0.5}))
+    its = cell(**phases_given({0: 0.5}, {0: 0.5}))
     its.medium.send(0, SERVER, Message("payload", MEGA, 0))
     its.clock.run_process(_sleep(its, end_s))
     its.close()

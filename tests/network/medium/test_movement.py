@@ -1,12 +1,19 @@
 """Movement and handovers during transfers."""
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT, work_per_ns
 from fednet_emu.network.access.contention import Noma, Shared, SpatialReuse
-from fednet_emu.network.access.contention import Shared
-from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
@@ -20,8 +27,6 @@ from fednet_emu.radio.rates.shannon import FixedRate
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
-from fractions import Fraction
-from itertools import pairwise
 from tests.network.media import FADING_KEY, HandMadeLinks, medium_of
 from tests.network.medium.moving import (
     ASIDE_M,
@@ -35,25 +40,13 @@ from tests.network.medium.moving import (
     TURNS,
     Bus,
     RecordedBus,
+    bps_at,
     end_s,
     network_of,
     played,
     snr_at,
 )
-from tests.network.medium.moving import (
-    SIZE_BIT,
-    Bus,
-    bps_at,
-    end_s,
-    network_of,
-    played,
-)
 from tests.quick import crossed
-from typing import Any
-from typing_extensions import override
-import math
-import numpy as np
-import pytest
 
 
 @pytest.mark.parametrize(
@@ -126,7 +119,6 @@ class Meeting(Bus):
     """Two devices drive towards each other, and past."""
 
     def positions_m(self, devices: Any, time_s: float) -> Any:
-        """Where they are."""
         x_m = START_M + SPEED_M_S * time_s
         return np.array([(x_m, ASIDE_M), (-x_m, 0.0)])[devices]
 

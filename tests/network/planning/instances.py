@@ -44,7 +44,6 @@ def energy_j(round_: Round, share, power_part, clock):
 
 
 def end_s(round_: Round, share, power_part, clock):
-    """When each device has sent its upload [n]."""
     return round_.ready_s + round_.compute_s / clock + round_.size_bit / rate_bps(round_, share, power_part)
 
 

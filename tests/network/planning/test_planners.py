@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
-from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
 
 from fednet_emu.network.planning import PLANNERS, Fedl, LeastEnergy, LeastTime, ResourceBlocks
@@ -221,12 +220,6 @@ def test_a_weak_device_is_planned_at_its_narrowed_rate(planner, blocks):
     assert grants.ends_s[0] == pytest.approx(round_.ready_s[0] + air_s, rel=1e-6)
     assert grants.power_part[0] == 1.0
     assert grants.share.all()
-
-
-def test_interference_is_for_each_block():
-    """One number for twelve blocks is refused."""
-    with pytest.raises(ValidationError, match="not one for each block, got 1 for 12 blocks"):
-        ResourceBlocks(interference_db=(3.0,))
 
 
 CHEN_BLOCKS = {3: [0.01, 0.06, 0.1], 6: [0.01, 0.03, 0.05, 0.07, 0.09, 0.11]}

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from fednet_emu.devices.mobility.walks import load_walks
 from fednet_emu.errors import DataError
 from fednet_emu.files import recordings
 from fednet_emu.files.recordings import read_texts
@@ -37,7 +36,6 @@ def needs(name):
 
 
 def only(traces):
-    """The only trace that a source has."""
     (series,) = traces.load().values()
     return series
 
@@ -210,22 +208,6 @@ def test_irish_bitrates_are_kilobits_per_second(tmp_path):
     assert up.rate_bps.tolist() == [10e3, 30e3, 5e3]
 
 
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ("16.12.2019 13:59,0,1,1", "Timestamp is no time like 2019.12.16_13.40.04, got '16.12.2019 13:59'"),
-        ("2019.12.16_13.59.58,0,-,1", "DL_bitrate is no number, got '-'"),
-        ("2019.12.16_13.59.58", "has 1 fields for 4 columns"),
-    ],
-)
-def test_an_irish_row_that_makes_no_sense_is_named(tmp_path, row, problem):
-    """The message names the archive, the file inside it and the line."""
-    path = irish_zip(tmp_path / "5g.zip", f"Timestamp,Speed,DL_bitrate,UL_bitrate\n{row}\n")
-
-    with pytest.raises(DataError, match=r"5g\.zip:5G/Download/Static/B\.csv:2: " + problem):
-        Irish5gTraces(path=path).load()
-
-
 def tar_of(path, **texts):
     """An archive of text files; __ in a name stands for /."""
     with tarfile.open(path, "w:gz") as archive:
@@ -324,15 +306,6 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name):
     assert (tmp_path / name).stat().st_size < 2000
     with pytest.raises(DataError, match=f"{name}: holds more than"):
         list(read_texts(tmp_path / name))
-
-
-def test_walks_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch):
-    """Of an .npz file the declared sizes are added up before anything is unpacked."""
-    np.savez_compressed(tmp_path / "w.npz", walk=np.zeros((10_000, 3)))
-    monkeypatch.setattr(recordings, "MAX_RECORDING_BYTE", 200_000)
-
-    with pytest.raises(DataError, match=r"w\.npz: holds more than"):
-        load_walks(tmp_path / "w.npz")
 
 
 def test_the_environment_names_the_data_folder(tmp_path, monkeypatch):

@@ -121,23 +121,6 @@ def test_averaging_keeps_the_bits_of_every_window(rates, window_s):
     assert coarse.mean_bps == pytest.approx(rates.mean_bps, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("edges", "rates", "problem"),
-    [
-        ([0, 1], [1, 2], "edges_s"),
-        ([1, 2], [1], "edges_s"),
-        ([0, 2, 2], [1, 1], "edges_s"),
-        ([0, 1], [0], "rate_bps"),
-        ([0, 1, 2], [5, -1], "rate_bps"),
-        ([0, 1], [np.inf], "rate_bps"),
-    ],
-)
-def test_a_series_that_makes_no_sense_is_refused(edges, rates, problem):
-    """Edges rise from 0, and rates are finite, not negative and not all zero."""
-    with pytest.raises(ValueError, match=problem):
-        RateSeries(np.array(edges, float), np.array(rates, float))
-
-
 def csv_folder(folder, rates_bps):
     """One CSV file of two rows per rate; traces are constant."""
     for index, rate_bps in enumerate(rates_bps):

@@ -19,22 +19,18 @@ class Line(RateLaw):
 
     @property
     def min_sinr(self) -> float:
-        """Any."""
         return 0.0
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """The bandwidth."""
         return bandwidth_hz
 
     def rates_bps(self, sinr: Any, bandwidth_hz: Any) -> Any:
-        """The bandwidth."""
         return np.broadcast_to(
             np.asarray(bandwidth_hz, float), np.broadcast_shapes(np.shape(sinr), np.shape(bandwidth_hz))
         )
 
 
 def line(rate_bps: float, transport: Transport, session: Session | None = None, **more: Any) -> Cell:
-    """A cell whose devices share a line equally."""
     connections = Connections(transport, session or Session())  # type: ignore[arg-type]
     access = more.pop("access", None) or Ofdma()
     return Cell(access, Line(), bandwidth_hz=rate_bps, snr=(1.0,) * 16, connections=connections, **more)
@@ -51,13 +47,11 @@ class Spent(NamedTuple):
 
 
 def spent(row: Any) -> Spent:
-    """The phases of a row of `transfers`."""
     names = ("requested_s", "started_s", "ended_s", "access_s", "setup_s", "gap_s", "tail_s")
     asked, start, end, access, setup, gap, tail = (round(row[name] * NS_PER_S) for name in names)
     return Spent(setup, start - asked - access - setup, end - start - gap - tail, gap, tail)
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """A table of what was measured."""
     with (Path(__file__).parent / "reference" / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))

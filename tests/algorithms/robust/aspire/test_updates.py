@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Aspire, Pace
-from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Pace
-from fednet_emu.algorithms.robust.aspire.master import Master, Worker
-from fednet_emu.algorithms.robust.aspire.master import _replaned
+from fednet_emu.algorithms.robust.aspire.master import Master, Worker, _replaned
 from fednet_emu.algorithms.robust.aspire.updates import (
     Heard,
     Planes,
@@ -22,21 +30,11 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     squared_gap,
     z_step,
 )
-from fednet_emu.algorithms.robust.aspire.updates import Planes
 from fednet_emu.algorithms.robust.weights import Prior
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.quick import examples
-from typing import Any
-import math
-import numpy as np
-import pytest
-import re
-import torch
-
 
 STEPS = Steps(n_workers=3, lr_z=0.1, lr_h=0.5, rho_lam=0.2, rho_phi=0.25, prox=2.0, c_lam=0.5, c_phi=0.1,
               model_bound=math.inf, level_bound=10.0, multiplier_bound=3.0, dual_bound=1.0)  # fmt: skip
