@@ -51,12 +51,10 @@ LONGEST_S = 300.0
 
 
 def run(folder: Path, **options: Any) -> None:
-    """The command `fednet run`."""
     play(small_scenario(*CHANGES), "small", folder, keep_model=True, **options)
 
 
 def forced(folder: Path) -> None:
-    """The command `fednet run --force`."""
     run(folder, force=True)
 
 
@@ -179,7 +177,6 @@ def found(folder: Path) -> dict[str, str]:
 
 
 def differences(got: dict[str, str], expected: dict[str, str]) -> list[str]:
-    """What is missing, too much, or different."""
     return [f"{name} differs" for name in sorted(got.keys() | expected.keys()) if got.get(name) != expected.get(name)]
 
 

@@ -18,7 +18,6 @@ KILLER = Path(__file__).with_name("killer.py")
 
 
 def kills(story: str, room: Path, every: int, seed: int) -> list[dict[str, Any]]:
-    """What is wrong after each kill."""
     told = Forked(KILLER, story, room / story, every, seed).ended()
     assert told.returncode == 0, told.stderr
     *found, last = map(json.loads, told.stdout.splitlines())

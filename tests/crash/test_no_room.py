@@ -34,14 +34,12 @@ Opener = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A scenario file."""
     path = tmp_path_factory.mktemp("scenario") / "small.yaml"
     path.write_text(SMALL, encoding="utf-8")
     return path
 
 
 def run(scenario: Path, out: Path, *more: str) -> Result:
-    """The command `fednet run`."""
     changes = [word for change in CHANGES for word in ("--set", change)]
     return fednet("run", scenario, "--out", out, "--quiet", *changes, *more)
 
@@ -64,13 +62,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, name: str, number: int, after: int =
 
 
 def tables(out: Path) -> dict[str, bytes]:
-    """The tables of a run, to the byte."""
     return {path.name: path.read_bytes() for path in out.glob("*.parquet")}
 
 
 @pytest.fixture(scope="module")
 def whole(scenario: Path) -> dict[str, bytes]:
-    """The tables of an undisturbed run."""
     out = scenario.with_name("whole")
     assert run(scenario, out, "--no-plots").exit_code == 0
     return tables(out)

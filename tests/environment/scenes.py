@@ -45,7 +45,6 @@ CELLS = (
 
 @cache
 def scene(*settings: str) -> Scenario:
-    """The scenario of eight devices with these changes."""
     return small_scenario(*LARGER, *settings)
 
 
@@ -58,6 +57,5 @@ def normal(scenario: Scenario, seed: int, *, timing_only: bool = True) -> Federa
 
 
 def losses(table: Any) -> list[float]:
-    """The losses of all evaluations."""
     found: list[float] = table.column("loss").tolist()
     return found

@@ -16,7 +16,6 @@ STATIONS = scene(PLANNED[0], PLANNED[1].replace("PLANNER", "least-time"), *CELLS
 
 
 def devices(**how):
-    """Eight devices that come and go."""
     return parallel(Environment(scene(*SCENES["coming and going"]), act="invite", timing_only=True), **how)
 
 

@@ -35,7 +35,6 @@ def small(*settings: str, **how) -> Environment:
 
 
 def planned(planner: str = "least-time", **how) -> Environment:
-    """Eight devices whose rounds are planned."""
     return Environment(scene(PLANNED[0], PLANNED[1].replace("PLANNER", planner)), **{"timing_only": True, **how})
 
 
@@ -381,7 +380,6 @@ def test_steps_go_with_those_algorithms_that_name_them() -> None:
 
 
 def to_the_end(env: Environment, action=None) -> dict:
-    """Play on; the last info."""
     over = False
     while not over:
         *_, over, _, info = env.step(env.action_space.sample() if action is None else action)
@@ -646,7 +644,6 @@ def test_the_forms_of_towards_and_within() -> None:
 
 
 def settings_of_the_process() -> tuple:
-    """What a run could leave changed."""
     return torch.get_num_threads(), gc.get_threshold(), list(warnings.filters), torch.is_grad_enabled()
 
 

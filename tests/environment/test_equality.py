@@ -20,7 +20,6 @@ from tests.quick import crossed
 
 
 def with_rule(name: str, kind: str):
-    """A scene with this selection rule."""
     return scene(*SCENES[name], f"algorithm.selection={kind}")
 
 
@@ -64,7 +63,6 @@ class Given(Selection):
     rounds: tuple[tuple[int, ...], ...]
 
     def choose(self, view: ServerView) -> tuple[int, ...]:
-        """The entry of the round."""
         return self.rounds[view.t]
 
 
@@ -143,18 +141,15 @@ class TwoAtOnce(Algorithm):
     asks: bool = True
 
     def run(self, fed: Federation) -> Process:
-        """One round."""
         yield fed.gather([self.first(fed, fed.sleep(1e-3)), self.second(fed, fed.sleep(1e-3))])
         fed.end_of_round(fed.initial_model(), invited=2, arrived=2)
 
     def first(self, fed: Federation, wait) -> Process:
-        """Wait, ask, and compute."""
         yield wait
         chosen = (yield fed.decision(Question("dispatch", None))) if self.asks else 0
         yield fed.device(chosen).compute(Work(720.0, None))
 
     def second(self, fed: Federation, wait) -> Process:
-        """Wait, and compute for twice as long."""
         yield wait
         yield fed.device(0).compute(Work(1440.0, None))
 
@@ -210,21 +205,6 @@ def test_no_observation_knows_the_future() -> None:
     assert all(np.array_equal(a[key], b[key]) for a, b in zip(calm[:4], changed[:4], strict=True) for key in a)
     assert any(not np.array_equal(calm[4][key], changed[4][key]) for key in calm[4])
     assert digest != other
-
-
-def test_a_replaced_rule_must_read_what_is_sent() -> None:
-    """Oort cannot be played where devices send no losses."""
-    env = Environment(scene(), timing_only=True)
-    with pytest.raises(Exception, match="oort reads square, samples, which no device sends, got uniform"):
-        play(env, SELECTIONS["oort"]())
-
-
-def test_an_algorithm_that_never_asks_is_refused() -> None:
-    """Asynchronous ones have no rounds, and q-ffl may draw by samples."""
-    with pytest.raises(ScenarioError, match="algorithm: fedasync has no decisions per round, got it; choose"):
-        Environment(scene("algorithm={kind: fedasync}"))
-    with pytest.raises(ScenarioError, match="q-ffl draws its cohort itself, got samples; give sampling: uniform"):
-        Environment(scene("algorithm={kind: q-ffl, cohort: 3}"))
 
 
 @pytest.mark.parametrize(

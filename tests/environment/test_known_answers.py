@@ -18,12 +18,10 @@ PAIRS = (SPEEDS, "algorithm.cohort=2", "stop.rounds=10")
 
 
 def minus_ms(step: Step) -> float:
-    """Minus the duration in ms."""
     return -1e3 * step.duration_s
 
 
 def pairs(kind: str = "uniform", *, timing_only: bool = True, **how) -> Environment:
-    """The first scene."""
     scenario = small_scenario(*PAIRS, f"algorithm.selection={kind}")
     return Environment(scenario, reward=minus_ms, timing_only=timing_only, **how)
 
@@ -100,7 +98,6 @@ def trap(**how) -> Environment:
 
 
 def value_of(course: tuple[int, ...]) -> list[float]:
-    """The rewards of a course of three decisions."""
     env = trap()
     env.reset(seed=0)
     return [env.step(device)[1] for device in course]

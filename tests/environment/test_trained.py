@@ -25,7 +25,6 @@ def layers(env, width: int = 16) -> nn.Sequential:
 
 
 def own_episode(env, agent: nn.Sequential, seed: int) -> str:
-    """The digest of the agent's deterministic episode."""
     seen, _ = env.reset(seed=seed)
     over = False
     while not over:

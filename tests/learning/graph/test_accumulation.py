@@ -37,7 +37,6 @@ class Adding(Engine):
         self._seen: list[weakref.ref[Tensor]] = []
 
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Gives the results in some order."""
         for place in self.order(list(range(len(jobs)))):
             label = jobs[place].job.label
             if label == self.diverges:
@@ -52,7 +51,6 @@ class Adding(Engine):
 
 
 def job(w: Deferred, i: int) -> TrainJob:
-    """The training of dev-i."""
     return TrainJob(MODEL, DATA, slice(0, 3), w, SgdPlan(lr=0.1, steps=1), Streams(0), (i,), f"dev-{i}")
 
 
@@ -70,7 +68,6 @@ def summed(w: Tensor, weights: Sequence[float]) -> Accumulation:
 
 
 def start(graph: Graph) -> Deferred:
-    """Four parameters to start from."""
     return graph.constant(torch.tensor([0.1, -2.0, 3e-3, 4e5]))
 
 
@@ -144,7 +141,6 @@ def test_another_use_of_a_part_is_an_error_at_once(read_first: bool) -> None:
 
 
 def job_of(graph: Graph, w: Deferred) -> Any:
-    """A job that starts from w."""
     return graph.train(job(w, 1))
 
 
@@ -231,12 +227,10 @@ def test_a_snapshot_waits_for_what_has_begun() -> None:
 
 
 def short(total: Tensor) -> Accumulation:
-    """Asks for one part only."""
     return total + (yield)
 
 
 def failing(total: Tensor) -> Accumulation:
-    """Cannot add the second part."""
     total = total + (yield)
     yield
     raise ArithmeticError("no second part")

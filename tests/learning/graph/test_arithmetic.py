@@ -77,13 +77,6 @@ def test_each_operator_is_one_value_in_order() -> None:
     assert not made.done
 
 
-@pytest.mark.parametrize("use", [bool, float, int, lambda a: a < 1, lambda a: a >= 1])
-def test_a_value_does_not_steer_before_it_is_read(use: Callable[[Any], Any]) -> None:
-    """The sentence says how to read it."""
-    with pytest.raises(AlgorithmError, match=r"steers the flow of the algorithm.*write fed\.read\(value\)"):
-        use(Graph(None).constant(A))
-
-
 def test_what_is_no_value_and_no_number_is_refused() -> None:
     """Tensors and lists go through `fed.defer`."""
     for other in (A, [1.0], np.ones(3), None):

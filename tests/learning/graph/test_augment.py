@@ -8,7 +8,6 @@ from fednet_emu.learning.graph.augment import Rotation
 
 
 def turned(x, degree):
-    """The images, all turned by the same angle."""
     angle = np.radians(degree)
     matrix = torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]], dtype=x.dtype)
     return Rotation().apply(x, matrix.expand(len(x), 2, 2))

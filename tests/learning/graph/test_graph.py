@@ -29,7 +29,6 @@ class HalvingEngine(Engine):
         self.wavefronts = []
 
     def run(self, jobs):
-        """Halves each job's parameters."""
         self.wavefronts.append([job.job.label for job in jobs])
         for job in jobs:
             yield job, halved(job.params)
@@ -39,12 +38,10 @@ class FailingEngine(Engine):
     """Diverges always."""
 
     def run(self, jobs):
-        """Fails for the first job."""
         raise ScenarioError(f"{jobs[0].job.label}: training diverges")
 
 
 def halved(params):
-    """What `HalvingEngine` makes of parameters."""
     return TrainResult(0.5 * params + 1, float(params.sum()))
 
 
@@ -54,17 +51,14 @@ def job(params, label="dev", **terms):
 
 
 def vector(*values):
-    """An exact tensor."""
     return torch.tensor(values, dtype=torch.float64)
 
 
 def add(a, b):
-    """A cheap node of two inputs."""
     return a + b
 
 
 def weighted(parts):
-    """A cheap node whose inputs are nested."""
     return sum(weight * part for weight, part in parts)
 
 
@@ -341,14 +335,6 @@ def test_modifying_a_value_in_place_is_caught():
 
     with pytest.raises(RuntimeError, match="deferred 1: its tensor was modified in place"):
         graph.read(graph.call(add, update, w))
-
-
-def test_a_deferred_of_another_graph_is_recognised():
-    """Reading where nothing is ready ends with an error, not in a loop."""
-    node = Graph(HalvingEngine()).call(int, 1, size=1)
-
-    with pytest.raises(RuntimeError, match="not of this graph"):
-        Graph(HalvingEngine()).read(node)
 
 
 def test_nested_arguments_keep_their_types():

@@ -66,7 +66,6 @@ class Doubling(Engine):
     """Trained parameters are twice those before, the loss is 0.25; knows whether the latest parameters still exist."""
 
     def run(self, jobs):
-        """Doubles each job's parameters."""
         for one in jobs:
             made = 2 * one.params
             self.latest = weakref.ref(made)

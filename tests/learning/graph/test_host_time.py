@@ -15,22 +15,18 @@ class Watch:
         self.host_s, self.busy_s = 100.0, 7.0
 
     def passes(self, *, busy_s=0.0, idle_s=0.0):
-        """Let this thread compute and wait."""
         self.host_s += busy_s + idle_s
         self.busy_s += busy_s
 
     def perf_counter(self):
-        """Seconds since some moment."""
         return self.host_s
 
     def thread_time(self):
-        """Processor seconds of this thread since some moment."""
         return self.busy_s
 
 
 @pytest.fixture
 def watch(monkeypatch):
-    """The clock that the stopwatch reads."""
     shown = Watch()
     monkeypatch.setattr(host_time, "time", shown)
     return shown

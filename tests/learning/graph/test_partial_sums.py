@@ -27,11 +27,9 @@ class InTwoPlaces(Engine):
         self.begun, self.models = [], 0
 
     def begin(self, job):
-        """Note the job."""
         self.begun.append(job.label)
 
     def means(self, jobs, w, weights):
-        """The mean of each place."""
         results = results_of(SerialEngine(), jobs)
         groups = []
         for places in ([0, 2, 4], [1, 3]):
@@ -41,13 +39,11 @@ class InTwoPlaces(Engine):
         return groups
 
     def run(self, jobs):
-        """As the serial engine."""
         self.models += len(jobs)
         return SerialEngine().run(jobs)
 
 
 def train(graph):
-    """Five jobs of six samples."""
     w, plan = graph.constant(torch.linspace(-1, 1, MODEL.size)), SgdPlan(0.5, steps=3)
     own = [slice(6 * k, 6 * k + 6) for k in range(5)]
     return w, [graph.train(TrainJob(MODEL, DATA, own[k], w, plan, Streams(0), (k,), f"dev-{k}")) for k in range(5)]
