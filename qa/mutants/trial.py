@@ -89,6 +89,7 @@ class Trials:
         items = {item.nodeid: item for item in session.items}
         for name in LAZY.split():
             importlib.import_module(name)
+        gc.unfreeze()  # objects that are frozen after the collection of tests are not listed
         self._functions = live_functions({mutant.file for mutant in self._mutants})
         gc.freeze()
         self._coverage.record(session.items)
