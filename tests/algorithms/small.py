@@ -139,7 +139,6 @@ EVERYWHERE = ("devices.straggler={kind: shifted-exponential, mean_factor: 0.5}",
 
 
 def settings_of(algorithm: str, condition: str, *more: str) -> tuple[str, ...]:
-    """The scenario of one case."""
     lonely = LONELY.get(algorithm, ()) if condition == "one device" else ()
     return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *CONDITIONS[condition], *lonely, *more)
 
@@ -158,7 +157,6 @@ def in_turns(fed: Federation) -> frozenset[str]:
 
 
 def digest_of(fed: Federation) -> str:
-    """The fingerprint of a run."""
     return fed.ledger.event_digest()
 
 

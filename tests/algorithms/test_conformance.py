@@ -50,6 +50,9 @@ OWN_PARTITION = {"fedul"}
 CASES = list(product(ALGORITHM_SETTINGS, CONDITIONS))
 LOSSY_FIRST = [pytest.param(*case, marks=[] if case[1] == "30 % loss" else pytest.mark.slow) for case in CASES]
 """All cases, of which those with losses stand for the others in `make test`."""
+FIRST = {ALGORITHMS[kind].__bases__: kind for kind in reversed(ALGORITHM_SETTINGS)}.values()
+ONE_EACH = [pytest.param(kind, marks=[] if kind in FIRST else pytest.mark.slow) for kind in ALGORITHM_SETTINGS]
+"""All algorithms, of which the first of those with the same base classes stands for the others in `make test`."""
 
 
 def compared(algorithm: str, fed: Federation, models: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -121,7 +124,7 @@ def test_events_are_a_function_of_the_seed(algorithm: str, condition: str) -> No
     assert other not in (timed, serial)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
+@pytest.mark.parametrize("algorithm", ONE_EACH)
 @pytest.mark.parametrize(
     ("engine", "counts"),
     [

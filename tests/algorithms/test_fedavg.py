@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from fednet_emu.algorithms.base import LocalTraining
-from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, accumulated, average
 from fednet_emu.federation.federation import Federation
@@ -291,18 +290,6 @@ def test_a_round_takes_the_closed_form_to_the_nanosecond() -> None:
     assert run_small("stop.rounds=1").clock.now == 320_000 + 720_000 + 4 * 320_000
 
 
-def test_local_work_is_measured_one_way() -> None:
-    """Both of local_epochs and local_steps is an error that shows both; neither is one epoch."""
-    with pytest.raises(
-        ValidationError,
-        match="is needed, got local_epochs: 3 and local_steps: 1",
-    ):
-        FedAvg(local_steps=1, local_epochs=3)
-
-    assert (FedAvg().plan.epochs, FedAvg().plan.steps) == (1, None)
-    assert (FedAvg(local_steps=4).plan.epochs, FedAvg(local_steps=4).plan.steps) == (None, 4)
-
-
 @pytest.mark.parametrize(
     ("cohort", "invited"), [(3, 3), (1, 1), (0.5, 2), (0.6, 2), (0.7, 3), (0.01, 1), (1.0, 4), (0.999, 4)]
 )
@@ -377,7 +364,6 @@ def plain_final(*changes: str) -> torch.Tensor:
 
 
 def refuses(kind: str, own: str) -> bool:
-    """Whether an algorithm makes no such steps."""
     return bool(ALGORITHMS[kind].plain_steps) or own in REFUSED.get(kind, ())
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from fednet_emu.algorithms.fedprox import FedProx, Pull, adapted
+from fednet_emu.algorithms.fedprox import Pull, adapted
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ENGINES
@@ -23,7 +22,6 @@ SPEEDS = "devices.speed={kind: list, flop_per_s: [1e6, 5e5, 2.5e5, 1e5]}"
 
 
 def fedprox(more: str, work: str = WORK) -> str:
-    """The setting of the algorithm."""
     return f"algorithm={{kind: fedprox, {work}, {more}}}"
 
 
@@ -161,7 +159,6 @@ def test_everything_of_averaging_may_be_added() -> None:
 
 
 def done(fed: Federation) -> list[list[int]]:
-    """The steps of the devices, round by round."""
     frame = fed.ledger.frames()["partial_work"].sort_values(["round", "device"])
     return [group["steps"].tolist() for _, group in frame.groupby("round")]
 
@@ -222,14 +219,6 @@ def test_random_parts_of_epochs_are_whole_epochs() -> None:
 
     assert {steps for row in done(fed) for steps in row} == {3, 6, 9}
     assert set(fed.ledger.frames()["partial_work"]["of"]) == {9}
-
-
-def test_no_deadline_to_work_for_is_an_error() -> None:
-    """Partial work until a deadline needs one."""
-    with pytest.raises(
-        ValidationError, match="partial_work is what fits before the deadline, got none; give deadline_s"
-    ):
-        FedProx(cohort=1, lr=0.1, batch_size=None, local_steps=1, mu=0, partial_work={"kind": "deadline"})
 
 
 def test_more_time_is_more_work() -> None:

@@ -22,13 +22,11 @@ LOSSY = "network.downlink.loss={kind: random, probability: 0.2}"
 
 
 def settings_of(algorithm: str, *more: str) -> tuple[str, ...]:
-    """A scenario of an algorithm over the air."""
     plain = ("algorithm.adaptive=false",) if algorithm == "fedprox" else ()
     return (*EVERYWHERE, *ALGORITHM_SETTINGS[algorithm], *plain, *AIR, *more)
 
 
 def problems(*settings: str) -> list[tuple[tuple[str, ...], str]]:
-    """What is wrong with the access."""
     found = small_scenario(*settings).contradictions()
     return [(path, what) for path, what in found if path == ("network", "uplink", "access")]
 

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from fednet_emu.algorithms.fedavg import FedAvg
 from fednet_emu.algorithms.server_optimizers import (
     SERVER_OPTIMIZERS,
     ServerAdagrad,
@@ -180,13 +178,11 @@ def test_a_run_is_the_hand_written_loop(kind: str) -> None:
 
 
 def with_optimizer(kind: str, *more: str) -> tuple[str, ...]:
-    """The settings of a lossy run with stragglers."""
     return (WORK, f"algorithm.server_optimizer={KINDS[kind]}", "network.uplink.loss={kind: random, probability: 0.3}",
             "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}", "stop.rounds=6", *more)  # fmt: skip
 
 
 def final(*settings: str) -> tuple[Federation, Tensor]:
-    """The federation after a run, and the model."""
     fed = small_federation(*settings)
     w = fed.run(small_scenario(*settings).algorithm)
     return fed, fed.read(w)
@@ -242,12 +238,6 @@ def test_the_two_ways_to_name_a_step_size_are_one() -> None:
     for short, long in (("algorithm.server_lr=0.5", "{kind: sgd, lr: 0.5}"), ("algorithm.server_lr=1", "sgd")):
         assert torch.equal(final(short)[1], final(f"algorithm.server_optimizer={long}")[1])
     assert torch.equal(final("algorithm.server_lr=1")[1], final()[1])
-
-
-def test_both_ways_at_once_are_refused() -> None:
-    """The error names both settings and what to do."""
-    with pytest.raises(ValidationError, match="both set the server's step size, got 1 and ServerSgd; leave"):
-        FedAvg(cohort=1, lr=0.1, batch_size=None, local_steps=1, server_lr=1.0, server_optimizer=ServerSgd())
 
 
 def test_adam_learns_where_plain_averaging_hardly_moves() -> None:

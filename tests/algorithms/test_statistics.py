@@ -59,7 +59,6 @@ def statistics(*settings: str) -> tuple[Federation, Tensor]:
 
 @pytest.fixture(scope="module")
 def plain() -> Tensor:
-    """The statistics after plain federated averaging."""
     return statistics(*EQUAL, averaging())[1]
 
 

@@ -22,7 +22,6 @@ NEAR = {"kind": "list", "xy_m": [[2.0 + k / 10, 0.0] for k in range(20)]}
 
 
 def told(settings, name="quickstart"):
-    """What is found implausible, by key path."""
     outlook = scenario_of(name, settings)[1]
     return {".".join(path): sentence for check in PLAUSIBLE for path, sentence in check(outlook)}
 
@@ -40,7 +39,6 @@ def cmos(flop_per_s, **law):
 
 
 def at(carrier_hz, **settings):
-    """A path loss that takes any carrier."""
     changed = {key.replace("__", "."): value for key, value in settings.items()}
     return {"channel.carrier_hz": carrier_hz, "channel.path_loss": OPEN, "channel.shadowing": "none", **changed}
 

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 import fednet_emu as fe
 from fednet_emu.devices.processors import Work
 from fednet_emu.devices.profiles import Profile
-from fednet_emu.emulation.hardware import hardware, notes, speeds, unfit
+from fednet_emu.emulation.hardware import hardware, notes, speeds
 from fednet_emu.emulation.load import warnings_of
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.emulation.play import Ended, play
@@ -38,12 +38,10 @@ FASHION_FLOP = 6 * 2_856_896 * 600
 
 
 def of(name: str) -> Profile:
-    """A profile of the library."""
     return validate(Profile, load(name, "profiles"))
 
 
 def alone(profile: str, *settings: str) -> Federation:
-    """The small federation with a profile alone."""
     return small_federation(f"devices.profile={profile}", "devices.speed=null", "devices.count=1", *settings)
 
 
@@ -55,12 +53,10 @@ def computed(fed: Federation, flop: float) -> tuple[float, float]:
 
 
 def iter_of(event: Any) -> Any:
-    """A process that waits for one event."""
     yield event
 
 
 def ended_of(scenario: Scenario) -> Ended:
-    """A run in memory, without training."""
     return play(scenario, "profiles", None, timing_only=True)
 
 
@@ -238,22 +234,6 @@ def test_a_setting_beside_a_profile_wins(setting, expected):
     assert {key: found[key] for key in expected} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        (("devices.speed=null",), "no profile says how fast devices are"),
-        (("devices.speed={kind: log-normal, sigma: 1}",), "median_flop_per_s is required"),
-        (("devices.profile=[]",), "is 1 to 256 profiles, got 0"),
-        (("devices.profile=pi-4b", "channel.device.idle_w=6"), "got 5.1 W while it computes and 6 W while it waits"),
-    ],
-)
-def test_devices_without_a_speed_or_with_impossible_powers_are_refused(settings, text):
-    """What nothing states is asked for, at its own key."""
-    [(path, what)] = unfit(small_scenario(*settings))
-
-    assert text in f"{path[-1]} {what}"
-
-
 def test_a_dump_holds_the_numbers_and_reads_back_as_the_same_scenario():
     """The files need not be there any more to run it again."""
     for setting in ("devices.profile=pi-4b", MIXED):
@@ -327,7 +307,6 @@ def test_power_control_saves_the_power_of_the_amplifier():
 
 
 def warned(*settings: str) -> str:
-    """What `check` warns of."""
     return "\n".join(what for _, what in warnings_of(Outlook(small_scenario(*settings))))
 
 

@@ -442,7 +442,6 @@ PLAIN = {
 
 
 def friis(path, **changes):
-    """A table of free space."""
     gain_db = np.stack(
         [-FreeSpace().loss_db(Hop.between(PLACES_M, station_m), 3.5e9) for station_m in STATIONS_M], axis=1
     )
@@ -452,7 +451,6 @@ def friis(path, **changes):
 
 
 def played(path_loss, **changes):
-    """A timing-only run with this path loss."""
     return fe.run("quickstart", settings={**PLAIN, "channel.path_loss": path_loss, **changes}, timing_only=True)
 
 
@@ -521,17 +519,6 @@ def test_tables_of_another_street_are_refused(tmp_path, changes, what):
         changes = {"network.cells": {"kind": "list", "xy_m": [[-30, 15]]}}
     with pytest.raises(DataError, match=what):
         played({"kind": "table", "path": path}, **changes)
-
-
-def test_multipath_is_not_counted_twice(tmp_path):
-    """Fading and shadowing are in the gains; a table has no links between devices."""
-    path_loss = {"kind": "table", "path": friis(tmp_path / "street.npz")}
-    with pytest.raises(
-        ScenarioError, match=r"path_loss: traced gains have it .*got table with channel\.fading: rayleigh"
-    ):
-        played(path_loss, **{"channel.fading": {"kind": "rayleigh", "coherence_s": 0.1}})
-    with pytest.raises(ScenarioError, match=r"channel\.shadowing: log-normal"):
-        played(path_loss, **{"channel.shadowing": {"kind": "log-normal", "sigma_db": 3}})
 
 
 def test_powers_are_no_gains(tmp_path):

@@ -27,7 +27,6 @@ class Interruption:
         self.after_round = after_round
 
     def __call__(self, fed: Federation) -> None:
-        """Interrupt when it is time."""
         if fed.round == self.after_round:
             raise KeyboardInterrupt
 
@@ -62,7 +61,6 @@ def without_host(summary: dict[str, object]) -> dict[str, object]:
 
 
 def assert_same_tables(got: Path, expected: Path) -> None:
-    """All tables are equal to the byte."""
     assert {path.name: path.read_bytes() for path in got.glob("*.parquet")} == {
         path.name: path.read_bytes() for path in expected.glob("*.parquet")
     }

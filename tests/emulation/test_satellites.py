@@ -5,7 +5,6 @@ import math
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.errors import ScenarioError
 
 SITE = {"lat_deg": 0, "lon_deg": 0, "height_m": -7137}
 MASK_DEG = 10
@@ -108,32 +107,6 @@ def test_nothing_starts_outside_a_pass(algorithm, rounds):
         assert phase_s >= -SET_S - 2e-3
         assert phase_s + row.ended_s - row.started_s - row.tail_s <= SET_S + 4e-3
     assert run.summary["rounds"] == rounds
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        (
-            {"network.cells": {"kind": "list", "xy_m": [[0, 0]]}, "network.cells.sites": None},
-            "satellites have stations",
-        ),
-        ({"devices.availability": "always"}, "satellites set, got walker with availability: always"),
-        ({"channel.path_loss": "3gpp-uma"}, "laws for the ground know no slant range"),
-        ({"devices.mobility": "static"}, "only satellites pass, got passes with static mobility"),
-        ({"devices.mobility.planes": 2}, "must divide the number of devices, got 2 for 1"),
-        ({"devices.mobility.phasing": 1}, r"mobility\.phasing: must be below the number of planes, got 1 of 1"),
-        (
-            {"network.uplink.secure_aggregation": "bonawitz", "algorithm.weighting": "uniform"},
-            "not sent again at the next pass of a satellite",
-        ),
-        ({"network.cells.sites": [SITE, SITE]}, "two stations are at one place"),
-        ({"network.transport": "tcp"}, "handshakes and windows know the wired path only"),
-    ],
-)
-def test_what_does_not_go_together(changes, what):
-    """Is said before the run."""
-    with pytest.raises(ScenarioError, match=what):
-        fe.run("satellites", settings={**ONE, **changes}, timing_only=True)
 
 
 def test_a_fixed_delay_frees_the_band():

@@ -48,7 +48,6 @@ def sentences(settings, name="quickstart"):
 
 
 def at_m(*distances_m, **more):
-    """The own channel, with devices at these distances."""
     count = {"devices.count": len(distances_m), "algorithm.cohort": 1, "partition": "iid"}
     places = {"kind": "list", "xy_m": [[metres, 0.0] for metres in distances_m]}
     return {**OWN, **count, "devices.placement": places, **more}

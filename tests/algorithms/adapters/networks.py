@@ -20,7 +20,6 @@ class Adapted(nn.Module):
         self.layer = fe.Lora(nn.Linear(features, outputs), rank, targets=["*"], alpha=4, train=["bias"], base=base)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scores [n, outputs]."""
         scores: Tensor = self.layer(x.flatten(1))
         return scores
 

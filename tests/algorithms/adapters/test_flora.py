@@ -17,11 +17,10 @@ import fednet_emu as fe
 from fednet_emu.algorithms.adapters.flora import grown
 from fednet_emu.emulation.final_model import load_model
 from fednet_emu.emulation.play import play
-from fednet_emu.errors import AlgorithmError, ScenarioError
+from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.datasets.base import Samples
-from fednet_emu.learning.models.adapters import Lora
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.low_rank import Adapters
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -299,30 +298,6 @@ def test_trained_adapters_are_kept_where_nothing_arrives() -> None:
     assert not run.model.get_parameter("h.0.c_fc.lora_B").any()
 
 
-class Tied(nn.Module):
-    """A network whose last layer has the weights of its embedding."""
-
-    def __init__(self, train: list[str] | None = None, tie: bool = True) -> None:
-        super().__init__()
-        self.wte, self.head = nn.Embedding(10, 4), nn.Linear(4, 10)
-        if tie:
-            self.head.weight = self.wte.weight
-        Lora(rank=1, targets=("head",), train=tuple(train or ())).on(self)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The scores [n, 10] of windows [n, length]."""
-        scores: torch.Tensor = self.head(self.wte(x)[:, -1])
-        return scores
-
-
-@pytest.mark.parametrize("module", [Tied(), Tied(["head.weight"], tie=False)])
-def test_weights_that_cannot_grow_are_refused(module: nn.Module) -> None:
-    """An embedding would grow with its layer; a weight that is trained is in the messages."""
-    model = FlatModel(module, "cross-entropy", (3,), 10)
-    with pytest.raises(ScenarioError, match=r"must be frozen, and of one layer alone, got head.weight; leave it out"):
-        Adapters(model).base()
-
-
 def test_training_starts_from_adapters_alone() -> None:
     """What else the model has is the job's base."""
     fed, plan = small_federation(*ALL_FOUR), small_scenario(*ALL_FOUR).algorithm.plan
@@ -331,9 +306,3 @@ def test_training_starts_from_adapters_alone() -> None:
 
     with pytest.raises(AlgorithmError, match=rf"k.train: got a value of {whole} numbers, the model .* 27 par"):
         fed.device(0).train(w, plan, 0)
-
-
-def test_ranks_are_those_of_the_adapters_at_most() -> None:
-    """As for other methods with ranks."""
-    with pytest.raises(ScenarioError, match=r"algorithm.ranks: larger than that of the adapters, 2, got 3"):
-        run_small(*ADAPTED, local_sgd("flora", "ranks: [3]"))

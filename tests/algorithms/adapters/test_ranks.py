@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.func import grad
 from torch.nn.functional import cross_entropy
 
@@ -30,7 +29,6 @@ def linear(rank: int = 2) -> FlatModel:
 
 
 def vector(model: FlatModel, b: Any, a: Any, bias: Any) -> torch.Tensor:
-    """The flat vector with these parameters."""
     parts = {"layer.lora_B": b, "layer.lora_A": a, "layer.bias": bias}
     return torch.cat([torch.tensor(parts[name], dtype=torch.float32).reshape(-1) for name in model._names])
 
@@ -61,23 +59,6 @@ def test_rows_that_are_zero_in_both_factors_have_no_gradient():
 
     alive = vector(model, [[1, 0], [3, 0]], [[5, 6, 7], [1, 1, 1]], [1, 2])
     assert model.unflatten(grad(model.loss)(alive, x, y))["layer.lora_B"][:, 1].any()
-
-
-@pytest.mark.parametrize(
-    ("module", "error"),
-    [
-        (nn.Linear(3, 2), "got no A that is trained"),
-        (fe.Lora(nn.Linear(3, 2), 2, targets=["*"], freeze="A"), "got no A that is trained"),
-        (
-            nn.Sequential(*(fe.Lora(nn.Linear(3, 3), rank, targets=["*"]) for rank in (1, 2))),
-            r"adapters of one rank are needed, got ranks \[1, 2\]",
-        ),
-    ],
-)
-def test_models_without_such_adapters_are_refused(module, error):
-    """Nothing to cut, or nothing that all devices agree on."""
-    with pytest.raises(ScenarioError, match=error):
-        Adapters(FlatModel(module, "cross-entropy", (3,)))
 
 
 # ---- servers ---------------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ IDEAL = (f"devices.speed={{kind: list, flop_per_s: {list(SLOW)}}}", *INSTANT_LIN
 
 
 def safa(fraction: float, lag_tolerance: int, **settings: Any) -> str:
-    """The setting of the algorithm."""
     more = ", ".join(f"{key}: {value}" for key, value in settings.items())
     return f"algorithm={{kind: safa, {LOCAL}, fraction: {fraction}, lag_tolerance: {lag_tolerance}, {more}}}"
 

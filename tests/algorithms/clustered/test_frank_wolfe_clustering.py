@@ -36,13 +36,11 @@ def local_work(kind: str, **more: object) -> str:
 
 
 def graph(**more: object) -> str:
-    """The setting of the algorithm itself."""
     given = {"alpha": 0.01, "dual_lr": 0.02, "max_multiplier": 2.0, "record_every": 20, **more}
     return local_work("frank-wolfe-clustering", **given)
 
 
 def models(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
-    """The federation and all devices' final models."""
     fed = small_federation(*settings)
     final = fed.run(small_scenario(*settings).algorithm)
     assert isinstance(final, list)
@@ -50,7 +48,6 @@ def models(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
 
 
 def frame(fed: Federation, name: str) -> pd.DataFrame:
-    """A series that the run recorded."""
     return fed.ledger.frames()[name]
 
 

@@ -258,12 +258,10 @@ def least_squares_cost(rng: np.random.Generator, n: int):
 
 
 def blocks_of(labels: tuple[int, ...]) -> list[Block]:
-    """The blocks of a partition given as labels."""
     return [tuple(int(i) for i in np.flatnonzero(np.array(labels) == label)) for label in range(max(labels) + 1)]
 
 
 def best_of_all(cost, n: int, alpha: float) -> list[Block]:
-    """The best partition by brute force."""
     return min((blocks_of(labels) for labels in partitions(n)), key=lambda blocks: value(blocks, cost, n, alpha))
 
 

@@ -16,7 +16,6 @@ from fednet_emu.algorithms.cyclic.admission import (
     with_further_seats,
 )
 from fednet_emu.algorithms.cyclic.structures import InterferenceGroups
-from fednet_emu.errors import ScenarioError
 from fednet_emu.radio.receiver.interference import successive_cancellation
 from fednet_emu.testing import run_small, small_federation
 from tests.quick import crossed
@@ -226,10 +225,7 @@ def send_together(fed, powers):
     """Who is decoded when these devices send 100 kbit at once at these parts of their powers."""
 
     class Once:
-        """Sends once."""
-
         def run(self, fed):
-            """All uplinks of one instant."""
             fed.initial_model()
             sent = [fed.uplink(fed.device(m), "x", 10**5, power_part=part) for m, part in powers.items()]
             yield fed.clock.all_of(sent)
@@ -323,24 +319,6 @@ def test_groups_follow_devices_that_move():
     assert len(formed["null"]) == 1
     assert len(formed["1"]) > 2
     assert lost["1"] < lost["null"] / 2
-
-
-@pytest.mark.parametrize(
-    ("settings", "structure", "says"),
-    [
-        ((), "interference", "network.uplink.access: its senders are never on the air together, got tdma"),
-        (("network.uplink.access=shared",), "interference", "nothing says which SINR is needed, got none"),
-        (
-            ("network.uplink.access=shared",),
-            "{kind: interference, sinr_db: 150}",
-            "no device is decoded even alone, got a best mean SNR of .* where 150.0 dB is needed",
-        ),
-    ],
-)
-def test_channels_that_form_no_groups_are_told(settings, structure, says):
-    """An uplink in turns, an uplink without any threshold, and a threshold out of reach are refused."""
-    with pytest.raises(ScenarioError, match=says):
-        run_small(*settings, f"algorithm={{kind: cyclic-fedavg, lr: 0.1, structure: {structure}}}")
 
 
 def test_members_of_a_group_can_be_together_in_pairs():

@@ -37,7 +37,6 @@ class OwnSamples(Dataset):
     """The samples above, each with the device that it belongs to."""
 
     def load(self, data_dir, rng):
-        """In double precision; the same for testing."""
         x, y = (torch.tensor(values.reshape(M * SAMPLES, -1)) for values in least_squares())
         owner = np.repeat(np.arange(M), SAMPLES)
         return Samples(x, y[:, 0], x, y[:, 0], None, train_group=owner, test_group=owner)
@@ -49,7 +48,6 @@ class FromPoint(Model):
     start: tuple[float, ...]
 
     def build(self, input_shape, outputs):
-        """One layer with these weights."""
         layer = nn.Linear(FEATURES, 1).double()
         with torch.no_grad():
             layer.weight[:], layer.bias[:] = torch.tensor(self.start[:-1], dtype=torch.float64), self.start[-1]
@@ -82,7 +80,6 @@ def fixed_point(scenario, **settings):
 
 
 def distance(scenario, **settings):
-    """Distance of the fixed point from the optimum."""
     return np.linalg.norm(fixed_point(scenario, **settings) - optimum())
 
 
@@ -238,20 +235,6 @@ def test_a_lone_sample_sits_in_every_group_unless_it_is_split(data, factors):
     groups = members(fed, algorithm.structure.form(fed, 0), data)
 
     assert [member.factor for group in groups for member in group if member.device == 0] == factors
-
-
-def test_groups_without_samples_are_told():
-    """A list of devices that own nothing cannot train."""
-    fed = small_federation(
-        "data={kind: synthetic, n_samples: 60, n_test: 30, features: 9, classes: 3}",
-        "model=softmax",
-        "devices.count=12",
-        "partition={kind: dirichlet, alpha: 0.05, min_samples: 0}",
-    )
-    empty = int(np.flatnonzero(fed.task.n_samples == 0)[0])
-
-    with pytest.raises(ScenarioError, match="nobody can train"):
-        fed.run(CyclicFedAvg(structure={"kind": "list", "groups": [[empty]]}, lr=0.1))
 
 
 def test_one_measure_of_local_work():

@@ -35,7 +35,6 @@ CONSTANTS = st.builds(
 
 
 def shares_of(groups):
-    """b_mk of an even split."""
     seats = seats_of(groups)
     return [[1 / len(seats[device]) for device in group] for group in groups]
 

@@ -13,15 +13,12 @@ from fednet_emu.algorithms.cyclic.structures import (
     CommonDevice,
     CommonDeviceAndNewGroup,
     CopiedNeighbours,
-    ListedGroups,
-    RandomGroups,
     at_random,
     parts_of,
     seats_of,
     separate,
 )
-from fednet_emu.errors import ScenarioError
-from fednet_emu.testing import run_small, small_scenario
+from fednet_emu.testing import small_scenario
 
 SIZES = st.tuples(st.integers(2, 8), st.integers(2, 8))
 """Groups of the base, and devices in each."""
@@ -124,17 +121,3 @@ def test_groups_without_devices_are_told(structure, says):
 
     assert place == ("algorithm", "structure", "groups")
     assert says in text
-
-
-def test_copies_need_two_devices_per_group():
-    """Scenario 3 says how many groups the devices allow."""
-    with pytest.raises(ScenarioError, match="got 3 for 4 devices; must be at most 2"):
-        run_small("algorithm={kind: cyclic-fedavg, lr: 0.1, structure: {kind: scenario-3, groups: 3}}")
-
-
-def test_lists_hold_different_devices():
-    """A device twice in a group, or more seats than groups, is refused."""
-    with pytest.raises(ValueError, match="not a group of devices, got"):
-        ListedGroups(groups=((0, 1), (2, 2)))
-    with pytest.raises(ValueError, match="a device cannot sit in a group twice, got 3"):
-        RandomGroups(groups=2, seats=3)

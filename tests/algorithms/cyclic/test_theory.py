@@ -136,12 +136,6 @@ def test_bounds_are_refused_where_messages_can_be_lost(settings, named):
     assert fed.ledger.sent_bit == [0, 0, 0]
 
 
-def test_bounds_are_refused_with_a_slot_that_may_be_too_short():
-    """A turn that does not wait for all loses what is late."""
-    with pytest.raises(ScenarioError, match=r"groups that stay and wait for all, got .*slot_s=0\.5"):
-        small_scenario(*BOUNDED, "algorithm.slot_s=0.5")
-
-
 def test_losses_without_bounds_are_nobodys_business():
     """The same networks are accepted without the bound, and the bound on networks that lose nothing."""
     lossy = "network.uplink.loss={kind: random, probability: 0.3}"

@@ -13,7 +13,6 @@ from scipy.optimize import minimize
 
 from fednet_emu.algorithms.d2d.colrel import Colrel, best_weights, edge_frequencies, start_weights, variance
 from fednet_emu.algorithms.fedavg import FedAvg
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.network.topology import Digraph
 from fednet_emu.testing import small_federation
@@ -46,14 +45,6 @@ def test_weights_are_unbiased_and_no_worse_than_the_start(size: int, seed: int, 
     assert (a >= 0).all()
     start = variance(start_weights(p, reach), p, reach, reciprocal=reciprocal)
     assert variance(a, p, reach, reciprocal=reciprocal) <= start * (1 + 1e-9)
-
-
-def test_chances_are_one_for_all_or_one_for_each() -> None:
-    """Two chances for four devices are an error that says how many to give."""
-    topology = "{edges: {kind: random-regular, degree: 3}, clusters: {kind: equal, count: 1}}"
-    fed = small_federation(f"network.sidelink={{channel: {{include: ideal}}, topology: {topology}}}")
-    with pytest.raises(ScenarioError, match="got 2; give one number or 4"):
-        fed.run(Colrel(cohort=2, lr=0.1, batch_size=None, local_steps=1, uplink_arrives=(0.5, 0.5)))
 
 
 @pytest.mark.parametrize("reciprocal", [False, True])

@@ -19,7 +19,6 @@ from fednet_emu.algorithms.d2d.connectivity_aware import ConnectivityAware, know
 from fednet_emu.algorithms.d2d.connectivity_bounds import BOUNDS, Degrees
 from fednet_emu.algorithms.d2d.round import ClusterRound, access_point, equal_shares, imbalance, mixed_update
 from fednet_emu.algorithms.fedavg import FedAvg
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
@@ -50,12 +49,10 @@ def algorithm(**changes: Any) -> ConnectivityAware:
 
 
 def column(fed: Federation, name: str, series: str = "connectivity") -> list[Any]:
-    """A column of the algorithm's own series."""
     return [row[name] for row in fed.ledger.series[series]]
 
 
 def final(fed: Federation, run: ConnectivityAware | FedAvg) -> torch.Tensor:
-    """The model after the run."""
     model = fed.run(run)
     assert model is not None
     value: torch.Tensor = fed.read(model)
@@ -63,7 +60,6 @@ def final(fed: Federation, run: ConnectivityAware | FedAvg) -> torch.Tensor:
 
 
 def fedavg_of_all(count: int) -> FedAvg:
-    """Full participation, every device alike."""
     return FedAvg(cohort=count, lr=0.1, batch_size=None, local_steps=1, weighting="uniform")
 
 
@@ -291,14 +287,6 @@ def test_devices_without_samples_take_no_part() -> None:
     assert max(column(fed, "worst_column")) <= 1e-12
 
 
-def test_who_sends_to_whom_must_be_said() -> None:
-    """Without a topology the error names the setting."""
-    fed = small_federation("network.sidelink={channel: {include: ideal}}")
-
-    with pytest.raises(ScenarioError, match=r"network\.sidelink\.topology: is required"):
-        fed.run(algorithm())
-
-
 def test_snapshots_name_every_device_once() -> None:
     """Every second round, each cluster with its devices, their places, and the edges over which models came."""
     fed = clusters_of("stop.rounds=4")
@@ -370,7 +358,6 @@ def batch_of(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
 
 
 def degrees_of(graphs: np.ndarray) -> Degrees:
-    """Degrees of graphs [graphs, receivers, senders]."""
     out, into = graphs.sum(axis=1), graphs.sum(axis=2)
     size = np.full(len(graphs), graphs.shape[1])
     return Degrees(size, out.min(axis=1), out.max(axis=1), into.max(axis=1))

@@ -16,34 +16,28 @@ ACCESS = "access: {kind: spatial-reuse, interference: false}"
 
 
 def ring(n: int) -> Pairs:
-    """Each with the next."""
     return [(i, (i + 1) % n) for i in range(n)]
 
 
 def torus(side: int) -> Pairs:
-    """A square lattice whose opposite edges are joined."""
     cells = [(row, column) for row in range(side) for column in range(side)]
     right = [(row * side + column, row * side + (column + 1) % side) for row, column in cells]
     return right + [(row * side + column, (row + 1) % side * side + column) for row, column in cells]
 
 
 def hypercube(n: int) -> Pairs:
-    """Numbers that differ in one bit."""
     return [(i, i ^ (1 << bit)) for i in range(n) for bit in range(n.bit_length() - 1) if i < i ^ (1 << bit)]
 
 
 def star(n: int) -> Pairs:
-    """All with the first."""
     return [(0, i) for i in range(1, n)]
 
 
 def path(n: int) -> Pairs:
-    """Each with the next, but for the last."""
     return ring(n)[:-1]
 
 
 def complete(n: int) -> Pairs:
-    """All with all."""
     return [(i, j) for i in range(n) for j in range(i)]
 
 

@@ -52,7 +52,6 @@ class Played(Loop):
 
 
 def neighbours(n: int, pairs: Pairs) -> list[set[int]]:
-    """The neighbours of each device."""
     return [{b if a == k else a for a, b in pairs if k in (a, b)} for k in range(n)]
 
 

@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 from fednet_emu.algorithms.distilled.feddf import ensemble
 from fednet_emu.algorithms.distilled.fedproto import PrototypeLoss, class_means, merged, targets
 from fednet_emu.algorithms.distilled.public import divergence
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
@@ -79,7 +78,6 @@ class Loop:
         return w
 
     def local(self, w: Tensor, k: int, t: int) -> Tensor:
-        """Local steps on a device's own samples."""
         return self.steps(w, k, self.rows(k), 0.2, (t,), lambda scores, _, rows: cross_entropy(scores, self.y[rows]))
 
     def distilled(self, w: Tensor, k: int, t: int, wanted: Tensor) -> Tensor:
@@ -327,38 +325,3 @@ def test_what_they_need_of_the_server(settings: tuple[str, ...], problems: list[
 
     assert [path for path, _ in found] == [("algorithm", "kind")] * len(problems)
     assert all(what.startswith(problem) for (_, what), problem in zip(found, problems, strict=True))
-
-
-class Uncalled(torch.nn.Module):
-    """A network that uses the weights of its last layer without calling it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = torch.nn.Linear(9, 4), torch.nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores [n, 3] of x [n, 9]."""
-        return self.first(x) @ self.last.weight.T + self.last.bias
-
-
-def test_a_last_layer_that_is_not_called_has_no_features() -> None:
-    """The error names it."""
-    with pytest.raises(ScenarioError, match="its last layer, got one that is not called as a module, last;"):
-        with_features(FlatModel(Uncalled(), "cross-entropy", (9,)), 3)
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        (
-            ("data=digits", "model=digit-model", "server.samples=33", FEDMD),
-            "server.samples: the model has batch norm, .* got 33, of which batches of 8 leave 1",
-        ),
-        (("server.samples=20", FEDMD), "model: fedmd needs one score per class, got one of loss squared-error"),
-        ((FEDPROTO,), "model: fedproto needs one score per class"),
-    ],
-)
-def test_what_they_need(settings: tuple[str, ...], what: str) -> None:
-    """Batches that suit the model, and scores of classes."""
-    with pytest.raises(ScenarioError, match=what):
-        run_small(*settings)

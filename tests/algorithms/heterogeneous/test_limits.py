@@ -16,7 +16,6 @@ from fednet_emu.algorithms.heterogeneous.feddyn import FedDyn, corrected
 from fednet_emu.algorithms.heterogeneous.fednova import gradient_weight, normalised_average
 from fednet_emu.algorithms.heterogeneous.q_ffl import fair_step
 from fednet_emu.algorithms.heterogeneous.scaffold import Scaffold
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import SgdPlan, accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.optimizers import Optimizer
@@ -135,7 +134,6 @@ class WatchedFedDyn(Watched, FedDyn):
 
 
 def watched(watch: type, *settings: str) -> tuple[Federation, Memories]:
-    """A run whose devices' memories were noted."""
     given = small_scenario(*settings).algorithm.model_dump()
     fed, seen = small_federation(*settings), Memories()
     fed.run(watch(**given, seen=seen))
@@ -217,19 +215,12 @@ def test_the_weight_of_gradients_is_the_closed_form(steps: int) -> None:
     assert gradient_weight(SgdPlan(lr=0.0, steps=1), steps, 2.0) == steps
 
 
-def test_a_proximal_term_must_not_overshoot() -> None:
-    """With lr prox above one the weights of gradients change their signs; the scenario is refused with the product."""
-    with pytest.raises(ScenarioError, match=r"prox.*got lr \* prox = 1\.2; must be at most 1"):
-        small_scenario(algorithm("fednova", prox=6))
-
-
 class HeavyBall(Optimizer):
     """SGD with a momentum of 0.9."""
 
     kind = "heavy-ball"
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The step function, with a velocity of zero."""
         velocity = torch.zeros_like(weights)
 
         def move(gradient: Tensor) -> None:
@@ -316,7 +307,6 @@ def troubled(method: str, trouble: str) -> tuple[Federation, Memories]:
 
 
 def arrivals(fed: Federation) -> list[set[int]]:
-    """The devices whose uploads arrived, round by round."""
     frames = fed.ledger.frames()
     uplinks = frames["transfers"].query("kind == 'uplink' and lost == ''")
     rounds = [uplinks[(uplinks["ended_s"] > row.started_s) & (uplinks["ended_s"] <= row.ended_s)]

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fednet_emu.algorithms.hierarchical.hier_favg import moved_further
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import EdgeServers, accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.records.laws.verify import verify
@@ -382,9 +381,3 @@ def test_weights_are_samples_or_alike() -> None:
         by_samples.double(), initial + share[0] * moves[0] + share[1] * moves[1], rtol=0, atol=1e-6
     )
     torch.testing.assert_close(alike.double(), initial + (moves[0] + moves[1]) / 2, rtol=0, atol=1e-6)
-
-
-def test_a_backhaul_that_takes_an_age_is_named():
-    """320 bits at 1e-8 bit/s are 3.2e10 s, more than the clock has."""
-    with pytest.raises(ScenarioError, match=r"^network\.edges\.backhaul\.rate_bps: too long .* got 3\.2e\+10 s"):
-        run_small(hier(), "network.edges.backhaul={rate_bps: 1e-8}")

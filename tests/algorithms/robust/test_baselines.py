@@ -11,7 +11,6 @@ from simpy.events import Event
 
 from fednet_emu.algorithms.robust.afl import climbed, running_mean, weighted_step
 from fednet_emu.algorithms.robust.drfa import moved
-from fednet_emu.errors import Deadlock
 from fednet_emu.federation import Device, Federation, Process, SgdPlan, accumulated
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
@@ -189,13 +188,6 @@ def test_patience_is_a_minute_unless_said(algorithm: str) -> None:
     fed = run_small(algorithm, *OUT_OF_RANGE, "stop.rounds=5", timing_only=True)
 
     assert fed.clock.now_s < 5 * 2 * 60
-
-
-def test_aspire_gives_up_by_the_same_setting() -> None:
-    """A master that waits for all says after 1 s of patience, not after a week, whom it waits for in vain."""
-    aspire = "algorithm={kind: aspire, active: null, lr: 0.1, planes: fixed, patience_s: 1}"
-    with pytest.raises(Deadlock, match=r"deadlock at t=0\.5.*downlink server to dev-0"):
-        run_small(aspire, *OUT_OF_RANGE, timing_only=True)
 
 
 def test_no_attempt_begins_after_patience() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import fednet_emu as fe
 from fednet_emu.algorithms.selection import SELECTIONS, Selection, highest, weighted
 from fednet_emu.algorithms.selection.power_of_choice import PowerOfChoice
 from fednet_emu.algorithms.selection.rules import (
@@ -176,7 +175,6 @@ class Favourites(Selection):
     numbers: tuple[int, ...]
 
     def choose(self, view):
-        """Those."""
         return self.numbers
 
 
@@ -192,36 +190,6 @@ def test_a_rule_of_ones_own_is_asked_and_checked() -> None:
         run_small("algorithm.selection=" + own % "[1, 1]", timing_only=True)
     with pytest.raises(ScenarioError, match="device 7, which is away or has no samples"):
         run_small("algorithm.selection=" + own % "[7]", timing_only=True)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ("{kind: fedcs, candidates: 2}", "candidates are fewer than the cohort, got 2 and 4"),
-        ("{kind: power-of-choice, candidates: 3}", "candidates are fewer than the cohort, got 3 and 4"),
-        ("{kind: oort, exploration: 0.1}", "least_exploration is more than exploration, got 0.2 and 0.1"),
-        ("ort", "no such kind of selection, got 'ort'; did you mean 'oort'"),
-    ],
-)
-def test_what_cannot_be_is_refused(settings: str, said: str) -> None:
-    """Settings that contradict each other are named with their values."""
-    with pytest.raises(ScenarioError, match=said):
-        fe.check("quickstart", settings=["algorithm.cohort=4", f"algorithm.selection={settings}"])
-
-
-def test_two_draws_are_refused() -> None:
-    """A cohort of `q-ffl` is drawn by samples or by a rule, not both."""
-    q_ffl = "algorithm={kind: q-ffl, cohort: 3, lr: 0.1, batch_size: null, local_steps: 1, selection: age}"
-    with pytest.raises(ScenarioError, match="sampling and selection both say who is asked"):
-        run_small(q_ffl)
-    assert run_small(q_ffl, "algorithm.sampling=uniform").round == 3
-
-
-def test_algorithms_with_rules_of_their_own_have_no_such_slot() -> None:
-    """DRFA draws by its weights, and refuses the setting."""
-    drfa = "{kind: drfa, cohort: 3, lr: 0.1, lr_weights: 0.1, batch_size: 8, local_steps: 1, selection: age}"
-    with pytest.raises(ScenarioError, match="selection"):
-        run_small(f"algorithm={drfa}")
 
 
 @pytest.mark.parametrize("variant", ["pow-d", "cpow-d", "rpow-d"])

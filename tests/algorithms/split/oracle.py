@@ -51,7 +51,6 @@ def trained(*settings: str) -> tuple[Federation, Tensor]:
 
 
 def timed(*settings: str) -> Federation:
-    """The federation after a run without training."""
     return run_small(*settings, timing_only=True)
 
 
@@ -125,7 +124,6 @@ class Oracle:
         return sum(n[k] * w for k, w in models.items()) / sum(n.values())  # type: ignore[return-value]
 
     def sl(self) -> Tensor:
-        """Devices in turn."""
         w = self.w
         for t in range(len(self.arrived)):
             for k in self.whole_parts(t):
@@ -133,7 +131,6 @@ class Oracle:
         return w
 
     def v1(self) -> Tensor:
-        """Devices side by side."""
         w = self.w
         for t in range(len(self.arrived)):
             models = {k: self.alone(w, k, t) for k in self.whole_parts(t)}

@@ -25,7 +25,6 @@ from fednet_emu.algorithms.unlabelled.fedul import (
     transition,
 )
 from fednet_emu.emulation.build import build
-from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Device
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.data.datasets.base import Samples
@@ -54,7 +53,6 @@ def trained(*changes: str) -> tuple[torch.Tensor, Federation]:
 
 
 def series(fed: Federation, name: str) -> list[float]:
-    """A column of the algorithm's own records."""
     return fed.ledger.frames()["fedul"][name].tolist()
 
 
@@ -180,7 +178,6 @@ def test_the_public_codes_loss_stays_above_its_floor() -> None:
 
 
 def round_s(method: str, server_flop_per_s: float) -> float:
-    """Simulated time of one round."""
     changes = (f"algorithm.supervision={method}", f"server.flop_per_s={server_flop_per_s}", "stop.rounds=1")
     return run_small(*SETTINGS, *changes, timing_only=True).clock.now_s
 
@@ -211,21 +208,6 @@ def test_only_the_model_travels() -> None:
 
 
 # ---- what it needs ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("partition=iid", "partition: makes no unlabelled sets, .*; use surrogate-sets"),
-        ("partition.sets=2", "partition.sets: too few to tell 3 classes apart, got 2; use at least 3"),
-        ("server={flop_per_s: 1e6}", "server.samples: M1 trains on the server, got 0; give it"),
-        ("server={samples: 60}", "server.flop_per_s: is required"),
-    ],
-)
-def test_what_is_missing_is_named(change: str, message: str) -> None:
-    """Sets, enough of them, the server's samples and its speed are asked for by their keys."""
-    with pytest.raises(ScenarioError, match=message):
-        run_small(*SETTINGS, "algorithm.supervision=M1", change)
 
 
 def test_it_learns_the_digits_without_a_label() -> None:
@@ -263,15 +245,12 @@ class Bench:
         self.rows: list[tuple[str, dict[str, float]]] = []
 
     def record(self, name: str, **row: float) -> None:
-        """Keep a row."""
         self.rows.append((name, row))
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int = 1) -> Any:
-        """The value itself."""
         return function(*args)
 
     def read(self, value: Any) -> Any:
-        """The same."""
         return value
 
 
@@ -382,7 +361,6 @@ def test_empirical_priors_count():
 
 
 def scores(seed=0, n=30, classes=3):
-    """Scores of a network, in double precision."""
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, classes)) * 3)
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
 from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
@@ -71,7 +70,6 @@ class Solution(NamedTuple):
 
 
 def objective(z: Array, budget: float) -> float:
-    """The worst-case loss of a model."""
     losses = 0.5 * ((z - CENTRES) ** 2).sum(1)
     return float(CdNorm(budget=budget, deviation=1 / N).worst_case(losses, np.full(N, 1 / N)) @ losses)
 
@@ -126,7 +124,6 @@ def lock_step(start: Array, budget: float, rounds: int, *, printed_sign: bool = 
 
 
 def series(fed: Federation, name: str, column: str) -> list[float]:
-    """A column of a series."""
     return [row[column] for row in fed.ledger.series[name]]
 
 
@@ -366,14 +363,6 @@ def test_a_full_list_counts_whom_it_displaces() -> None:
 
     assert origin == [0, -1]
     assert displaced == 1
-
-
-def test_planes_without_a_set_are_an_error() -> None:
-    """The text says what is missing; fixed planes need none, and neither does waiting for all need a number."""
-    with pytest.raises(ValidationError, match="planes: ease needs an uncertainty set, got none; give uncertainty"):
-        Aspire(active=1, lr=0.1)
-    with pytest.raises(ValidationError, match="got active: null; give a number"):
-        Aspire(active=None, lr=0.1, planes="fixed", adaptive={"tick_s": 1})
 
 
 def test_the_papers_regularisation_falls_slowly() -> None:

@@ -31,7 +31,7 @@ from fednet_emu.algorithms.robust.aspire.updates import (
     z_step,
 )
 from fednet_emu.algorithms.robust.weights import Prior
-from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.quick import examples
@@ -251,7 +251,6 @@ ASPIRE = "algorithm={kind: aspire, active: null, lr: 0.1, uncertainty: {kind: cd
 
 
 def series(fed: Federation, name: str, column: str) -> list[Any]:
-    """A column of a series."""
     return [row[column] for row in fed.ledger.series[name]]
 
 
@@ -296,22 +295,6 @@ def test_waiting_for_all_needs_all() -> None:
 
     assert series(fed, "aspire", "arrived") == [4] * 5
     assert set(series(fed, "activations", "staleness")) == {0}
-
-
-def test_the_adaptive_master_says_so_when_a_worker_is_gone_for_good() -> None:
-    """Its timer stops when only a report can change anything, so that a wait for ever is a deadlock, not a loop."""
-    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]]}}"
-    adaptive = "algorithm.adaptive={threshold_s: 60, tick_s: 1}"
-    with pytest.raises(Deadlock, match="dev-0 must be among them"):
-        run_small(ASPIRE, "algorithm.active=1", "algorithm.max_delay=4", adaptive, gone, "stop.rounds=60")
-
-
-def test_an_adaptive_threshold_of_twice_the_mean_does_not_tick_for_ever() -> None:
-    """With three of four workers gone the longest delay does not exceed twice the mean: a deadlock, not a loop."""
-    gone = "devices.availability={kind: windows, devices: {0: [[0, 0.005]], 1: [[0, 0.005]], 2: [[0, 0.005]]}}"
-    adaptive = "algorithm.adaptive={threshold_s: null, tick_s: 1}"
-    with pytest.raises(Deadlock, match="waits for"):
-        run_small(ASPIRE, "algorithm.active=1", adaptive, gone, "stop.rounds=60")
 
 
 def test_time_alone_eases_the_pace_while_few_are_awaited() -> None:
