@@ -56,16 +56,7 @@ Line = deque["Message"]
 
 @final
 class Message(Completion):
-    """Event that triggers when a message has arrived or is lost; its value is the `Delivery`.
-
-    Args:
-        backhaul: what carries it.
-        edge: number of the edge server.
-        up: whether it goes to the cloud.
-        payload: content of the delivery.
-        number: the payload's number in the records.
-        size_bit: bits on the line.
-    """
+    """Event that triggers when a message has arrived or is lost; its value is the `Delivery`."""
 
     def __init__(self, backhaul: Backhaul, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> None:
         super().__init__(backhaul.clock)
@@ -87,11 +78,7 @@ class Message(Completion):
 
 @final
 class Backhaul:
-    """The lines of all edge servers; each edge server has the number of its cell.
-
-    Args:
-        settings: rate, delay, energy and loss of each line.
-    """
+    """The lines of all edge servers; each edge server has the number of its cell."""
 
     def __init__(self, clock: Clock, ledger: Ledger, settings: BackhaulSettings, loss_key: int) -> None:
         self.clock, self.settings = clock, settings

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, final
+from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -49,10 +49,7 @@ class SingleCell(Cells):
         """The origin."""
         return np.zeros((1, 2))
 
-    @property
-    def count(self) -> int:
-        """One."""
-        return 1
+    count: ClassVar[int] = 1
 
 
 class HexagonalCells(Cells):

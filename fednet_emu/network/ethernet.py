@@ -23,10 +23,7 @@ from fednet_emu.radio.receiver.combining import Reception
 class Wire(RateLaw):
     """One bit per second and hertz at any SINR: the speed of a port is its width."""
 
-    @property
-    def min_sinr(self) -> float:
-        """Zero: everything gets through."""
-        return 0.0
+    min_sinr: ClassVar[float] = 0.0
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         """The bandwidth."""

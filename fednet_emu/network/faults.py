@@ -117,9 +117,6 @@ AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]
 class Faults:
     """The faults of one medium, in the order in which they are asked.
 
-    Args:
-        loss: the fault that the scenario asks for.
-
     Attributes:
         ending: those that may end a transfer before its time.
         losing: those that may lose a transfer that was delivered.

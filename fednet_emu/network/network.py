@@ -69,7 +69,6 @@ class Network:
         superposition: the bursts of an uplink that carries over-the-air sums; None for any other.
 
     Args:
-        powers: powers of the devices; None for the radios of the channel.
         traffic: classes of other users, which are placed as `placement` says unless they say so themselves.
     """
 

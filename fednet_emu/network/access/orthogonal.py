@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -18,10 +18,7 @@ from fednet_emu.network.air.sharing import Allocation, RateInputs
 class Tdma(RatedAccess):
     """One transmission at a time, in the order of requests, each on the whole band."""
 
-    @property
-    def capacity(self) -> int:
-        """One at a time."""
-        return 1
+    capacity: ClassVar[int] = 1
 
     def share(self, active: int) -> float:
         """The whole band."""

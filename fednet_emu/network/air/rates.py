@@ -35,15 +35,9 @@ _QUIET = np.ones((1, 1))
 
 
 def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArray) -> Rated:
-    """Compute the rates of everything on the air.
+    """Compute the rates of everything on the air in the blocks of these numbers [blocks].
 
     Senders of other cells count as noise, with the power they radiate in each block, spread evenly over the band.
-
-    Args:
-        on_air: the bursts on the air.
-        sharing: how the bursts of a cell share the band.
-        band: the band, used by every cell (reuse 1).
-        numbers: [blocks] numbers of the blocks.
     """
     heard = on_air.gains.heard(numbers)
     quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas

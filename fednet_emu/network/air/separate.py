@@ -122,7 +122,8 @@ class SeparateAir(Air):
         ended, ends = [], self._ends
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
-            if now_ns - burst[0].started_ns >= self._ahead_ns and _is_on_air(burst):
+            is_long = now_ns - burst[0].started_ns >= self._ahead_ns
+            if is_long and any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst):  # without an outcome
                 heapreplace(ends, (self._again_ns(burst, now_ns), ends[0][1], burst))
             else:
                 ended.append(heappop(ends)[2])
@@ -141,11 +142,6 @@ class SeparateAir(Air):
             end_ns = now_ns
         burst[0].power_s = (end_ns - started_ns) / NS_PER_S
         return end_ns
-
-
-def _is_on_air(burst: Burst) -> bool:
-    """Whether a leg has no outcome yet."""
-    return any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst)
 
 
 @final

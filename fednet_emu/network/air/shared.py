@@ -55,12 +55,6 @@ class Plan(NamedTuple):
 class SharedAir(Air):
     """The transmissions of one band, in one cell or in several that disturb each other.
 
-    Args:
-        sharing: how the bursts of a cell share the band.
-        band: the band, used by every cell (reuse 1).
-        planned: whether bursts have shares of the band that were planned before they started.
-        slice_of: number of the slice of a transfer; None without slices.
-
     Attributes:
         blocks: number of blocks of the next plan.
     """

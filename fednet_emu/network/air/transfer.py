@@ -129,8 +129,6 @@ class Transfer(Completion):
     Args:
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
         stop: cancels the given transfer for the given reason, whether it waits or is on the air.
-        sender, receiver: numbers of devices, or `SERVER`.
-        message: the message; its payload is the attribute `content`.
     """
 
     # All attributes are set per instance: class defaults slow attribute access.

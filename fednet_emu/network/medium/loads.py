@@ -21,10 +21,6 @@ class RadioLoads:
 
     The energy of bits is a load in addition to powers: at the planned rates, or at the mean rate of a burst that was
     computed when it started. The end of a burst corrects the energy of bits of one that was cut.
-
-    Args:
-        radios: the powers that receivers draw on top of their idle power, and the energies of bits.
-        lose: loses these legs of one burst now, because the battery of an end is empty.
     """
 
     def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:

@@ -72,12 +72,7 @@ class WholeBlocks(OfLaw):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Best:
-    """The best rates, up to the SINR from which on all blocks are best.
-
-    Attributes:
-        low_db: SNR in dB at which anything gets through, the first point.
-        efficiency_bps_hz: [points] bit/s per hertz of the whole carrier, every 0.01 dB.
-    """
+    """Best efficiencies [points] in bit/s/Hz of the carrier, every 0.01 dB from `low_db` on, up to all blocks."""
 
     low_db: float
     efficiency_bps_hz: Array

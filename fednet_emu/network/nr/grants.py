@@ -135,11 +135,7 @@ class NrGrants(RatedAccess):
 
 @final
 class SlotDelays:
-    """Delays of one direction: the wait for the first slot of the data, and the tail of the last block.
-
-    Args:
-        down: whether the direction is the downlink.
-    """
+    """Delays of one direction: the wait for the first slot of the data, and the tail of the last block."""
 
     def __init__(self, access: NrGrants, key: int, *, down: bool) -> None:
         self._frame, self._key, self._down = access.frame, key, down

@@ -19,11 +19,7 @@ from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 @final
 class Climbing(Sharing):
-    """A sharing of slots in which each transfer has the part of its rate that it has climbed to.
-
-    Args:
-        slots: the sharing.
-    """
+    """A sharing of slots in which each transfer has the part of its rate that it has climbed to."""
 
     overlapping = False
 
@@ -50,11 +46,7 @@ class Climbing(Sharing):
 
 @final
 class ClimbingAir(SharedAir):
-    """The slots of one cell, in which transfers climb.
-
-    Args:
-        band: the band, with blocks of a window each.
-    """
+    """The slots of one cell, in which transfers climb."""
 
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
         self._climbing, self._bursts = Climbing(slots, law), list[Burst]()

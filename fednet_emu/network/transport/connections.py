@@ -14,11 +14,7 @@ from fednet_emu.network.transport.transports import ConnectedTransport, EndToEnd
 
 @final
 class Connections:
-    """The connections of a run, over all its media.
-
-    Attributes:
-        window: the initial window of a transport that has one; None for datagrams.
-    """
+    """The connections of a run, over all its media."""
 
     def __init__(self, transport: EndToEndTransport, session: Session) -> None:
         self._transport, self._session = transport, session

@@ -122,10 +122,6 @@ class SlowStartAir(Air):
     A burst that has kept the line busy for a round trip is followed at once by all that is left. They are one from the
     instant on at which that is sure: nothing else ends before its acknowledgements come, and what starts until then
     makes it last longer.
-
-    Args:
-        air: carries the bursts.
-        window: the receive window and the round trip.
     """
 
     def __init__(self, air: Air, window: Window) -> None:

@@ -235,24 +235,37 @@ def burst(sender, receiver, cell=0):
 
 
 def started(queue):
+    """Who starts now: the senders."""
     senders = []
-    queue.start_ready(lambda one: senders.append(one[0].sender) or True)
+
+    def start(one):
+        senders.append(one[0].sender)
+        queue.left -= 1
+        return True
+
+    queue.start_ready(start)
     return senders
 
 
+def ended(queue, one):
+    """A burst ends."""
+    queue.left += 1
+    queue.give_back(one)
+
+
 def test_every_place_that_is_given_back_is_free_again():
-    """Two places: of three requests the third waits, and starts when one has ended; at last both places are free."""
-    queue, bursts = TurnQueue(2, 1), [burst(device, -1) for device in range(3)]
+    """Two places in one of two cells: the third request waits, and starts when one has ended; at last all are free."""
+    queue, bursts = TurnQueue(2, 2), [burst(device, -1, 1) for device in range(3)]
     for one in bursts:
         queue.add(one)
 
     assert started(queue) == [0, 1]
-    assert queue.left == 0
-    queue.give_back(bursts[0])
+    assert queue.left == 2
+    ended(queue, bursts[0])
     assert started(queue) == [2]
     for one in bursts[1:]:
-        queue.give_back(one)
-    assert queue.left == 2
+        ended(queue, one)
+    assert queue.left == 4
 
 
 def test_whoever_sends_or_receives_does_nothing_else_meanwhile():
@@ -263,9 +276,9 @@ def test_whoever_sends_or_receives_does_nothing_else_meanwhile():
 
     assert started(queue) == [0, 3]
     assert [leg.sender for leg in queue.waiting()] == [1]
-    queue.give_back(bursts[2])
+    ended(queue, bursts[2])
     assert started(queue) == []
-    queue.give_back(bursts[0])
+    ended(queue, bursts[0])
     assert started(queue) == [1]
     assert queue.left == sys.maxsize - 1
 

@@ -14,7 +14,7 @@ from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.network.transport import Grpc, Quic, Session, Tcp, Transport, Udp
 from fednet_emu.network.transport.connections import Connections
-from fednet_emu.network.transport.slow_start import Window, after_idle
+from fednet_emu.network.transport.slow_start import Window
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
 from tests.network.transport.lines import Spent, line, spent, table
@@ -485,7 +485,7 @@ def test_a_receive_window_is_a_rate() -> None:
 )
 def test_an_idle_window_is_halved_at_each_timeout(idle_s: float, window_bit: int) -> None:
     """The timeout of a path of 50 ms is 250 ms; a window of 4000 bits is never below the initial one of 600."""
-    assert after_idle(4000, 600, idle_s, 0.05) == window_bit
+    assert Window(600, 10**9, 50 * MS_WINDOW).next_bit(4000, 0.0, 1.0, idle_s) == window_bit
 
 
 @given(
@@ -510,7 +510,7 @@ def test_the_closed_form_is_the_sum_of_its_bursts(first: int, most: int, rtt_ns:
 @given(st.integers(1, 10**6), st.floats(1.0, 1e9), st.floats(1e3, 1e10))
 def test_a_window_grows_as_far_as_acknowledgements_say(first: int, size_bit: float, rate_bps: float) -> None:
     """By no more than was carried; once it fills the path by no more than the next power of two of a half of that."""
-    grown = Window(first, 10**15, 50 * MS_WINDOW).grown_bit(size_bit, rate_bps)
+    grown = Window(first, 10**15, 50 * MS_WINDOW).next_bit(first, size_bit, rate_bps, 0.0)
     path_bit = rate_bps * 0.05
     assert first <= grown <= first + size_bit + 1
     assert grown <= max(first, path_bit) + path_bit / 2 + 1

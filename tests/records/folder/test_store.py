@@ -10,7 +10,7 @@ import pytest
 from fednet_emu.errors import DataError
 from fednet_emu.files.writing import PART
 from fednet_emu.records.folder.manifest import FINISHED, STATUSES, read_manifest, require_sound
-from fednet_emu.records.folder.store import CHECKPOINT, LOCK, STAGED, RunFolder
+from fednet_emu.records.folder.store import LEARNING, LOCK, STAGED, RunFolder, tidy
 
 TEXT = "title: the scenario\n"
 FRESH = ["manifest.json", "scenario.yaml"]
@@ -358,16 +358,20 @@ def test_files_are_announced_while_the_run_goes_on(tmp_path):
     assert {"rounds.csv": None, "model.bin": None}.items() <= manifest["files"].items()
 
 
-def test_a_checkpoint_is_replaced_by_the_next_and_goes_at_the_end(tmp_path):
-    """The latest bytes are there while the run lasts; a finished run has none."""
-    folder = create(tmp_path / "run")
-    for data in (b"first", b"second"):
-        folder.write_checkpoint(data)
-    assert (tmp_path / "run" / CHECKPOINT).read_bytes() == b"second"
-
+def test_what_a_run_has_learnt_goes_at_the_end(tmp_path):
+    """A finished run has none of it; a link in its place is left alone, and what it leads to."""
+    folder, elsewhere = create(tmp_path / "run"), tmp_path / "elsewhere"
+    (tmp_path / "run" / LEARNING / "head").mkdir(parents=True)
+    (tmp_path / "run" / LEARNING / "head" / "0.known").write_bytes(b"x")
     folder.end("done")
     folder.settle()
-    assert not (tmp_path / "run" / CHECKPOINT).exists()
+    assert not (tmp_path / "run" / LEARNING).exists()
+
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("x")
+    (tmp_path / "run" / LEARNING).symlink_to(elsewhere)
+    tidy(tmp_path / "run")
+    assert (elsewhere / "mine").exists()
 
 
 def test_a_run_that_has_no_room_to_say_how_it_ended_has_failed(tmp_path, monkeypatch):
