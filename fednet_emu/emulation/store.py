@@ -358,7 +358,7 @@ class Saver:
         self._shelf, self._every_s = shelf, every_s
         self._began = self._saved = time.monotonic()
         self._took_s = self._spent_s = 0.0
-        self._over = False
+        self._over, self._plain = False, True
 
     def __call__(self, fed: Federation) -> None:
         """Save a snapshot if the last one is old enough."""
@@ -374,7 +374,8 @@ class Saver:
     def save(self, fed: Federation) -> None:
         """Save a snapshot now, and the values that were read.
 
-        No snapshot is saved without an interval, during a computation or a sum, or without computed values.
+        No snapshot is saved in the middle of a computation or a sum; none before the end without an interval, or while
+        values are deferred.
 
         Raises:
             DataError: it cannot be written.
@@ -385,20 +386,17 @@ class Saver:
         started = time.monotonic()
         with fed.graph.host.part("records"):
             self._shelf.write()
-            if self._every_s is None or not (fed.graph.at_rest() or (self._over and fed.graph.puts_off)):
+            wanted = self._plain and (self._over or self._every_s is not None)
+            if not wanted or not (fed.graph.at_rest() or (self._over and fed.graph.puts_off)):
                 return
             try:
-                self.write(program.passed, fed.graph.snapshot())
+                self._shelf.keep(program.passed, fed.graph.snapshot())
             except NotPlain as error:
                 LOG.warning("no checkpoints are saved: a value of the run is %s; use tensors and named tuples", error)
-                self._every_s = None
+                self._plain = False
         self._saved = time.monotonic()
         self._took_s = self._saved - started
         self._spent_s += self._took_s
-
-    def write(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
-        """Write a snapshot."""
-        self._shelf.keep(rolling, values)
 
     def finish(self, fed: Federation) -> None:
         """Share the learnt values of a run that has ended."""

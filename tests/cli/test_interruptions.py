@@ -43,13 +43,13 @@ KILL_AT_A_CHECKPOINT = """
 import os, signal
 from fednet_emu.cli import main
 from fednet_emu.emulation import store
-write, written = store.Saver.write, []
+write, written = store.Shelf.keep, []
 def write_and_die(self, *snapshot):
     write(self, *snapshot)
     written.append(snapshot)
     if len(written) == 10:
         os.kill(os.getpid(), signal.SIGKILL)
-store.Saver.write = write_and_die
+store.Shelf.keep = write_and_die
 store.COST = float("inf")  # a checkpoint in every round
 main()
 """

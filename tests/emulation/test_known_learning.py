@@ -74,6 +74,17 @@ def test_rounds_of_arrays_and_rounds_of_events_share_what_they_learn(cache: Path
         assert len(set(ends.values())) == 1
 
 
+def test_the_final_model_is_known_without_checkpoints(cache: Path) -> None:
+    """A run without checkpoints keeps its last values, so that another network trains nothing for its final model."""
+    settings = (*SIX, "training.checkpoint_s=null")
+    first = play(small_scenario(*settings), "small", None, keep_model=True)
+    other = play(small_scenario(*settings, "network.downlink.mode=unicast"), "small", None, keep_model=True)
+
+    assert (first.summary["trained_jobs"], other.summary["trained_jobs"]) == (24, 0)
+    assert whole(other)[-1] == whole(first)[-1]
+    assert len(list(cache.glob("*/*.snapshot"))) == 1
+
+
 @pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
 def test_the_number_of_workers_is_no_part_of_the_program(first: int, then: int, cache: Path) -> None:
     """A store that a run with one thread or process has written serves a run with two, and the other way round."""

@@ -408,7 +408,7 @@ def test_checkpoints_are_frequent_and_cheap(
 
     monkeypatch.setattr(store, "time", clock)
     saver, fed = Saver(Shelf(None, None, MINE), 2.0), Fed(byte)
-    monkeypatch.setattr(saver, "write", write)
+    monkeypatch.setattr(saver._shelf, "keep", write)
     shares = []
     for _ in range(10_000):
         clock.now_s += 0.1
