@@ -194,14 +194,13 @@ class Shelf:
             raise KeyError(key) from None
 
     def put(self, key: bytes, value: Any) -> None:
-        """Store a value that was read under this key, if it is plain and small."""
-        if self._folders() and not (self._ended and self._own is None):
-            self._read.append((key, value))
-            self._write_in_time()
+        """Keep what was read under this key, if it is plain and small."""
+        self._read.append((key, value))
+        self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
-        """Record that a run has passed this rolling digest."""
-        if self._folders() and rolling not in self.passed and not (self._ended and self._own is None):
+        """Note that a run has gone on after this."""
+        if rolling not in self.passed:
             self._noted.append(rolling.hex())
             self._write_in_time()
 
@@ -227,6 +226,11 @@ class Shelf:
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_open(self) -> bool:
+        """Whether entries are written to a folder."""
+        return self._own is not None or (self._shared is not None and not self._ended)
+
     def finish(self) -> None:
         """Continue without the folder of the run, which has ended."""
         self._own = None
@@ -243,6 +247,8 @@ class Shelf:
         """
         self._written_s = time.monotonic()
         noted, read, self._noted, self._read = self._noted, self._read, [], []
+        if not self.is_open:
+            return
         writer = Writer()
         plain: list[Any] = []
         for key, value in read:
@@ -341,7 +347,7 @@ def _text(error: Exception) -> str:
 COST = 1 / 64
 """Largest part of the host time for snapshots."""
 LAST_BYTE = 2**26
-"""Size up to which the snapshot at the end of a run is written at any cost."""
+"""Size of the snapshot at the end of a run up to which `COST` does not limit it."""
 SLOWEST_BYTE_PER_S = 100e6
 """Assumed speed of writing before the first snapshot."""
 
@@ -404,7 +410,7 @@ class Saver:
         self._shelf.finish()
         self._shelf.write()
         program = fed.graph.program
-        if program is not None and program.passed not in self._shelf.snapshots:
+        if program is not None and self._shelf.is_open and program.passed not in self._shelf.snapshots:
             (self.save if fed.graph.known_byte() <= LAST_BYTE else self.save_cheaply)(fed)
         self._shelf.tidy()
 

@@ -79,7 +79,7 @@ class Accumulate:
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
-        self._known: list[Deferred] = []  # parts that are put off
+        self.known: list[Deferred] = []  # parts that are put off
         self._running: _Running | None = None
 
     @property
@@ -130,23 +130,18 @@ class Accumulate:
                 return PENDING
             known = counterpart(part)
             known._given = part._given if known._given is None else known._given
-            self._known.append(known)
+            self.known.append(known)
             self.parts.popleft().let_go()
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
         """This work on the counterparts of its arguments and parts."""
-        return Accumulate(self.function, args, self._known)
-
-    @property
-    def known(self) -> list[Deferred]:
-        """The counterparts of parts that were put off."""
-        return self._known
+        return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
         """Put the counterparts, which are computed by now, in the place of the parts that were put off."""
-        self.parts.extendleft(reversed(self._known))
-        self._known = []
+        self.parts.extendleft(reversed(self.known))
+        self.known = []
 
     def _run(self) -> _Running:
         if self._running is None:
