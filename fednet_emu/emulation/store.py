@@ -18,7 +18,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -194,12 +194,12 @@ class Shelf:
             raise KeyError(key) from None
 
     def put(self, key: bytes, value: Any) -> None:
-        """Keep what was read under this key, if it is plain and small."""
+        """Store a value that was read under this key, if it is plain and small."""
         self._read.append((key, value))
         self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
-        """Note that a run has gone on after this."""
+        """Record that a run has passed this rolling digest."""
         if rolling not in self.passed:
             self._noted.append(rolling.hex())
             self._write_in_time()
@@ -292,8 +292,14 @@ class Shelf:
         if self._shared is not None and not self._ended:
             try:
                 _make(self._shared, self.head)
-                self._share(written if self._own is not None else None, self._shared / name, data)
-                written = written if self._own is not None else self._shared / name
+                shared = self._shared / name
+                if self._own is None:
+                    written = shared
+                else:  # another name of the run's own file, where that is possible
+                    with suppress(OSError):
+                        os.link(written, shared)
+                if not shared.exists():
+                    _write(shared, data)
             except (OSError, DataError) as error:
                 LOG.warning("%s: cannot be written (%s); learnt values are not shared", self._shared, _text(error))
                 self._shared = None
@@ -303,15 +309,6 @@ class Shelf:
         """Reduce the shared folder to its limit."""
         if self._shared is not None:
             bound(self._shared.parent, limit_of(self._shared.parent))
-
-    @staticmethod
-    def _share(mine: Path | None, path: Path, data: bytes) -> None:
-        """Write a shared entry, as a hard link to the run's own file where possible."""
-        if mine is not None:
-            with suppress(OSError):
-                os.link(mine, path)
-        if not path.exists():
-            _write(path, data)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -521,18 +518,9 @@ def bound(folder: Path, most_byte: float) -> int:
             with suppress(OSError):
                 entry.path.unlink()
                 freed += entry.byte
-    remove_empty(folder)
-    return freed
-
-
-def remove_empty(folder: Path) -> None:
-    """Delete the sub-folders of heads without entries."""
-    for own in _sub_folders(folder):
+    for own in (path for path in folder.glob("*") if is_own(path, folder=True)):  # heads without entries
         with suppress(OSError):
             if [path.name for path in own.iterdir()] == [HEAD]:
                 (own / HEAD).unlink()
             own.rmdir()
-
-
-def _sub_folders(folder: Path) -> Iterable[Path]:
-    return [path for path in folder.glob("*") if is_own(path, folder=True)]
+    return freed
