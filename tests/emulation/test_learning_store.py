@@ -242,7 +242,7 @@ def test_an_entry_that_was_tampered_with_counts_as_missing(
         assert (found, snapshot) == (([], True) if suffix == ".known" else ([0, 1], False))
     silent = harm == "gone" or (suffix == ".snapshot" and harm in ("link", "folder"))
     assert len(caplog.messages) == (not silent)
-    assert all("; what it may hold is computed" in message for message in caplog.messages)
+    assert all("; its values are computed" in message for message in caplog.messages)
 
 
 def test_a_folder_of_somebody_else_is_not_used(
@@ -257,7 +257,7 @@ def test_a_folder_of_somebody_else_is_not_used(
     monkeypatch.setattr(store.os, "getuid", lambda: 12345)
     assert usable(tmp_path / "shared") is None
     assert known(None, tmp_path / "shared") == ([], False)
-    assert caplog.text.count("somebody else's, and is not used") == 2
+    assert caplog.text.count("belongs to another user, and is not used") == 2
 
 
 def test_a_shared_folder_that_cannot_be_written_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -267,7 +267,7 @@ def test_a_shared_folder_that_cannot_be_written_stops_no_run(tmp_path: Path, cap
         filled(tmp_path / "own", tmp_path / "shared")
 
     assert known(tmp_path / "own") == ([0, 1], True)
-    assert sum("what is learnt is not shared" in message for message in caplog.messages) == 1
+    assert sum("learnt values are not shared" in message for message in caplog.messages) == 1
     assert (tmp_path / "shared").read_text() == "mine"
 
 
