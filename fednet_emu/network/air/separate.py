@@ -165,6 +165,8 @@ class BandAir(SeparateAir):
     def start(self, bursts: list[Burst], now_ns: int) -> int:
         """Compute the end of each leg; most legs end in the fading block in which they start."""
         ends, steady, least_sinr = self._ends, self._steady_per_ns, self._least_sinr
+        if not bursts:
+            return ends[0][0] if ends else FOREVER_NS
         share, bandwidth_hz, _, gain, rate_of, coherence_ns, _ = self._for_one
         block = now_ns // coherence_ns
         for burst in bursts:
