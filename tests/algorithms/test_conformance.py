@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -253,7 +254,7 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
-    """Cut after each of its rounds, every part resumed from the file of the one before: nothing differs in a bit."""
+    """Cut after each of its rounds, each part resumed from the one before: no bit differs, nothing is trained twice."""
     settings = settings_of(algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2")
     whole = run_small(*settings)
     last, _ = resumed_every_round(whole.round, *settings)
@@ -262,4 +263,4 @@ def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
     assert frames.keys() == expected.keys()
     for name in frames:
         pd.testing.assert_frame_equal(frames[name], expected[name], check_exact=True)
-    assert last.graph.statistics == whole.graph.statistics
+    assert last.graph.statistics == replace(whole.graph.statistics, trained=0)

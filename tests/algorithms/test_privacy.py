@@ -341,10 +341,10 @@ def test_engines_and_no_training_have_one_clock_under_faults(rule, more):
             (POISSON, ADAPTIVE, "algorithm.aggregation.noise_multiplier=0.3"),
             "is all spent on the count of updates, got 0.3; must be below 2 count_noise, 0.2",
         ),
-        ((POISSON, LOCAL, "algorithm.selection=oort"), "their losses without any noise, got selection: oort"),
+        ((POISSON, LOCAL, "algorithm.selection=oort"), "losses without noise, got selection: oort"),
         (
             ("algorithm={kind: fedprox, cohort: 2, lr: 0.1, adaptive: true}", LOCAL),
-            "without any noise, got adaptive: true",
+            "without noise, got adaptive: true",
         ),
     ],
 )

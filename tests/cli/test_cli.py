@@ -129,7 +129,7 @@ def test_all_problems_of_a_scenario_at_once(tmp_path: Path) -> None:
         ("algorithm.cohort=21", "algorithm.cohort: invites more devices than there are, got 21; must be at most"),
         (
             "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 200}",
-            "channel.rate: nobody can reach it on the",
+            "channel.rate: no device can reach it on the",
         ),
         (
             "devices.straggler={kind: slow-window, devices: [20], factor: 2, from_s: 0, to_s: 1}",
@@ -193,7 +193,7 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     process.ended()
 
     assert process.returncode == 130, process.stderr
-    assert "what was measured so far is in" in process.stderr
+    assert "the records so far are in" in process.stderr
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "interrupted"
     assert summary["verified"] is True

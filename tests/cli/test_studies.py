@@ -198,7 +198,7 @@ def test_plot_draws_a_study(swept: Path, tmp_path: Path) -> None:
     run = str(next((swept / "cells").iterdir()))
     mixed = fednet("plot", run, str(swept))
     assert mixed.exit_code == 2
-    assert "plot: a study is drawn by itself, got" in mixed.stderr
+    assert "plot: a study cannot be drawn with other folders, got" in mixed.stderr
     assert "did you mean 'access'" in fednet("plot", str(swept), "--panels", "acces").stderr
     assert "--sort and --animate are for runs" in fednet("plot", str(swept), "--until", "3").stderr
     assert "set evaluation.per_device: true" in fednet("plot", str(swept), "--metric", "worst_accuracy").stderr
@@ -246,7 +246,7 @@ def test_report_is_about_what_the_folders_hold(swept: Path, tmp_path: Path, monk
     assert ["function overlaidCurves" in each for each in contents] == [False, True, False]
     mixed, foreign, nothing = fednet("report", *runs, str(swept)), fednet("report", "."), fednet("report", "nowhere")
     assert [each.exit_code for each in (mixed, foreign, nothing)] == [2, 2, 2]
-    assert "report: a study is drawn by itself" in mixed.stderr
+    assert "report: a study cannot be drawn with other folders" in mixed.stderr
     assert foreign.stderr.startswith(".: holds neither a run nor a study, got no summary.json; give a folder that")
     assert "nowhere: no such run folder" in nothing.stderr
 
@@ -286,7 +286,7 @@ def test_compare_says_how_much_two_settings_differ(swept: Path) -> None:
 
     assert "A: access=tdma\nB: access=ofdma\ntarget: accuracy 0.3\n" in settings.stdout
     assert "\n  time to target: with B, accuracy 0.3 is reached " in settings.stdout
-    assert settings.stdout.endswith("`fednet best` asks which of all settings may be the best.\n")
+    assert settings.stdout.endswith("`fednet best` finds which of all settings may be the best.\n")
     assert "access=ofdma\n  final accuracy: final accuracy is the same with A and B on every seed" in studies.stdout
     assert runs.exit_code == 2  # neighbours in the folder are different seeds
     assert "nothing to pair" in runs.stderr

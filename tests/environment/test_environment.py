@@ -217,7 +217,7 @@ def test_absent_devices_are_dropped_and_counted() -> None:
 def test_strict_environments_name_who_is_away() -> None:
     """With `invalid="error"` the action is refused, and so is one that invites nobody."""
     env, away = until_away("invite", invalid="error")
-    with pytest.raises(FednetError, match=rf"action: invites \[{away[0]}.*, who are away or have no samples; take"):
+    with pytest.raises(FednetError, match=rf"action: invites \[{away[0]}.*, absent or without samples; take"):
         env.step(np.ones(8, np.int8))
     with pytest.raises(FednetError, match="action: invites no device; invite at least one"):
         env.step(np.zeros(8, np.int8))

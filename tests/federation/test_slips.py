@@ -123,7 +123,7 @@ class Bare(Compression):
     [
         (lambda v: v, "Bare.compress: makes no message, got Tensor; return Message(read, bit)"),
         (lambda v: (v[:3], 320), "Bare.compress: reads [3] numbers of a vector [10], got another shape"),
-        (lambda v: (v, 7), "must have as many bits as `bit(10)`, 320, or at most so many"),
+        (lambda v: (v, 7), "must have as many bits as `bit(10)`, 320, or at most as many"),
         (lambda v: (v, 32.5), "got 32.5; return the whole number of bits of the message"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_compression_that_returns_something_else_says_what_to_return(makes: An
     assert words in str(caught.value)
 
 
-# ---- loops that would go on for ever --------------------------------------------------------------------------------
+# ---- loops that would never end --------------------------------------------------------------------------------
 
 
 class WithoutItsEnd(Sound):
@@ -207,7 +207,7 @@ def test_the_count_begins_anew_with_every_round() -> None:
 
     for _ in range(MAX_REQUESTS):
         rounds.wait()
-    with pytest.raises(AlgorithmError, match="round 4 would go on for ever"):
+    with pytest.raises(AlgorithmError, match="round 4 would never end"):
         rounds.wait()
 
 
@@ -226,7 +226,7 @@ def test_an_exchange_counts_two_requests_for_a_device(monkeypatch: pytest.Monkey
             yield from fed.exchange(fed.devices(), w, replies)
             ended.append(fed.now_s)
 
-    with pytest.raises(AlgorithmError, match="round 1 would go on for ever"):
+    with pytest.raises(AlgorithmError, match="round 1 would never end"):
         fed.clock.run_process(exchanges())
     assert len(ended) == 3
 

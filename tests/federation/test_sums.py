@@ -317,7 +317,7 @@ def test_central_and_local_noise_go_with_it(rule):
         (("algorithm={kind: scaffold, cohort: 3, lr: 0.1}",), "its server reads single uploads"),
         (("algorithm.selection=oort",), "losses that single devices report"),
         (("network.uplink.compression={kind: top-k, share: 0.1}",), "cannot be compressed, got top-k"),
-        (("network.uplink.access=planned",), "several messages of each device by itself, got planned"),
+        (("network.uplink.access=planned",), "several single messages of each device, got planned"),
         (("algorithm.cohort=1",), "never has enough devices, got at most 1 a round"),
         (("algorithm.selection=all", ADAPTIVE), "dp compares single updates"),
     ],

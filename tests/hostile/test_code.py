@@ -39,7 +39,7 @@ LIMIT_S = 600.0
 FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 FORBIDDEN_CALLS = {"eval", "exec", "os.system", "os.popen", "pd.read_pickle", "pandas.read_pickle"}
 FORBIDDEN_METHODS = {"extractall", "extract", "unpack_archive"}
-ALLOWED = {f"learning/engines/{name}.py": ["pickle"] for name in ("parcels", "workers/workers_engine")}
+ALLOWED = {f"learning/engines/{name}.py": ["pickle"] for name in ("parcels", "workers/pool", "workers/workers_engine")}
 """What processes that train send one another; never a file."""
 NEEDED = {"torch.load": ("weights_only", True), "np.load": ("allow_pickle", False)}
 

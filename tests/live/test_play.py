@@ -441,6 +441,6 @@ def test_a_keeper_that_is_silent_is_told_in_a_sentence(does: Callable[[Programs]
     programs = Programs(1)
     programs._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     programs._control.settimeout(0.05)
-    silent = "says nothing, got no word for 30 s; start the run when this machine is less busy"
+    silent = "does not respond, got no message for 30 s; start the run when this machine is less busy"
     with its, programs._control, pytest.raises(FednetError, match=silent):
         does(programs)

@@ -48,7 +48,7 @@ def test_several_runs_in_one_figure(runs):
     figure = fe.plot(list(runs), "loss", labels=["first", "second"])
 
     assert [line.get_label() for line in figure.axes[0].lines] == ["first", "second"]
-    with pytest.raises(fe.FednetError, match="says what is drawn, got a Run; give several runs as a list"):
+    with pytest.raises(fe.FednetError, match="names the figure, got a Run; give several runs as a list"):
         fe.plot(*runs)
 
 

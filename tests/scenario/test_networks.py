@@ -204,7 +204,7 @@ def test_more_may_send_together_with_more_antennas() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ((MRC, "network.uplink.access=noma"), "network.reception: successive cancellation is that of one antenna"),
+        ((MRC, "network.uplink.access=noma"), "network.reception: successive cancellation is for one antenna"),
         ((ZF, f"network.uplink.access={ALOHA}"), "not known who sends in a slot"),
         ((ZF, "network.uplink.access=shared", "devices.count=5"), "cannot null all senders of a cell, got 4 for 5"),
         ((ZF, "network.uplink.access={kind: shared, max_senders: 5}", "devices.count=8"), "got 4 for 5; give more"),
@@ -409,7 +409,7 @@ def test_learning_runs_over_wifi(algorithm, fading):
             "access.width_mhz",
             "wider than the band, got 160 MHz in 80; set channel.bandwidth_hz: 160e6",
         ),
-        ("channel.numerology_khz=30", "access", "resource blocks are those of 5G NR, got .* 30 with dcf"),
+        ("channel.numerology_khz=30", "access", "resource blocks belong to 5G NR, got .* 30 with dcf"),
         ("network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}", "access", "got 2 of them with dcf; set network.cells"),
         ("network.downlink.mode=broadcast", "mode", "got broadcast with dcf; set mode: unicast"),
     ],

@@ -179,7 +179,7 @@ def test_whoever_was_away_is_sent_all_that_it_lacks(more: tuple[str, ...]) -> No
 
 def test_error_feedback_is_refused() -> None:
     """What was left out of a B would be added to a later one, whose A is another."""
-    told = "adapters begin anew in each round, .*got top-k with error feedback.*; give error_feedback: false"
+    told = "adapters restart in each round, .*got top-k with error feedback.*; give error_feedback: false"
     scenario = small_scenario(*ALL_FOUR, "network.uplink.compression={kind: top-k, share: 0.2}")
     ((place, what),) = scenario.contradictions()
     assert place == ("algorithm", "kind")

@@ -338,7 +338,7 @@ def test_other_models_start_as_shuffles() -> None:
     """Every parameter keeps its entries, in another order."""
     fed = small_federation("data={kind: synthetic, features: 9}", "model={kind: mlp, hidden: [20]}")
     w = fed.task.model.initial()
-    other = shuffled(fed.task.model, w, np.random.default_rng(0))
+    other = shuffled(fed.task.model, w, Streams(0), 1)
 
     assert not torch.equal(other, w)
     for a, b in zip(fed.task.model.pieces(other), fed.task.model.pieces(w), strict=True):

@@ -160,7 +160,7 @@ def test_a_page_has_all_tables_and_no_address(run, told, read_page):
 
 def test_a_report_is_written_where_it_is_wanted(run, tmp_path):
     """In memory a file is needed; without recorded places the page says so."""
-    with pytest.raises(fe.FednetError, match="path: is required for a run in memory"):
+    with pytest.raises(fe.FednetError, match="path: is missing for a run in memory"):
         run.report()
 
     assert run.report(tmp_path / "a.html").stat().st_size > 1e6

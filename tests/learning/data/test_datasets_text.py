@@ -169,7 +169,7 @@ def test_rare_words_are_one_token(tmp_path):
     [
         ("no play at all", {}, "got no role with words"),
         (NEW_LAYOUT, {"length": 400}, "no role has 2 windows of 400 tokens, got 0 at most"),
-        (NEW_LAYOUT, {"length": 9, "test_share": 0.01}, "leaves nobody a test window, got 0.01"),
+        (NEW_LAYOUT, {"length": 9, "test_share": 0.01}, "leaves no test windows, got 0.01"),
     ],
 )
 def test_a_text_that_cannot_be_used_is_named_with_a_remedy(tmp_path, content, settings, words):

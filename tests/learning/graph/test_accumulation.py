@@ -240,7 +240,7 @@ def failing(total: Tensor) -> Accumulation:
     ("function", "error", "match"),
     [
         (short, ValueError, "over after 1 parts"),
-        (lambda w: summed(w, [1.0] * 4), ValueError, "asks for more, got all 3 parts"),
+        (lambda w: summed(w, [1.0] * 4), ValueError, "requests more parts, got all 3 parts"),
         (torch.neg, TypeError, "not a generator"),
         (failing, ArithmeticError, "no second part"),
     ],

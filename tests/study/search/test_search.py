@@ -328,7 +328,7 @@ def test_a_limit_that_nobody_keeps_is_a_sentence(study_file, tmp_path):
         ),
         ("search: {space: {algorithm.lr: [1, 2]}, minimise: [time, time]}", "expected different costs"),
         ("search: {space: {algorithm.lr: [1, 2]}, minimise: tim}", "minimise"),
-        ("search: {space: {algorithm.lr: [1, 2]}, maximise: accuracy}", "needs a limit, got none"),
+        ("search: {space: {algorithm.lr: [1, 2]}, maximise: accuracy}", "maximise: the limit is missing"),
         ("search: {space: {algorithm.lr: [1, 2]}, behind: 0.3}", "needs a target accuracy"),
         ("search: {space: {algorithm.lr: [1, 2]}, behind: 0.3, cap: null}", "minimise one cost, with a cap"),
         ("search: {space: {algorithm.lr: [1, 2]}, within: {time: -1}}", "within"),
