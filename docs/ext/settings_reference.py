@@ -52,7 +52,7 @@ class Reference:
     def section(self, page: str, path: str, info: FieldInfo) -> str:
         """Return the page of one section of a scenario."""
         self.page = page
-        shape = Shape.of(info.annotation, info.metadata)
+        shape = _shape(info)
         kinds = _default(info) if shape.choice else ""
         lead = [*paragraphs(info.description or ""), kinds]
         body = self.slot(shape.choice, path, 2) if shape.choice else self.component(shape.annotation, path, 2)
@@ -145,7 +145,7 @@ def _shape(info: FieldInfo) -> Shape:
     whole = Shape.of(info.annotation, info.metadata)
     whole = next((member for member in whole.members if member.settings), whole)
     entry = None if whole.choice or whole.settings else whole.step(0)
-    return entry[1] if entry is not None and entry[1].choice else whole
+    return entry[1] if entry is not None and (entry[1].choice or entry[1].settings) else whole
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -170,11 +170,7 @@ def _all_below(path: str, shape: Shape) -> Iterator[str]:
 def pages() -> dict[str, str]:
     """Return all pages of the reference by name, as MyST Markdown."""
     reference = Reference()
-    sections = {
-        key: info
-        for key, info in _keys(Scenario).items()
-        if needs_link(Shape.of(info.annotation, info.metadata)) is not None
-    }
+    sections = {key: info for key, info in _keys(Scenario).items() if needs_link(_shape(info)) is not None}
     found = {key: reference.section(key, key, info) for key, info in sections.items()}
     reference.page = "study"
     lead = "(settings.study)=\n# Study files\n\n" + span("study") + "\n"
