@@ -106,6 +106,8 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
         yield ("devices", "count"), what
     if scenario.devices.battery is not None:
         yield ("devices", "battery"), "live devices have no batteries, got one; leave it out"
+    if scenario.traffic:
+        yield ("traffic",), "other users cannot be played live, got traffic; leave it out"
     if scenario.channel.rate.outage_sinr > 0:
         what = f"a rate law that loses whole messages in outage has no packets, got {scenario.channel.rate.kind}"
         yield ("channel", "rate"), f"{what}; choose one that adapts"

@@ -13,6 +13,7 @@ from fednet_emu.emulation.build import build
 from fednet_emu.emulation.load import refuse_contradictions, warnings_of
 from fednet_emu.emulation.outlook import Outlook, crowds
 from fednet_emu.errors import Deadlock, ScenarioError
+from fednet_emu.realtime.options import unfit
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.summaries import other_users
 from fednet_emu.testing import run_small, small_scenario
@@ -250,3 +251,8 @@ def test_an_overload_is_foreseen() -> None:
     (warning,) = (text for path, text in warnings_of(outlook) if path[0] == "traffic")
     assert "phones offer 2 Mbit/s, which makes the load 2" in warning
     assert "100 files/s" in outlook.company
+
+
+def test_a_live_run_refuses_other_users() -> None:
+    """Real programs have no files of users that are not there."""
+    assert "traffic" in {path[0] for path, _ in unfit(small_scenario(BOTH))}
