@@ -205,7 +205,7 @@ def test_more_may_send_together_with_more_antennas() -> None:
     ("settings", "why"),
     [
         ((MRC, "network.uplink.access=noma"), "network.reception: successive cancellation is for one antenna"),
-        ((ZF, f"network.uplink.access={ALOHA}"), "not known who sends in a slot"),
+        ((ZF, f"network.uplink.access={ALOHA}"), "the senders of a slot are unknown"),
         ((ZF, "network.uplink.access=shared", "devices.count=5"), "cannot null all senders of a cell, got 4 for 5"),
         ((ZF, "network.uplink.access={kind: shared, max_senders: 5}", "devices.count=8"), "got 4 for 5; give more"),
         ((ZF, "network.uplink.access=shared", CAPACITY, FADING, "channel.long_transfers=ergodic"), "set channel.long"),

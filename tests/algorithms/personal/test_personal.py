@@ -10,6 +10,7 @@ from fednet_emu.algorithms.clustered.cfl import halves, lengths
 from fednet_emu.algorithms.clustered.ifca import averaged, best, shuffled
 from fednet_emu.federation import SgdPlan, accumulated
 from fednet_emu.federation.federation import Federation
+from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.layers import Layers
 from fednet_emu.records.summaries import spread
