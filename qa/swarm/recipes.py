@@ -321,6 +321,8 @@ RECIPES: dict[str, Recipe] = {
     "windows.devices": windows,
     "availability.devices": windows,
     "straggler.log-normal.sigma": between(0, 3),
+    "straggler.normal-steps.step_s": between(0.001, 0.1),
+    "straggler.normal-steps.deviation_s": between(0, 0.05),
     "straggler.pareto.alpha": between(1.05, 3),
     "structure.list.groups": halves,
     "trace.csv.path": among(TRACES),

@@ -99,8 +99,8 @@ IMPLAUSIBLE = {
     "a base station below its devices": (
         {"channel.base_station.height_m": 5.0, "channel.device.height_m": 15.0},
         "channel.base_station.height_m",
-        "is not plausible, got a base station at 5 m below the devices at 15 m; path-loss laws take the higher antenna "
-        "as that of the base station",
+        "is not plausible, got a base station at 5 m below the devices at 15 m; path-loss models take the higher "
+        "antenna as the base station",
     ),
     "a street canyon from a mast": (
         {"channel.base_station.height_m": 150.0},

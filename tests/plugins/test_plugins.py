@@ -211,7 +211,7 @@ def test_the_current_folder_is_never_imported_from_by_itself(python, tmp_path, t
         assert "kind: beside:Mine" in done.stdout
     else:
         assert done.returncode == 2
-        assert "algorithm: beside lies in the current folder, from which nothing is imported by itself" in done.stderr
+        assert "algorithm: beside is in the current folder, which is not searched for modules" in done.stderr
 
 
 @pytest.mark.usefixtures("installed")
@@ -226,7 +226,7 @@ def test_the_guard_holds_for_shadows_and_for_networks_by_path(folder, tmp_path):
         patch.delitem(sys.modules, "colorsys", raising=False)
 
         for path in ("nets:Net", "colorsys:Net"):
-            with pytest.raises(ScenarioError, match=f"model.path: {path[:-4]} lies in the current folder"):
+            with pytest.raises(ScenarioError, match=f"model.path: {path[:-4]} is in the current folder"):
                 UserModule(path=path).build((2,), 2)
 
 

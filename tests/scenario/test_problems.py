@@ -375,8 +375,8 @@ def problems_of_unused(*settings: str) -> list[str]:
         ("evaluation.consensus=true", "evaluation.consensus: the algorithm fedavg has no models whose mean can be "
                                       "scored, got true; leave it out, or choose ad-psgd, d-psgd, gossip, "
                                       "local, matcha, sgp"),
-        ("server.samples=8", "server.samples: the algorithm fedavg trains nothing on them, so that nobody learns from "
-                             "these samples, got 8; leave it out, or choose feddf, fedmd, fedul"),
+        ("server.samples=8", "server.samples: the algorithm fedavg does not train on them, so these samples have no "
+                             "effect, got 8; leave it out, or choose feddf, fedmd, fedul"),
         ("server.validation_samples=8", "server.validation_samples: the algorithm fedavg chooses no model by its "
                                         "validation error, got 8; leave it out, or choose fedul"),
         ("server.flop_per_s=1e6", "server.flop_per_s: the algorithm fedavg computes nothing on the server, got "

@@ -238,7 +238,7 @@ class CohortBand:
             kind=np.full(n, medium.kind), sender=sent.device, receiver=np.full(n, SERVER), receivers=np.ones(n),
             size_bit=sent.size_bit, payload=numbers, requested_ns=sent.requested_ns, started_ns=sent.started_ns,
             ended_ns=sent.ended_ns, air_bit=size_bit, delivered_bit=np.where(lost, 0, sent.size_bit), lost=lost,
-            energy_j=energy_j, receive_j=zeros, cell=zeros, snr=sent.snr,
+            energy_j=energy_j, receive_j=zeros, cell=zeros, snr=sent.snr if medium.has_snr else zeros,
         )  # fmt: skip
         total_bit = int(sent.size_bit.sum())
         ledger.offered_bit[medium.kind] += total_bit
